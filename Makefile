@@ -1,0 +1,80 @@
+# `make` alone shows what can be made. A target's help is the text after its `##`.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# The tool that makes requirements/dev.txt. Whoever only uses the lock file never needs it.
+UV_VERSION := 0.13.7
+LOCK_VENV := .lock-venv
+
+# What is made says so in bold; what is already made says nothing.
+say = @printf '\033[1m%s\033[0m\n'
+
+.PHONY: help
+help: ## Show this help
+	@printf 'Postroom: an email-list service that an organisation runs itself.\n\n'
+	@awk 'BEGIN { FS = ":.*## " } \
+	      /^[a-z][a-z-]*:.*## / { printf "  \033[36mmake %-8s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(READY) ## Make .venv with every package locked by hash
+	@:
+
+$(READY): requirements/dev.txt pyproject.toml scripts/make-venv
+	$(say) 'Setting up $(VENV)'
+	@scripts/make-venv '$(PYTHON)' '$(VENV)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: services
+services:
+	@scripts/install-services
+
+.PHONY: run
+run: setup ## Set up what is missing and start Postroom
+	@$(BIN)/postroom up
+
+.PHONY: test
+test: setup services ## Run all tests, with the services they need
+	@$(BIN)/pytest $(ARGS)
+
+.PHONY: lint
+lint: setup ## Check style, types and layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+.PHONY: format
+format: setup ## Put the code into shape
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: bench
+bench: setup services ## Measure the store beside the raw drivers
+	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: lock
+lock: ## Solve the dependencies again; ARGS=--upgrade takes newer ones
+	@test -x $(LOCK_VENV)/bin/uv || { $(PYTHON) -m venv $(LOCK_VENV) \
+	  && $(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
+	$(say) 'Locking Python packages'
+	@$(LOCK_VENV)/bin/uv pip compile --quiet pyproject.toml --extra postgres --extra azure --group dev \
+	  --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --custom-compile-command 'make lock' --output-file requirements/dev.txt $(ARGS)
+	$(say) 'Locking npm packages'
+	@npm install --package-lock-only --silent >/dev/null
+
+.PHONY: clean
+clean: ## Remove everything that can be made again
+	@rm -rf $(VENV) $(LOCK_VENV) node_modules build dist .pytest_cache .mypy_cache .ruff_cache \
+	  .import_linter_cache .hypothesis
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

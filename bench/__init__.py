@@ -1,0 +1,1 @@
+"""How fast the store is, beside the raw drivers doing the same work."""

@@ -1,0 +1,375 @@
+"""The half of the contract that is the same for every engine: what is refused, and short forms.
+
+An engine derives from these classes and fills in the methods that begin with an underscore. It gets
+only what has been checked, so it can pass values on without looking at them again.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
+
+import msgspec
+
+from postroom.storage import limits
+from postroom.storage.contract import (
+    EVERY_KEY,
+    BlobInfo,
+    BlobListing,
+    Container,
+    Delete,
+    Entity,
+    Insert,
+    KeyRange,
+    Lease,
+    Merge,
+    NewMessage,
+    Operation,
+    QueryResult,
+    Queue,
+    QueueMessage,
+    Replace,
+    Store,
+    Table,
+    Upsert,
+)
+from postroom.storage.errors import InvalidBatch, InvalidKey, InvalidValue, TooLarge
+from postroom.storage.filters import Filter, check_filter
+from postroom.storage.names import (
+    check_blob_name,
+    check_container_name,
+    check_key,
+    check_lease_name,
+    check_queue_name,
+    check_table_name,
+)
+from postroom.storage.values import check_properties, check_text
+
+
+class CheckedTable(Table):
+    """A table whose engine implements `_get`, `_apply` and `_query`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = check_table_name(name)
+
+    @abstractmethod
+    async def _get(self, partition: str, row: str) -> Entity | None: ...
+
+    @abstractmethod
+    async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]: ...
+
+    @abstractmethod
+    async def _query(
+        self,
+        partitions: KeyRange,
+        rows: KeyRange,
+        where: Filter | None,
+        limit: int,
+        after: str | None,
+    ) -> QueryResult: ...
+
+    async def get(self, partition: str, row: str) -> Entity | None:
+        return await self._get(check_key(partition), check_key(row))
+
+    async def insert(self, entity: Entity) -> str:
+        return (await self.apply([Insert(entity)]))[0]
+
+    async def upsert(self, entity: Entity) -> str:
+        return (await self.apply([Upsert(entity)]))[0]
+
+    async def replace(self, entity: Entity, etag: str | None = None) -> str:
+        return (await self.apply([Replace(entity, etag)]))[0]
+
+    async def merge(self, entity: Entity, etag: str | None = None) -> str:
+        return (await self.apply([Merge(entity, etag)]))[0]
+
+    async def delete(self, partition: str, row: str, etag: str | None = None) -> None:
+        await self.apply([Delete(partition, row, etag)])
+
+    async def apply(self, operations: Sequence[Operation]) -> list[str]:
+        return await self._apply(_check_batch(operations), operations)
+
+    async def query(
+        self,
+        partitions: KeyRange = EVERY_KEY,
+        rows: KeyRange = EVERY_KEY,
+        *,
+        where: Filter | None = None,
+        limit: int = limits.QUERY_ROWS,
+        after: str | None = None,
+    ) -> QueryResult:
+        check_range(partitions)
+        check_range(rows)
+        if where is not None:
+            check_filter(where)
+        check_count("limit", limit, limits.QUERY_ROWS)
+        return await self._query(partitions, rows, where, limit, after)
+
+    async def scan(
+        self,
+        partitions: KeyRange = EVERY_KEY,
+        rows: KeyRange = EVERY_KEY,
+        *,
+        where: Filter | None = None,
+    ) -> AsyncIterator[Entity]:
+        after: str | None = None
+        while True:
+            result = await self.query(partitions, rows, where=where, after=after)
+            for entity in result.entities:
+                yield entity
+            after = result.next
+            if after is None:
+                return
+
+
+class CheckedQueue(Queue):
+    """A queue whose engine implements the methods with an underscore."""
+
+    def __init__(self, name: str) -> None:
+        self.name = check_queue_name(name)
+
+    @abstractmethod
+    async def _put(self, messages: Sequence[NewMessage]) -> list[str]: ...
+
+    @abstractmethod
+    async def _receive(self, limit: int, lease: float) -> list[QueueMessage]: ...
+
+    @abstractmethod
+    async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage: ...
+
+    @abstractmethod
+    async def _release(self, message: QueueMessage, delay: float, count_attempt: bool) -> None: ...
+
+    @abstractmethod
+    async def _delete(self, message: QueueMessage) -> None: ...
+
+    @abstractmethod
+    async def _peek(self, limit: int) -> list[QueueMessage]: ...
+
+    @abstractmethod
+    async def _wait(self, timeout: float) -> bool: ...
+
+    async def put(
+        self,
+        body: str,
+        *,
+        delay: float = 0.0,
+        ttl: float | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> str:
+        return (await self.put_many([NewMessage(body, delay, ttl, properties or {})]))[0]
+
+    async def put_many(self, messages: Sequence[str | NewMessage]) -> list[str]:
+        new = [NewMessage(m) if isinstance(m, str) else m for m in messages]
+        for message in new:
+            _check_message(message)
+        return await self._put(new) if new else []
+
+    async def receive(self, limit: int = 1, *, lease: float) -> list[QueueMessage]:
+        check_count("limit", limit, limits.RECEIVE_MESSAGES)
+        check_seconds("lease", lease, 1.0, limits.QUEUE_SECONDS)
+        return await self._receive(limit, lease)
+
+    async def renew(self, message: QueueMessage, *, lease: float) -> QueueMessage:
+        check_seconds("lease", lease, 1.0, limits.QUEUE_SECONDS)
+        return await self._renew(self._leased(message), lease)
+
+    async def release(
+        self, message: QueueMessage, *, delay: float = 0.0, count_attempt: bool = True
+    ) -> None:
+        check_seconds("delay", delay, 0.0, limits.QUEUE_SECONDS)
+        await self._release(self._leased(message), delay, count_attempt)
+
+    async def delete(self, message: QueueMessage) -> None:
+        await self._delete(self._leased(message))
+
+    async def peek(self, limit: int = 1) -> list[QueueMessage]:
+        check_count("limit", limit, limits.RECEIVE_MESSAGES)
+        return await self._peek(limit)
+
+    async def wait(self, timeout: float) -> bool:
+        check_seconds("timeout", timeout, 0.0)
+        return await self._wait(timeout)
+
+    def _leased(self, message: QueueMessage) -> QueueMessage:
+        if message.queue != self.name:
+            raise InvalidValue(f"a message of queue {message.queue!r} is not one of {self.name!r}")
+        if not message.receipt:
+            raise InvalidValue("a message that was only peeked at is not leased: receive it")
+        return message
+
+
+class CheckedContainer(Container):
+    """A container whose engine implements the methods with an underscore."""
+
+    def __init__(self, name: str) -> None:
+        self.name = check_container_name(name)
+
+    @abstractmethod
+    async def _put(
+        self, name: str, pieces: AsyncIterable[bytes], etag: str | None, new: bool
+    ) -> str: ...
+
+    @abstractmethod
+    def _stream(self, name: str) -> AsyncIterator[bytes]: ...
+
+    @abstractmethod
+    async def _info(self, name: str) -> BlobInfo | None: ...
+
+    @abstractmethod
+    async def _list(self, prefix: str, limit: int, after: str | None) -> BlobListing: ...
+
+    @abstractmethod
+    async def _delete(self, name: str, etag: str | None) -> None: ...
+
+    async def put(
+        self,
+        name: str,
+        data: bytes | AsyncIterable[bytes],
+        *,
+        etag: str | None = None,
+        new: bool = False,
+    ) -> str:
+        check_blob_name(name)
+        if new and etag is not None:
+            raise InvalidValue("a blob cannot be new and have an ETag")
+        pieces = _one_piece(data) if isinstance(data, bytes) else data
+        return await self._put(name, pieces, etag, new)
+
+    async def read(self, name: str) -> bytes:
+        return b"".join([piece async for piece in self.stream(name)])
+
+    def stream(self, name: str) -> AsyncIterator[bytes]:
+        return self._stream(check_blob_name(name))
+
+    async def info(self, name: str) -> BlobInfo | None:
+        return await self._info(check_blob_name(name))
+
+    async def list(
+        self,
+        prefix: str = "",
+        *,
+        limit: int = limits.QUERY_ROWS,
+        after: str | None = None,
+    ) -> BlobListing:
+        check_count("limit", limit, limits.QUERY_ROWS)
+        check_text("prefix", prefix, limits.BLOB_NAME_BYTES)
+        return await self._list(prefix, limit, after)
+
+    async def delete(self, name: str, etag: str | None = None) -> None:
+        await self._delete(check_blob_name(name), etag)
+
+
+class CheckedStore(Store):
+    """A store whose engine implements the methods with an underscore."""
+
+    @abstractmethod
+    async def _wait_for_messages(
+        self, queues: frozenset[str] | None, timeout: float
+    ) -> frozenset[str]: ...
+
+    @abstractmethod
+    async def _acquire_lease(self, name: str, seconds: float) -> Lease | None: ...
+
+    async def wait_for_messages(
+        self, queues: Collection[str] | None = None, *, timeout: float
+    ) -> frozenset[str]:
+        check_seconds("timeout", timeout, 0.0)
+        names = None if queues is None else frozenset(check_queue_name(name) for name in queues)
+        return await self._wait_for_messages(names, timeout)
+
+    async def acquire_lease(self, name: str, *, seconds: float) -> Lease | None:
+        check_lease_name(name)
+        check_seconds("lease", seconds, 1.0, limits.LEASE_SECONDS)
+        return await self._acquire_lease(name, seconds)
+
+
+def key_of(operation: Operation) -> tuple[str, str]:
+    """Partition and row that an operation is about."""
+    about = operation if isinstance(operation, Delete) else operation.entity
+    return about.partition, about.row
+
+
+def described(table: str, partition: str, row: str) -> str:
+    """A row, as errors name it."""
+    return f"{table}({partition!r}, {row!r})"
+
+
+def check_count(what: str, count: int, most: int) -> None:
+    if type(count) is not int or not 1 <= count <= most:
+        raise InvalidValue(f"{what} is a whole number from 1 to {most}, not {count!r}")
+
+
+def check_seconds(what: str, seconds: float, least: float, most: float = math.inf) -> None:
+    if type(seconds) not in (int, float) or not least <= seconds <= most or math.isnan(seconds):
+        upper = "" if most == math.inf else f" to {most:,.0f}"
+        raise InvalidValue(f"{what} is a number of seconds from {least:g}{upper}, not {seconds!r}")
+
+
+def check_range(keys: KeyRange) -> None:
+    """Bounds are compared with keys, not kept: they may be longer or end in any character."""
+    for bound in (keys.start, keys.stop):
+        if bound is not None:
+            if not isinstance(bound, str):
+                raise InvalidKey(f"the bound of a key range is text, not {type(bound).__name__}")
+            check_text("the bound of a key range", bound, limits.KEY_BYTES)
+
+
+def _check_batch(operations: Sequence[Operation]) -> str:
+    """The one partition of a batch that can be done."""
+    if not 1 <= len(operations) <= limits.BATCH_OPERATIONS:
+        raise InvalidBatch(
+            f"a batch has 1 to {limits.BATCH_OPERATIONS} operations, not {len(operations)}"
+        )
+    seen: set[str] = set()
+    first = key_of(operations[0])[0]
+    for operation in operations:
+        if isinstance(operation, Delete):
+            partition, row = operation.partition, operation.row
+        else:
+            partition, row = operation.entity.partition, operation.entity.row
+            check_properties(operation.entity.properties)
+        if partition != first:
+            raise InvalidBatch(f"a batch stays in one partition: {first!r}, not {partition!r}")
+        check_key(row)
+        seen.add(row)
+    check_key(first)
+    if len(seen) != len(operations):
+        raise InvalidBatch("a batch names each row once")
+    return first
+
+
+def _check_message(message: NewMessage) -> None:
+    if not isinstance(message.body, str):
+        raise InvalidValue(f"a queue message is text, not {type(message.body).__name__}")
+    check_text("queue message", message.body, limits.QUEUE_MESSAGE_BYTES)
+    check_seconds("delay", message.delay, 0.0, limits.QUEUE_SECONDS)
+    if message.ttl is not None:
+        check_seconds("time to live", message.ttl, 1.0)
+    if message.properties:
+        for name, value in message.properties.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise InvalidValue("properties of a queue message are text")
+            check_text("property name of a queue message", name)
+            check_text(f"property {name!r} of a queue message", value)
+        size = len(message.body.encode()) + len(msgspec.json.encode(message.properties))
+        if size > limits.QUEUE_MESSAGE_BYTES:
+            raise TooLarge(
+                f"queue message: {size:,} bytes with its properties,"
+                f" over the limit of {limits.QUEUE_MESSAGE_BYTES:,}"
+            )
+
+
+async def _one_piece(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+__all__ = [
+    "CheckedContainer",
+    "CheckedQueue",
+    "CheckedStore",
+    "CheckedTable",
+    "described",
+    "key_of",
+]

@@ -1,0 +1,79 @@
+"""Properties as one JSON object, for the engines that keep them so.
+
+Text, integers and booleans are JSON's own. Floats, timestamps and bytes are written as a number,
+as ISO 8601 in UTC with microseconds (so that text order is time order) and as base64; what they are
+stands beside them under the key `@`, which no property can have:
+
+    {"Verified": true, "SeenAt": "2026-11-15T07:28:20.000000Z", "@": {"SeenAt": "t"}}
+
+So an operator reads and queries plain values with SQL, and every type comes back as it was.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from postroom.storage.values import Properties, Value
+
+TYPES: Final = "@"
+FLOAT: Final = "f"
+TIMESTAMP: Final = "t"
+BYTES: Final = "b"
+
+_TAGS: dict[type, str] = {float: FLOAT, datetime: TIMESTAMP, bytes: BYTES}
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def encode(properties: Properties) -> str:
+    """The JSON text of properties that were checked before."""
+    tagged = {name: tag for name, value in properties.items() if (tag := _tag(value))}
+    if not tagged:
+        return _encoder.encode(properties).decode()
+    written: dict[str, object] = {name: written_as(value) for name, value in properties.items()}
+    written[TYPES] = tagged
+    return _encoder.encode(written).decode()
+
+
+def encode_patch(properties: Properties) -> str:
+    """The JSON merge patch (RFC 7396) that puts these properties over others, with their types."""
+    patch: dict[str, object] = {name: written_as(value) for name, value in properties.items()}
+    patch[TYPES] = {name: _tag(value) for name, value in properties.items()}
+    return _encoder.encode(patch).decode()
+
+
+def decode(text: str | bytes) -> dict[str, Value]:
+    """The properties that `encode` wrote."""
+    properties: dict[str, Any] = _decoder.decode(text)
+    types = properties.pop(TYPES, None)
+    if types:
+        for name, tag in types.items():
+            properties[name] = _read_as(tag, properties[name])
+    return properties
+
+
+def written_as(value: Value) -> str | int | float | bool:
+    """The JSON value; a filter compares with the same."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    return value
+
+
+def _tag(value: Value) -> str | None:
+    return _TAGS.get(type(value))
+
+
+def _read_as(tag: str, written: Any) -> Value:
+    if tag == TIMESTAMP:
+        return datetime.fromisoformat(written)
+    if tag == FLOAT:
+        return float(written)
+    if tag == BYTES:
+        return b64decode(written)
+    raise ValueError(f"unknown property type {tag!r}")

@@ -1,0 +1,129 @@
+"""Every error that a store can raise. No driver's exception leaves this package.
+
+    PostroomError
+    └── StoreError
+        ├── InvalidRequest (ValueError)      the caller's mistake; nothing was written
+        │   ├── InvalidName                  of a table, queue, container, blob, lease, property
+        │   ├── InvalidKey                   a partition or row key
+        │   ├── InvalidValue                 a property's value, a filter, a limit, a duration
+        │   ├── InvalidBatch                 empty, over 100, mixed partitions, a row twice
+        │   ├── TooLarge                     an entity, a property, a queue message
+        │   └── InvalidStoreUrl              an unknown scheme, a missing part, a missing extra
+        ├── Conflict                         the data was not as the caller expected
+        │   ├── AlreadyExists
+        │   ├── NotFound (LookupError)
+        │   └── StaleETag                    it is there, but somebody else changed it
+        ├── LeaseLost                        of a queue message or of a named lease
+        ├── StoreUnavailable (ConnectionError)  cannot be reached, or gave up after retries
+        │   └── StoreClosed
+        ├── AccessDenied (PermissionError)   wrong password, missing right, read-only file
+        ├── StoreFull (OSError)              no room on the disk, or over a quota
+        └── StoreDamaged                     corrupt, or not a store of ours
+            ├── SchemaTooNew                 written by a newer Postroom
+            └── EngineTooOld                 a library or server with a known defect
+
+A `Conflict` that comes out of a batch carries the position of the operation that failed. Messages
+name hosts, files and keys, and never a password or an account key.
+"""
+
+from __future__ import annotations
+
+from postroom.errors import PostroomError
+
+
+class StoreError(PostroomError):
+    """Anything that went wrong in or on the way to the store."""
+
+
+class InvalidRequest(StoreError, ValueError):
+    """The request can never succeed as it is. It was refused before anything was written."""
+
+
+class InvalidName(InvalidRequest):
+    """A name that not every engine could keep."""
+
+
+class InvalidKey(InvalidRequest):
+    """A partition or row key that not every engine could keep."""
+
+
+class InvalidValue(InvalidRequest):
+    """A value of a wrong type or outside its range."""
+
+
+class InvalidBatch(InvalidRequest):
+    """A batch that is empty, too long, spans partitions or names a row twice."""
+
+
+class TooLarge(InvalidRequest):
+    """More than the smallest engine can hold in one piece."""
+
+
+class InvalidStoreUrl(InvalidRequest):
+    """A store URL that names no engine, or lacks a part that its engine needs."""
+
+
+class Conflict(StoreError):
+    """The data was not as the operation expected. Nothing of its batch was written.
+
+    `what` names the thing; `operation` is the position in the batch of the operation that failed
+    (0 for a single operation).
+    """
+
+    def __init__(self, what: str, operation: int = 0) -> None:
+        super().__init__(what)
+        self.what = what
+        self.operation = operation
+
+
+class AlreadyExists(Conflict):
+    """Something with this key or name is there already."""
+
+    def __str__(self) -> str:
+        return f"{self.what} already exists"
+
+
+class NotFound(Conflict, LookupError):
+    """Nothing with this key or name is there."""
+
+    def __str__(self) -> str:
+        return f"{self.what} does not exist"
+
+
+class StaleETag(Conflict):
+    """It is there, but it has changed since the given ETag was read."""
+
+    def __str__(self) -> str:
+        return f"{self.what} was changed by somebody else"
+
+
+class LeaseLost(StoreError):
+    """The lease ran out and somebody else took over, or what was leased is gone."""
+
+
+class StoreUnavailable(StoreError, ConnectionError):
+    """The store did not answer, and trying again did not help."""
+
+
+class StoreClosed(StoreUnavailable):
+    """This process has closed the store."""
+
+
+class AccessDenied(StoreError, PermissionError):
+    """The store answered, and refused: credentials, rights or a read-only file."""
+
+
+class StoreFull(StoreError, OSError):
+    """There is no room for what was to be written. Nothing of it was."""
+
+
+class StoreDamaged(StoreError):
+    """What is there is not, or no longer, a store that can be read."""
+
+
+class SchemaTooNew(StoreDamaged):
+    """A newer Postroom has written this store; this one would damage it."""
+
+
+class EngineTooOld(StoreDamaged):
+    """The engine's library or server is too old to be trusted with data."""

@@ -1,0 +1,105 @@
+"""Names and keys: what every engine accepts, and refuses the same way."""
+
+from __future__ import annotations
+
+import re
+
+from postroom.storage import limits
+from postroom.storage.errors import InvalidKey, InvalidName
+
+_TABLE = re.compile(r"[a-z][a-z0-9]{2,62}")
+_CONTAINER = re.compile(r"(?=.{3,63}\Z)[a-z0-9]+(-[a-z0-9]+)*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+# Characters that need more than one place in an Azure key; `azure.keys` says how and why.
+_TWO_UNITS = re.compile(r"[#%/?\\]")
+_SEVEN_UNITS = re.compile(r"[\ue000-\U0010ffff]")
+
+
+def check_table_name(name: str) -> str:
+    if not isinstance(name, str) or not _TABLE.fullmatch(name):
+        raise InvalidName(
+            f"table {_shown(name)}: a name has 3 to 63 lower-case letters and digits,"
+            " a letter first"
+        )
+    return name
+
+
+def check_container_name(name: str) -> str:
+    if not isinstance(name, str) or not _CONTAINER.fullmatch(name):
+        raise InvalidName(
+            f"container {_shown(name)}: a name has 3 to 63 lower-case letters, digits"
+            " and single hyphens between them"
+        )
+    return name
+
+
+def check_queue_name(name: str) -> str:
+    """A path such as `mail/send` or `shop/Orders;retry`: any printable text."""
+    _check_printable("queue", name)
+    if len(name) > limits.QUEUE_NAME_CHARACTERS:
+        raise InvalidName(f"queue {_shown(name)}: over {limits.QUEUE_NAME_CHARACTERS} characters")
+    return name
+
+
+def check_lease_name(name: str) -> str:
+    _check_printable("lease", name)
+    if len(name) > limits.LEASE_NAME_CHARACTERS:
+        raise InvalidName(f"lease {_shown(name)}: over {limits.LEASE_NAME_CHARACTERS} characters")
+    return name
+
+
+def check_blob_name(name: str) -> str:
+    """A clean relative path: anything else changes its meaning inside a URL, as on Azure."""
+    _check_printable("blob", name)
+    if len(name.encode()) > limits.BLOB_NAME_BYTES:
+        raise InvalidName(f"blob {_shown(name)}: over {limits.BLOB_NAME_BYTES} bytes")
+    parts = name.split("/")
+    if "\\" in name or name.endswith(".") or any(part in ("", ".", "..") for part in parts):
+        raise InvalidName(
+            f"blob {_shown(name)}: a name is a relative path without backslash,"
+            " empty, '.' or '..' segments, and ends with no dot"
+        )
+    return name
+
+
+def check_key(key: str) -> str:
+    """A partition or row key: 1 to 512 characters, none of them a control character."""
+    if type(key) is str and 0 < len(key) <= limits.KEY_UNITS // 2 and _is_plain(key):
+        return key  # the common case, without a regular expression
+    if not isinstance(key, str):
+        raise InvalidKey(f"a key is text, not {type(key).__name__}")
+    if not key:
+        raise InvalidKey("a key cannot be empty")
+    if _CONTROL.search(key):
+        raise InvalidKey(f"key {_shown(key)}: control characters cannot be kept")
+    if _SURROGATE.search(key):
+        raise InvalidKey(f"key {_shown(key)}: half a surrogate pair cannot be kept")
+    if key_units(key) > limits.KEY_UNITS or len(key.encode()) > limits.KEY_BYTES:
+        raise InvalidKey(
+            f"key {_shown(key)}: over {limits.KEY_UNITS} characters or {limits.KEY_BYTES} bytes"
+        )
+    return key
+
+
+def key_units(key: str) -> int:
+    """How long the key is where space is scarcest: as Azure keeps it."""
+    return len(key) + len(_TWO_UNITS.findall(key)) + 6 * len(_SEVEN_UNITS.findall(key))
+
+
+def _is_plain(key: str) -> bool:
+    return key.isascii() and key.isprintable()
+
+
+def _check_printable(kind: str, name: str) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidName(f"a {kind} needs a name")
+    if _CONTROL.search(name) or _SURROGATE.search(name):
+        raise InvalidName(f"{kind} {_shown(name)}: control characters cannot be kept")
+
+
+def _shown(name: object) -> str:
+    """The name as it can stand in a message, whatever it contains."""
+    shown = ascii(name)
+    return shown if len(shown) <= 80 else f"{shown[:77]}…"

@@ -1,0 +1,44 @@
+"""From a URL to an engine. The only module that knows all three."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from postroom.storage.contract import Store
+from postroom.storage.errors import InvalidStoreUrl
+
+# scheme → (module with `async def connect(url) -> Store`, extra that installs its driver)
+_ENGINES: dict[str, tuple[str, str | None]] = {
+    "sqlite": ("postroom.storage.sqlite", None),
+    "postgresql": ("postroom.storage.postgres", "postgres"),
+    "azure": ("postroom.storage.azure", "azure"),
+}
+
+
+async def open_store(url: str) -> Store:
+    """Open the store behind a URL, making or upgrading what is missing in it.
+
+    - `sqlite:///relative.db`, `sqlite:////absolute/path.db`
+    - `postgresql://user:password@host:port/database`
+    - `azure://` with the connection string in `POSTROOM_AZURE_CONNECTION_STRING`, or
+      `azure://ACCOUNT` with managed identity
+
+    Raises `InvalidStoreUrl`, `StoreUnavailable`, `AccessDenied` or `StoreDamaged`, none of which
+    repeats a password.
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in _ENGINES:
+        known = ", ".join(f"{name}://" for name in _ENGINES)
+        shown = repr(scheme) if separator else "no scheme"
+        raise InvalidStoreUrl(f"a store URL begins with one of {known} (found {shown})")
+    module, extra = _ENGINES[scheme]
+    try:
+        engine = import_module(module)
+    except ModuleNotFoundError as exc:
+        if extra is None or (exc.name or "").startswith("postroom"):
+            raise
+        raise InvalidStoreUrl(
+            f"{scheme}:// needs a driver that is not installed: pip install 'postroom[{extra}]'"
+        ) from exc
+    store: Store = await engine.connect(url)
+    return store

@@ -1,0 +1,81 @@
+"""Knowing of a message that another process put, without asking all the time.
+
+Beside the database lies an empty file, the bell. Whoever has committed a put writes to it; whoever
+waits is woken by the kernel (inotify). A process that dies between its commit and the bell leaves
+a message that nobody was told of, so every waiter also looks by itself once in a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+if sys.platform == "linux":
+    from asyncinotify import Inotify, Mask
+
+R = TypeVar("R")
+
+# How long a message whose bell was never rung may go unseen. Without inotify: always asked.
+_LOOK_AGAIN = 1.0 if sys.platform == "linux" else 0.02
+
+
+class Glance(Generic[R]):
+    """What a look at the queues found, and in how many seconds something becomes due."""
+
+    __slots__ = ("due_in", "found")
+
+    def __init__(self, found: R, due_in: float | None) -> None:
+        self.found = found
+        self.due_in = due_in
+
+
+class Arrivals:
+    """The bell of one store."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = database.with_name(database.name + "-bell")
+        self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self._listener: asyncio.Task[None] | None = None
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """Tell every waiting process. Called after the commit."""
+        os.pwrite(self._file, b"\n", 0)
+
+    async def wait(self, look: Callable[[], Awaitable[Glance[R]]], timeout: float) -> R:
+        """Look, and again whenever there may be something new, until it finds something."""
+        if self._listener is None and sys.platform == "linux":
+            self._listener = asyncio.create_task(self._listen())
+        deadline = time.monotonic() + timeout
+        while True:
+            rung = self._rung  # taken before the look: what comes during it is not missed
+            glance = await look()
+            left = deadline - time.monotonic()
+            if glance.found or left <= 0:
+                return glance.found
+            pause = min(left, _LOOK_AGAIN, left if glance.due_in is None else glance.due_in)
+            try:
+                async with asyncio.timeout(max(pause, 0.001)):
+                    await rung.wait()
+            except TimeoutError:
+                continue
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    async def _listen(self) -> None:
+        with Inotify() as inotify:
+            inotify.add_watch(self._path, Mask.MODIFY)
+            async for _ in inotify:
+                self._rung.set()
+                self._rung = asyncio.Event()

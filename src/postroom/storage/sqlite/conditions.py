@@ -1,0 +1,80 @@
+"""Key ranges and filters as SQL conditions with their values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from postroom.storage import codec, limits
+from postroom.storage.contract import KeyRange
+from postroom.storage.errors import InvalidValue
+from postroom.storage.filters import AllOf, AnyOf, Comparison, Filter
+from postroom.storage.values import Value
+
+Condition = tuple[str, list[object]]
+
+_OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def of_query(
+    partitions: KeyRange, rows: KeyRange, where: Filter | None, last: list[str] | None
+) -> Condition:
+    """What a row must fulfil to be in the answer that continues after the key `last`."""
+    parts = [of_range("partition", partitions), of_range("row", rows)]
+    if last is not None:
+        parts.append(("(partition, row) > (?, ?)", list(last)))
+    if where is not None:
+        parts.append(_of_filter(where))
+    return _joined(" AND ", parts)
+
+
+def of_range(column: str, keys: KeyRange) -> Condition:
+    if keys.single is not None:
+        return f"{column} = ?", [keys.single]
+    parts: list[Condition] = []
+    if keys.start is not None:
+        parts.append((f"{column} >= ?", [keys.start]))
+    if keys.stop is not None:
+        parts.append((f"{column} {'<=' if keys.including_stop else '<'} ?", [keys.stop]))
+    return _joined(" AND ", parts) if parts else ("TRUE", [])
+
+
+def _of_filter(where: Filter) -> Condition:
+    match where:
+        case AllOf(parts):
+            return _joined(" AND ", [_of_filter(part) for part in parts])
+        case AnyOf(parts):
+            return _joined(" OR ", [_of_filter(part) for part in parts])
+        case Comparison(name, operator, value):
+            # Names are letters, digits and _ (checked before), so they can stand in the path.
+            kind, tag = _stored_as(value)
+            condition = (
+                f"json_type(properties, '$.{name}') {kind}"
+                f" AND json_extract(properties, '$.\"{codec.TYPES}\".{name}') IS {tag}"
+                f" AND json_extract(properties, '$.{name}') {_OPERATORS[operator]} ?"
+            )
+            if isinstance(value, str):
+                condition += (
+                    f" AND length(json_extract(properties, '$.{name}')) <= {limits.COMPARABLE_TEXT}"
+                )
+            return f"({condition})", [codec.written_as(value)]
+        case _:
+            raise InvalidValue(f"not a filter: {where!r}")
+
+
+def _stored_as(value: Value) -> tuple[str, str]:
+    """How the value's type shows in the JSON: a condition on its JSON type, and its tag."""
+    if isinstance(value, bool):
+        return "IN ('true', 'false')", "NULL"
+    if isinstance(value, int):
+        return "= 'integer'", "NULL"
+    if isinstance(value, float):
+        return "IN ('real', 'integer')", f"'{codec.FLOAT}'"
+    if isinstance(value, datetime):
+        return "= 'text'", f"'{codec.TIMESTAMP}'"
+    if isinstance(value, bytes):
+        return "= 'text'", f"'{codec.BYTES}'"
+    return "= 'text'", "NULL"
+
+
+def _joined(separator: str, parts: list[Condition]) -> Condition:
+    return f"({separator.join(sql for sql, _ in parts)})", [v for _, vs in parts for v in vs]

@@ -1,0 +1,105 @@
+"""The store in one SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import apsw
+
+from postroom.storage.checked import CheckedStore
+from postroom.storage.contract import Container, Lease, Queue, QueueInfo, StoreInfo, Table
+from postroom.storage.errors import AccessDenied, InvalidStoreUrl
+from postroom.storage.sqlite import leases, queues, schema
+from postroom.storage.sqlite.arrivals import Arrivals
+from postroom.storage.sqlite.blobs import SqliteContainer
+from postroom.storage.sqlite.connection import open_connection
+from postroom.storage.sqlite.queues import SqliteQueue
+from postroom.storage.sqlite.reader import Readers
+from postroom.storage.sqlite.tables import PREFIX, SqliteTable
+from postroom.storage.sqlite.writer import Writer
+
+_SCHEME = "sqlite:///"
+
+
+async def connect(url: str) -> SqliteStore:
+    """Open the file that a URL such as `sqlite:///folder/file.db` names; make it if it is new."""
+    path = _path_of(url)
+    await asyncio.to_thread(_prepare, path)
+    return SqliteStore(path)
+
+
+class SqliteStore(CheckedStore):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._arrivals = Arrivals(path)
+        self._readers = Readers(path)
+        self._writer = Writer(path)
+        self._known_tables: set[str] = set()
+
+    def table(self, name: str) -> Table:
+        return SqliteTable(name, self._writer, self._readers, self._known_tables)
+
+    def queue(self, name: str) -> Queue:
+        return SqliteQueue(name, self._writer, self._readers, self._arrivals)
+
+    def container(self, name: str) -> Container:
+        return SqliteContainer(name, self._writer, self._readers)
+
+    async def tables(self) -> list[str]:
+        sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ? ORDER BY name"
+        rows = await self._readers.run(lambda c: list(c.execute(sql, (f"{PREFIX}*",))))
+        return [name.removeprefix(PREFIX) for (name,) in rows]
+
+    async def queues(self) -> list[QueueInfo]:
+        return await self._readers.run(queues.read_infos)
+
+    async def containers(self) -> list[str]:
+        sql = "SELECT name FROM container ORDER BY name"
+        return [name for (name,) in await self._readers.run(lambda c: list(c.execute(sql)))]
+
+    async def _wait_for_messages(
+        self, names: frozenset[str] | None, timeout: float
+    ) -> frozenset[str]:
+        return await queues.wait_for_messages(self._readers, self._arrivals, names, timeout)
+
+    async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
+        return await leases.acquire(self._writer, name, seconds)
+
+    async def renew_lease(self, lease: Lease) -> None:
+        await leases.renew(self._writer, lease)
+
+    async def release_lease(self, lease: Lease) -> None:
+        await leases.release(self._writer, lease)
+
+    async def info(self) -> StoreInfo:
+        version = await self._readers.run(lambda c: int(c.pragma("user_version")))
+        return StoreInfo(f"SQLite {apsw.sqlite_lib_version()}", str(self._path), version)
+
+    async def close(self) -> None:
+        """First what was asked for is written, then the readers end, then nobody listens."""
+        await self._writer.close()
+        await self._readers.close()
+        await self._arrivals.close()
+
+
+def _path_of(url: str) -> Path:
+    """`sqlite:///a/b.db` is a path from the working folder, `sqlite:////a/b.db` an absolute one."""
+    if not url.startswith(_SCHEME) or url == _SCHEME:
+        raise InvalidStoreUrl("an SQLite store is written sqlite:///path/to/file.db")
+    return Path(url.removeprefix(_SCHEME))
+
+
+def _prepare(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise AccessDenied(f"the folder {path.parent} cannot be made: {exc.strerror}") from exc
+    if path.is_dir():
+        raise InvalidStoreUrl(f"{path} is a folder; an SQLite store needs a file")
+    connection = open_connection(path)
+    try:
+        schema.prepare(connection, path)
+        schema.remove_abandoned_uploads(connection)
+    finally:
+        connection.close()

@@ -1,0 +1,219 @@
+"""Queues: one table of messages for all of them, in the order in which they become visible."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import apsw
+import msgspec
+
+from postroom.storage.checked import CheckedQueue
+from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage
+from postroom.storage.errors import LeaseLost
+from postroom.storage.sqlite import clock
+from postroom.storage.sqlite.arrivals import Arrivals, Glance
+from postroom.storage.sqlite.reader import Readers
+from postroom.storage.sqlite.writer import Writer
+
+_CREATE = "INSERT INTO queue (name) VALUES (?) ON CONFLICT DO NOTHING"
+_ID = "SELECT id FROM queue WHERE name = ?"
+_DROP = "DELETE FROM queue WHERE name = ?"
+_PUT = (
+    "INSERT INTO queue_message (queue, visible_at, enqueued_at, expires_at, body, properties)"
+    " VALUES (?, ?, ?, ?, ?, ?)"
+)
+_READY = """
+SELECT id, body, properties, dequeue_count, enqueued_at FROM queue_message
+WHERE queue = (SELECT id FROM queue WHERE name = :name) AND visible_at <= :now
+  AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY visible_at, id LIMIT :limit
+"""
+_CLAIM = (
+    "UPDATE queue_message SET visible_at = ?, receipt = ?, dequeue_count = dequeue_count + 1"
+    " WHERE id = ?"
+)
+_EXPIRE = (
+    "DELETE FROM queue_message"
+    " WHERE queue = (SELECT id FROM queue WHERE name = :name) AND expires_at <= :now"
+)
+# The receipt changes with every receive: it fits only the latest one.
+_RENEW = "UPDATE queue_message SET visible_at = ? WHERE id = ? AND receipt = ?"
+_RELEASE = (
+    "UPDATE queue_message SET visible_at = ?, receipt = NULL, dequeue_count = dequeue_count - ?"
+    " WHERE id = ? AND receipt = ?"
+)
+_DELETE = "DELETE FROM queue_message WHERE id = ? AND receipt = ?"
+_PURGE = "DELETE FROM queue_message WHERE queue = (SELECT id FROM queue WHERE name = ?)"
+_INFO = """
+SELECT name,
+  (SELECT count(*) FROM queue_message WHERE queue = queue.id),
+  (SELECT enqueued_at FROM queue_message
+   WHERE queue = queue.id AND visible_at <= :now AND (expires_at IS NULL OR expires_at > :now)
+   ORDER BY visible_at, id LIMIT 1)
+FROM queue
+"""
+# For each queue when its first message becomes visible; expired ones make it look once too often.
+_FIRST_VISIBLE = """
+SELECT name, (SELECT visible_at FROM queue_message WHERE queue = queue.id
+              AND (expires_at IS NULL OR expires_at > :now)
+              ORDER BY visible_at, id LIMIT 1)
+FROM queue
+"""
+
+
+class SqliteQueue(CheckedQueue):
+    def __init__(self, name: str, writer: Writer, readers: Readers, arrivals: Arrivals) -> None:
+        super().__init__(name)
+        self._writer = writer
+        self._readers = readers
+        self._arrivals = arrivals
+
+    async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
+        properties = [msgspec.json.encode(m.properties).decode() for m in messages]
+
+        def write(connection: apsw.Connection) -> int:
+            queue = connection.execute(_ID, (self.name,)).get
+            if queue is None:
+                connection.execute(_CREATE, (self.name,))
+                queue = connection.last_insert_rowid()
+            now = clock.now()
+            connection.executemany(
+                _PUT,
+                (
+                    (
+                        queue,
+                        now + round(message.delay * 1_000_000),
+                        now,
+                        None if message.ttl is None else now + round(message.ttl * 1_000_000),
+                        message.body,
+                        text,
+                    )
+                    for message, text in zip(messages, properties, strict=True)
+                ),
+            )
+            return connection.last_insert_rowid()
+
+        last = await self._writer.run(write)
+        self._arrivals.ring()
+        # Nobody else writes during the transaction, so the ids follow each other.
+        return [str(number) for number in range(last - len(messages) + 1, last + 1)]
+
+    async def _receive(self, limit: int, lease: float) -> list[QueueMessage]:
+        receipt = random.getrandbits(62)
+
+        def write(connection: apsw.Connection) -> list[QueueMessage]:
+            now = clock.now()
+            connection.execute(_EXPIRE, {"name": self.name, "now": now})
+            rows = self._ready(connection, now, limit, str(receipt))
+            found = [
+                msgspec.structs.replace(message, dequeue_count=message.dequeue_count + 1)
+                for message in rows
+            ]
+            until = now + round(lease * 1_000_000)
+            connection.executemany(_CLAIM, ((until, receipt, int(m.id)) for m in found))
+            return found
+
+        return await self._writer.run(write)
+
+    async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
+        await self._change(message, _RENEW, clock.after(lease))
+        return message
+
+    async def _release(self, message: QueueMessage, delay: float, count_attempt: bool) -> None:
+        await self._change(message, _RELEASE, clock.after(delay), 0 if count_attempt else 1)
+        self._arrivals.ring()
+
+    async def _delete(self, message: QueueMessage) -> None:
+        await self._change(message, _DELETE)
+
+    async def _peek(self, limit: int) -> list[QueueMessage]:
+        return await self._readers.run(
+            lambda connection: list(self._ready(connection, clock.now(), limit, ""))
+        )
+
+    async def info(self) -> QueueInfo:
+        infos = await self._readers.run(lambda c: read_infos(c, self.name))
+        return infos[0] if infos else QueueInfo(self.name, 0, None)
+
+    async def _wait(self, timeout: float) -> bool:
+        found = await wait_for_messages(
+            self._readers, self._arrivals, frozenset({self.name}), timeout
+        )
+        return bool(found)
+
+    async def purge(self) -> None:
+        await self._writer.run(lambda c: c.execute(_PURGE, (self.name,)))
+
+    async def drop(self) -> None:
+        def write(connection: apsw.Connection) -> None:
+            connection.execute(_PURGE, (self.name,))
+            connection.execute(_DROP, (self.name,))
+
+        await self._writer.run(write)
+
+    def _ready(
+        self, connection: apsw.Connection, now: int, limit: int, receipt: str
+    ) -> Iterator[QueueMessage]:
+        for number, body, properties, count, enqueued_at in connection.execute(
+            _READY, {"name": self.name, "now": now, "limit": limit}
+        ):
+            yield QueueMessage(
+                str(number),
+                self.name,
+                body,
+                msgspec.json.decode(properties),
+                count,
+                clock.as_datetime(enqueued_at),
+                receipt,
+            )
+
+    async def _change(self, message: QueueMessage, sql: str, *values: int) -> None:
+        """Change the message if its receipt is still the latest one."""
+
+        def write(connection: apsw.Connection) -> None:
+            connection.execute(sql, (*values, int(message.id), int(message.receipt)))
+            if connection.changes() == 0:
+                raise LeaseLost(
+                    f"message {message.id} of queue {self.name!r} is no longer leased"
+                    " to this receiver"
+                )
+
+        await self._writer.run(write)
+
+
+def read_infos(connection: apsw.Connection, name: str | None = None) -> list[QueueInfo]:
+    """One queue, or all in the order of their names."""
+    where = "WHERE name = :name" if name is not None else "ORDER BY name"
+    return [
+        QueueInfo(found, length, _time_or_none(oldest))
+        for found, length, oldest in connection.execute(
+            _INFO + where, {"now": clock.now()} | ({} if name is None else {"name": name})
+        )
+    ]
+
+
+async def wait_for_messages(
+    readers: Readers, arrivals: Arrivals, queues: frozenset[str] | None, timeout: float
+) -> frozenset[str]:
+    """Which of the queues have a ready message, as soon as one has."""
+
+    def read(connection: apsw.Connection) -> Glance[frozenset[str]]:
+        now = clock.now()
+        ready: set[str] = set()
+        due: list[int] = []
+        for name, visible_at in connection.execute(_FIRST_VISIBLE, {"now": now}):
+            if visible_at is None or (queues is not None and name not in queues):
+                continue
+            if visible_at <= now:
+                ready.add(name)
+            else:
+                due.append(visible_at)
+        return Glance(frozenset(ready), (min(due) - now) / 1_000_000 if due else None)
+
+    return await arrivals.wait(lambda: readers.run(read), timeout)
+
+
+def _time_or_none(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else clock.as_datetime(microseconds)

@@ -1,0 +1,136 @@
+"""Group commit: the writers of one process share transactions.
+
+One thread owns the only connection that writes. It takes every job that waits, runs each inside a
+savepoint of its own, and commits them together: while one group is being forced to the disk, the
+next one gathers. A job that fails is rolled back alone; the others of its group do not notice.
+A job's future is resolved after the commit, never before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+
+from postroom.storage.errors import StoreClosed
+from postroom.storage.sqlite.connection import open_connection
+from postroom.storage.sqlite.errors import translate
+
+T = TypeVar("T")
+
+# A bound on how long one group may keep other processes from writing.
+_JOBS_IN_A_GROUP = 256
+
+
+class _Job:
+    __slots__ = ("done", "error", "result", "work")
+
+    def __init__(self, work: Callable[[apsw.Connection], Any], done: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.done = done
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """The process's one writing connection and its thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._connection = open_connection(path)
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do `work` in the writing thread, inside a transaction; returns once it is durable."""
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        job = _Job(work, self._loop.create_future())
+        self._jobs.put(job)
+        result: T = await job.done
+        return result
+
+    async def close(self) -> None:
+        """Finish the jobs that were given, then let go of the file."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await self._loop.run_in_executor(None, self._thread.join)
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            group: list[_Job] = []
+            job = self._jobs.get()
+            while job is not None:
+                group.append(job)
+                if len(group) == _JOBS_IN_A_GROUP:
+                    break
+                try:
+                    job = self._jobs.get_nowait()
+                except Empty:
+                    break
+            running = job is not None
+            if group:
+                self._commit(group)
+                self._answer(group)
+        self._connection.close()
+
+    def _commit(self, group: list[_Job]) -> None:
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job in group:
+                self._run_in_savepoint(job)
+            connection.execute("COMMIT")
+        except Exception as exc:
+            # Of the whole group nothing was written: SQLite rolled back, or does so now.
+            error = self._translated(exc)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            for job in group:
+                job.error = job.error or error
+
+    def _run_in_savepoint(self, job: _Job) -> None:
+        connection = self._connection
+        connection.execute("SAVEPOINT job")
+        try:
+            job.result = job.work(connection)
+        except Exception as exc:
+            if not connection.in_transaction:
+                raise  # a full disk makes SQLite give up the whole transaction
+            job.error = self._translated(exc)
+            connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+
+    def _translated(self, exc: Exception) -> Exception:
+        if not isinstance(exc, apsw.Error):
+            return exc
+        error = translate(exc, self._path, self._connection)
+        error.__cause__ = exc
+        return error
+
+    def _answer(self, group: list[_Job]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_resolve, group)
+        except RuntimeError:
+            return  # the event loop is gone, and with it everybody who waited
+
+
+def _resolve(group: list[_Job]) -> None:
+    for job in group:
+        if job.done.done():
+            continue  # cancelled while it was under way; it took effect all the same
+        if job.error is not None:
+            job.done.set_exception(job.error)
+        else:
+            job.done.set_result(job.result)

@@ -1,0 +1,1 @@
+"""What Postroom promises, checked against real services."""

@@ -1,0 +1,64 @@
+"""One suite for every engine: each test gets a new, empty store of each kind."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from postroom.storage import Store, Table, open_store
+from tests.services.azurite import Azurite
+from tests.services.postgres import PostgresServer
+
+CONNECTION_STRING = "POSTROOM_AZURE_CONNECTION_STRING"
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """Where a store is: enough for another process to open it, too."""
+
+    engine: str
+    url: str
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "azure"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def address(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StoreAddress]:
+    """An empty store that nobody else uses."""
+    if engine == "sqlite":
+        yield StoreAddress(engine, f"sqlite:///{tmp_path / 'store.db'}")
+    elif engine == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        url = server.create_database()
+        yield StoreAddress(engine, url)
+        server.drop_database(url)
+    else:
+        azurite: Azurite = request.getfixturevalue("azurite")
+        environment = {CONNECTION_STRING: azurite.connection_string(azurite.fresh_account())}
+        monkeypatch.setenv(CONNECTION_STRING, environment[CONNECTION_STRING])
+        yield StoreAddress(engine, "azure://", environment)
+
+
+@pytest.fixture
+async def store(address: StoreAddress) -> AsyncIterator[Store]:
+    async with await open_store(address.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def other_store(address: StoreAddress, store: Store) -> AsyncIterator[Store]:
+    """The same store, opened a second time: another process, as far as the engine can tell."""
+    async with await open_store(address.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def table(store: Store) -> Table:
+    return store.table("people")

@@ -1,0 +1,1 @@
+"""Parts that meet the outside world, tested together with it."""
