@@ -322,22 +322,21 @@ def _check_batch(operations: Sequence[Operation]) -> str:
         raise InvalidBatch(
             f"a batch has 1 to {limits.BATCH_OPERATIONS} operations, not {len(operations)}"
         )
-    seen: set[str] = set()
+    rows: set[str] = set()
     first = key_of(operations[0])[0]
     for operation in operations:
         if isinstance(operation, Delete):
             partition, row = operation.partition, operation.row
         else:
-            partition, row = operation.entity.partition, operation.entity.row
-            check_properties(operation.entity.properties)
+            entity = operation.entity
+            partition, row = entity.partition, entity.row
+            check_properties(entity.properties)
         if partition != first:
             raise InvalidBatch(f"a batch stays in one partition: {first!r}, not {partition!r}")
-        check_key(row)
-        seen.add(row)
-    check_key(first)
-    if len(seen) != len(operations):
+        rows.add(check_key(row))
+    if len(rows) != len(operations):
         raise InvalidBatch("a batch names each row once")
-    return first
+    return check_key(first)
 
 
 def _check_message(message: NewMessage) -> None:

@@ -31,11 +31,10 @@ _decoder = msgspec.json.Decoder()
 
 def encode(properties: Properties) -> str:
     """The JSON text of properties that were checked before."""
-    tagged = {name: tag for name, value in properties.items() if (tag := _tag(value))}
-    if not tagged:
+    if _TAGS.keys().isdisjoint(map(type, properties.values())):
         return _encoder.encode(properties).decode()
     written: dict[str, object] = {name: written_as(value) for name, value in properties.items()}
-    written[TYPES] = tagged
+    written[TYPES] = {name: tag for name, value in properties.items() if (tag := _tag(value))}
     return _encoder.encode(written).decode()
 
 

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import TypeAlias
 
 from postroom.storage import limits
@@ -20,8 +19,11 @@ _RESERVED = {"partitionkey", "rowkey", "timestamp", "etag"}
 _TYPES = frozenset({str, int, float, bool, datetime, bytes})
 _INTEGERS = range(-(2**63), 2**63)
 
+# Names that were found good. Whoever makes up names without end does not fill the memory.
+_names_seen: set[str] = set()
+_NAMES_REMEMBERED = 10_000
 
-@lru_cache(maxsize=4096)
+
 def check_property_name(name: str) -> None:
     """Letters, digits and `_`: what every engine can keep, and a filter can name unquoted."""
     if not isinstance(name, str) or not _PROPERTY_NAME.fullmatch(name):
@@ -69,19 +71,35 @@ def check_text(name: str, text: str, most: int = limits.PROPERTY_BYTES) -> None:
 
 
 def check_properties(properties: Properties) -> None:
-    """Names, values, their number and their size together."""
+    """Names, values, their number and their size together.
+
+    Every entity that is written passes here, so the common case takes a few quick steps: names that
+    were seen before, and short ASCII text.
+    """
     if not isinstance(properties, Mapping):
         raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
     if len(properties) > limits.PROPERTIES:
         raise TooLarge(f"{len(properties)} properties, over the limit of {limits.PROPERTIES}")
+    if not _names_seen.issuperset(properties):
+        _check_names(properties)
     large = False
     for name, value in properties.items():
-        check_property_name(name)
-        check_value(name, value)
-        large = large or (isinstance(value, str | bytes) and len(value) > limits.COMPARABLE_TEXT)
+        if type(value) is str and len(value) <= limits.COMPARABLE_TEXT and value.isascii():
+            if "\0" in value:
+                check_text(name, value)
+        elif value is not True and value is not False:
+            check_value(name, value)
+            large = large or isinstance(value, str | bytes)
     # Short properties alone cannot reach the limit, so the common entity is not measured.
     if large and (size := entity_size(properties)) > limits.ENTITY_BYTES:
         raise TooLarge(f"an entity of {size:,} bytes, over the limit of {limits.ENTITY_BYTES:,}")
+
+
+def _check_names(properties: Properties) -> None:
+    for name in properties:
+        check_property_name(name)
+        if len(_names_seen) < _NAMES_REMEMBERED:
+            _names_seen.add(name)
 
 
 def entity_size(properties: Properties) -> int:

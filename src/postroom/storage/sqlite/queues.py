@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import apsw
@@ -20,20 +20,38 @@ from postroom.storage.sqlite.writer import Writer
 _CREATE = "INSERT INTO queue (name) VALUES (?) ON CONFLICT DO NOTHING"
 _ID = "SELECT id FROM queue WHERE name = ?"
 _DROP = "DELETE FROM queue WHERE name = ?"
-_PUT = (
-    "INSERT INTO queue_message (queue, visible_at, enqueued_at, expires_at, body, properties)"
-    " VALUES (?, ?, ?, ?, ?, ?)"
-)
+# Each message as [delay, time to live, body, properties]; all of them in one step (`writer.py`).
+_PUT = """
+INSERT INTO queue_message (queue, visible_at, enqueued_at, expires_at, body, properties)
+SELECT :queue, :now + (value ->> 0), :now, :now + (value ->> 1), value ->> 2, value ->> 3
+FROM json_each(:messages)
+"""
 _READY = """
-SELECT id, body, properties, dequeue_count, enqueued_at FROM queue_message
+FROM queue_message
 WHERE queue = (SELECT id FROM queue WHERE name = :name) AND visible_at <= :now
   AND (expires_at IS NULL OR expires_at > :now)
 ORDER BY visible_at, id LIMIT :limit
 """
-_CLAIM = (
-    "UPDATE queue_message SET visible_at = ?, receipt = ?, dequeue_count = dequeue_count + 1"
-    " WHERE id = ?"
+_CLAIM = f"""
+UPDATE queue_message
+SET visible_at = :until, receipt = :receipt, dequeue_count = dequeue_count + 1
+WHERE id IN (SELECT id {_READY})
+"""
+_ROWS = """
+SELECT json_group_array(json_array(id, body, properties, dequeue_count, enqueued_at))
+FROM (SELECT id, body, properties, dequeue_count, enqueued_at {which})
+"""
+_PEEK = _ROWS.format(which=_READY)
+# The index finds the claimed ones by their new time; ids are in the order of arrival.
+_CLAIMED = _ROWS.format(
+    which="""
+FROM queue_message
+WHERE queue = (SELECT id FROM queue WHERE name = :name) AND visible_at = :until
+  AND receipt = :receipt
+ORDER BY id
+"""
 )
+_read_rows = msgspec.json.Decoder(list[tuple[int, str, str, int, int]]).decode
 _EXPIRE = (
     "DELETE FROM queue_message"
     " WHERE queue = (SELECT id FROM queue WHERE name = :name) AND expires_at <= :now"
@@ -71,28 +89,24 @@ class SqliteQueue(CheckedQueue):
         self._arrivals = arrivals
 
     async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
-        properties = [msgspec.json.encode(m.properties).decode() for m in messages]
+        rows = msgspec.json.encode(
+            [
+                (
+                    round(message.delay * 1_000_000),
+                    None if message.ttl is None else round(message.ttl * 1_000_000),
+                    message.body,
+                    msgspec.json.encode(message.properties).decode(),
+                )
+                for message in messages
+            ]
+        ).decode()
 
         def write(connection: apsw.Connection) -> int:
             queue = connection.execute(_ID, (self.name,)).get
             if queue is None:
                 connection.execute(_CREATE, (self.name,))
                 queue = connection.last_insert_rowid()
-            now = clock.now()
-            connection.executemany(
-                _PUT,
-                (
-                    (
-                        queue,
-                        now + round(message.delay * 1_000_000),
-                        now,
-                        None if message.ttl is None else now + round(message.ttl * 1_000_000),
-                        message.body,
-                        text,
-                    )
-                    for message, text in zip(messages, properties, strict=True)
-                ),
-            )
+            connection.execute(_PUT, {"queue": queue, "now": clock.now(), "messages": rows})
             return connection.last_insert_rowid()
 
         last = await self._writer.run(write)
@@ -105,15 +119,13 @@ class SqliteQueue(CheckedQueue):
 
         def write(connection: apsw.Connection) -> list[QueueMessage]:
             now = clock.now()
-            connection.execute(_EXPIRE, {"name": self.name, "now": now})
-            rows = self._ready(connection, now, limit, str(receipt))
-            found = [
-                msgspec.structs.replace(message, dequeue_count=message.dequeue_count + 1)
-                for message in rows
-            ]
-            until = now + round(lease * 1_000_000)
-            connection.executemany(_CLAIM, ((until, receipt, int(m.id)) for m in found))
-            return found
+            values = {"name": self.name, "now": now}
+            connection.execute(_EXPIRE, values)
+            values |= {"limit": limit, "until": now + round(lease * 1_000_000), "receipt": receipt}
+            connection.execute(_CLAIM, values)
+            if connection.changes() == 0:
+                return []
+            return self._messages(connection.execute(_CLAIMED, values).get, str(receipt))
 
         return await self._writer.run(write)
 
@@ -129,8 +141,9 @@ class SqliteQueue(CheckedQueue):
         await self._change(message, _DELETE)
 
     async def _peek(self, limit: int) -> list[QueueMessage]:
+        values = {"name": self.name, "now": clock.now(), "limit": limit}
         return await self._readers.run(
-            lambda connection: list(self._ready(connection, clock.now(), limit, ""))
+            lambda connection: self._messages(connection.execute(_PEEK, values).get)
         )
 
     async def info(self) -> QueueInfo:
@@ -153,13 +166,9 @@ class SqliteQueue(CheckedQueue):
 
         await self._writer.run(write)
 
-    def _ready(
-        self, connection: apsw.Connection, now: int, limit: int, receipt: str
-    ) -> Iterator[QueueMessage]:
-        for number, body, properties, count, enqueued_at in connection.execute(
-            _READY, {"name": self.name, "now": now, "limit": limit}
-        ):
-            yield QueueMessage(
+    def _messages(self, rows: str, receipt: str = "") -> list[QueueMessage]:
+        return [
+            QueueMessage(
                 str(number),
                 self.name,
                 body,
@@ -168,6 +177,8 @@ class SqliteQueue(CheckedQueue):
                 clock.as_datetime(enqueued_at),
                 receipt,
             )
+            for number, body, properties, count, enqueued_at in _read_rows(rows)
+        ]
 
     async def _change(self, message: QueueMessage, sql: str, *values: int) -> None:
         """Change the message if its receipt is still the latest one."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apsw
+import msgspec
 
 from postroom.storage import codec
 from postroom.storage.checked import CheckedTable, described, key_of
@@ -21,12 +22,12 @@ from postroom.storage.contract import (
     Replace,
     Upsert,
 )
-from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
+from postroom.storage.errors import AlreadyExists, NotFound, StaleETag, StoreDamaged
 from postroom.storage.filters import Filter
 from postroom.storage.sqlite import conditions
 from postroom.storage.sqlite.errors import is_missing_table
 from postroom.storage.sqlite.reader import Readers
-from postroom.storage.sqlite.writer import Writer
+from postroom.storage.sqlite.writer import Unfit, Writer
 from postroom.storage.tokens import decode_token, encode_token
 from postroom.storage.values import check_properties
 
@@ -42,27 +43,37 @@ CREATE TABLE IF NOT EXISTS {table} (
 ) STRICT, WITHOUT ROWID
 """
 _GET = "SELECT etag, properties FROM {table} WHERE partition = ? AND row = ?"
-_INSERT = "INSERT INTO {table} VALUES (:partition, :row, :etag, :properties)"
-_UPSERT = (
-    "INSERT INTO {table} VALUES (:partition, :row, :etag, :properties)"
-    " ON CONFLICT DO UPDATE SET etag = excluded.etag, properties = excluded.properties"
+# The whole answer in one step, as one JSON array (see `writer.py` for why).
+_SELECT = """
+SELECT json_group_array(json_array(partition, row, properties, etag)) FROM (
+    SELECT partition, row, properties, etag FROM {table}
+    WHERE {condition} ORDER BY partition, row LIMIT ?
 )
-# A condition without an ETag compares the row's own with itself.
+"""
+_read_rows = msgspec.json.Decoder(list[tuple[str, str, str, int]]).decode
+
+# -- Writing a page in one step: the rows are the names of one JSON object (see `writer.py`).
+_INSERT_ALL = (
+    "INSERT INTO {table} (partition, row, etag, properties)"
+    " SELECT ?1, key, ?2, value FROM json_each(?3) WHERE TRUE"
+)
+_UPSERT_ALL = (
+    _INSERT_ALL
+    + " ON CONFLICT DO UPDATE SET etag = excluded.etag, properties = excluded.properties"
+)
+_DELETE_ALL = (
+    "DELETE FROM {table} WHERE partition = ?1 AND row IN (SELECT value FROM json_each(?2))"
+)
+
+# -- Writing one row under a condition. Without an ETag its own is compared with itself.
 _REPLACE = (
-    "UPDATE {table} SET etag = :etag, properties = :properties"
-    " WHERE partition = :partition AND row = :row AND etag = coalesce(:expected, etag)"
+    "UPDATE {table} SET etag = ?4, properties = ?5"
+    " WHERE partition = ?1 AND row = ?2 AND etag = coalesce(?3, etag)"
 )
-_DELETE = (
-    "DELETE FROM {table}"
-    " WHERE partition = :partition AND row = :row AND etag = coalesce(:expected, etag)"
-)
+_DELETE = "DELETE FROM {table} WHERE partition = ?1 AND row = ?2 AND etag = coalesce(?3, etag)"
 
 # No row has this ETag: what a caller gives that was never one of ours is stale.
 _NO_ETAG = -1
-
-
-class _Unfit(Exception):
-    """A row was not as an operation expected; which one is found out after the rollback."""
 
 
 class SqliteTable(CheckedTable):
@@ -91,18 +102,15 @@ class SqliteTable(CheckedTable):
     ) -> QueryResult:
         last = decode_token(after, 2) if after is not None else None
         condition, values = conditions.of_query(partitions, rows, where, last)
-        sql = (
-            f"SELECT partition, row, properties, etag FROM {{table}} WHERE {condition}"
-            " ORDER BY partition, row LIMIT ?"
-        )
+        sql = _SELECT.format(table=self._table, condition=condition)
 
         def read(connection: apsw.Connection) -> list[Entity]:
-            return [
-                Entity(partition, row, codec.decode(properties), str(etag))
-                for partition, row, properties, etag in self._rows(
-                    connection, sql, (*values, limit + 1)
-                )
-            ]
+            for (answer,) in self._rows(connection, sql, (*values, limit + 1)):
+                return [
+                    Entity(partition, row, codec.decode(properties), str(etag))
+                    for partition, row, properties, etag in _read_rows(answer)
+                ]
+            return []
 
         found = await self._readers.run(read)
         if len(found) <= limit:
@@ -113,64 +121,70 @@ class SqliteTable(CheckedTable):
     async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]:
         # One ETag for the batch: each row occurs in it once, so it is new for every row.
         etag = random.getrandbits(62)
-        rows = [_bound(operation, etag) for operation in operations]
+        batch = _Batch(partition, etag, operations)
 
         def write(connection: apsw.Connection) -> None:
             if self.name not in self._known:
                 connection.execute(_CREATE.format(table=self._table))
+            before = connection.total_changes()
             try:
-                self._write(connection, operations, rows)
-            except _Unfit:
-                connection.execute("ROLLBACK TO job")
-                self._explain(connection, operations)
-                raise
+                self._write(connection, batch)
+            except apsw.ConstraintError as exc:
+                raise Unfit(lambda c: self._explain(c, operations)) from exc
+            if connection.total_changes() - before != len(operations):
+                raise Unfit(lambda c: self._explain(c, operations))
 
         await self._writer.run(write)
         self._known.add(self.name)
         return ["" if isinstance(operation, Delete) else str(etag) for operation in operations]
 
-    def _write(
-        self,
-        connection: apsw.Connection,
-        operations: Sequence[Operation],
-        rows: list[dict[str, object]],
-    ) -> None:
+    def _write(self, connection: apsw.Connection, batch: _Batch) -> None:
         """Do all operations, a kind after the other: no row occurs twice, so order is free."""
-        before = connection.total_changes()
-        kinds: dict[type[Operation], list[dict[str, object]]] = {}
-        for operation, row in zip(operations, rows, strict=True):
-            if isinstance(operation, Merge):
-                self._merge(connection, operation, row)
-            kinds.setdefault(type(operation), []).append(row)
-        for kind, bound in kinds.items():
-            try:
-                connection.executemany(_SQL[kind].format(table=self._table), bound)
-            except apsw.ConstraintError as exc:
-                raise _Unfit from exc
-        if connection.total_changes() - before != len(operations):
-            raise _Unfit
+        partition, etag = batch.partition, batch.etag
+        if batch.inserts:
+            self._execute(connection, _INSERT_ALL, (partition, etag, batch.inserts))
+        if batch.upserts:
+            self._execute(connection, _UPSERT_ALL, (partition, etag, batch.upserts))
+        if batch.deletes:
+            self._execute(connection, _DELETE_ALL, (partition, batch.deletes))
+        for operation in batch.others:
+            expected = _expected(operation.etag)
+            if isinstance(operation, Delete):
+                self._execute(connection, _DELETE, (partition, operation.row, expected))
+            else:
+                row = operation.entity.row
+                properties = self._properties(connection, operation)
+                self._execute(connection, _REPLACE, (partition, row, expected, etag, properties))
 
-    def _merge(self, connection: apsw.Connection, operation: Merge, row: dict[str, object]) -> None:
-        """Complete a merge's properties, which only the writing thread can see unchanged."""
-        for _, properties in self._rows(connection, _GET, (row["partition"], row["row"])):
-            merged = {**codec.decode(properties), **operation.entity.properties}
+    def _properties(self, connection: apsw.Connection, operation: Replace | Merge) -> str:
+        """What the row will hold. For a merge only the writing thread can know."""
+        entity = operation.entity
+        if isinstance(operation, Replace):
+            return codec.encode(entity.properties)
+        for _, properties in self._rows(connection, _GET, (entity.partition, entity.row)):
+            merged = {**codec.decode(properties), **entity.properties}
             check_properties(merged)
-            row["properties"] = codec.encode(merged)
+            return codec.encode(merged)
+        return ""
 
-    def _explain(self, connection: apsw.Connection, operations: Sequence[Operation]) -> None:
-        """Raise the error of the first operation that does not fit the rows as they are."""
+    def _execute(self, connection: apsw.Connection, sql: str, values: Sequence[object]) -> None:
+        connection.execute(sql.format(table=self._table), values)
+
+    def _explain(self, connection: apsw.Connection, operations: Sequence[Operation]) -> Exception:
+        """The error of the first operation that does not fit the rows as they are."""
         for position, operation in enumerate(operations):
             partition, row = key_of(operation)
             what = described(self.name, partition, row)
             found = next(self._rows(connection, _GET, (partition, row)), None)
             if isinstance(operation, Insert):
                 if found is not None:
-                    raise AlreadyExists(what, position)
+                    return AlreadyExists(what, position)
             elif not isinstance(operation, Upsert):
                 if found is None:
-                    raise NotFound(what, position)
+                    return NotFound(what, position)
                 if operation.etag is not None and operation.etag != str(found[0]):
-                    raise StaleETag(what, position)
+                    return StaleETag(what, position)
+        return StoreDamaged(f"{self.name}: a batch was refused although its rows fit")
 
     def _rows(
         self, connection: apsw.Connection, sql: str, values: Sequence[object]
@@ -182,35 +196,35 @@ class SqliteTable(CheckedTable):
                 raise
 
 
-_SQL: dict[type[Operation], str] = {
-    Insert: _INSERT,
-    Upsert: _UPSERT,
-    Replace: _REPLACE,
-    Merge: _REPLACE,
-    Delete: _DELETE,
-}
+class _Batch:
+    """A batch as the statements take it, made ready before it gets to the writing thread."""
+
+    __slots__ = ("deletes", "etag", "inserts", "others", "partition", "upserts")
+
+    def __init__(self, partition: str, etag: int, operations: Sequence[Operation]) -> None:
+        inserts: dict[str, str] = {}
+        upserts: dict[str, str] = {}
+        deletes: list[str] = []
+        self.others: list[Replace | Merge | Delete] = []
+        for operation in operations:
+            match operation:
+                case Insert(entity):
+                    inserts[entity.row] = codec.encode(entity.properties)
+                case Upsert(entity):
+                    upserts[entity.row] = codec.encode(entity.properties)
+                case Delete(row=row, etag=None):
+                    deletes.append(row)
+                case _:
+                    self.others.append(operation)
+        self.partition = partition
+        self.etag = etag
+        self.inserts = _json(inserts)
+        self.upserts = _json(upserts)
+        self.deletes = _json(deletes)
 
 
-def _bound(operation: Operation, etag: int) -> dict[str, object]:
-    """The values that an operation's statement takes."""
-    if isinstance(operation, Delete):
-        return {
-            "partition": operation.partition,
-            "row": operation.row,
-            "expected": _expected(operation.etag),
-        }
-    entity = operation.entity
-    # A merge's properties depend on the row: the writing thread fills them in.
-    properties = "" if isinstance(operation, Merge) else codec.encode(entity.properties)
-    bound: dict[str, object] = {
-        "partition": entity.partition,
-        "row": entity.row,
-        "etag": etag,
-        "properties": properties,
-    }
-    if isinstance(operation, Replace | Merge):
-        bound["expected"] = _expected(operation.etag)
-    return bound
+def _json(rows: dict[str, str] | list[str]) -> str:
+    return msgspec.json.encode(rows).decode() if rows else ""
 
 
 def _expected(etag: str | None) -> int | None:

@@ -1,9 +1,14 @@
 """Group commit: the writers of one process share transactions.
 
-One thread owns the only connection that writes. It takes every job that waits, runs each inside a
-savepoint of its own, and commits them together: while one group is being forced to the disk, the
-next one gathers. A job that fails is rolled back alone; the others of its group do not notice.
-A job's future is resolved after the commit, never before.
+One thread owns the only connection that writes. It takes every job that waits and commits them
+together: while one group is being forced to the disk, the next one gathers. A job's future is
+resolved after the commit, never before.
+
+A job that fails does not harm the others of its group. Most failures happen before anything was
+written, so jobs run without savepoints at first; only if one fails after it has written, the group
+is rolled back and run again with a savepoint around each job. This is for the sake of the GIL:
+every statement gives it up, and with a busy event loop each costs up to a switch interval to get
+back. For the same reason hot statements write a whole page in one step.
 """
 
 from __future__ import annotations
@@ -25,6 +30,18 @@ T = TypeVar("T")
 
 # A bound on how long one group may keep other processes from writing.
 _JOBS_IN_A_GROUP = 256
+
+
+class Unfit(Exception):
+    """The data was not as a job expected. Once all that it wrote is undone, `explain` says why."""
+
+    def __init__(self, explain: Callable[[apsw.Connection], Exception]) -> None:
+        super().__init__()
+        self.explain = explain
+
+
+class _HasWritten(Exception):
+    """A job failed after it had written: the group must be run again with savepoints."""
 
 
 class _Job:
@@ -50,7 +67,10 @@ class Writer:
         self._thread.start()
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do `work` in the writing thread, inside a transaction; returns once it is durable."""
+        """Do `work` in the writing thread, inside a transaction; returns once it is durable.
+
+        It may be run a second time after a rollback, so it must depend on the connection alone.
+        """
         if self._closed:
             raise StoreClosed("the store is closed")
         job = _Job(work, self._loop.create_future())
@@ -86,19 +106,37 @@ class Writer:
         self._connection.close()
 
     def _commit(self, group: list[_Job]) -> None:
-        connection = self._connection
         try:
-            connection.execute("BEGIN IMMEDIATE")
-            for job in group:
-                self._run_in_savepoint(job)
-            connection.execute("COMMIT")
+            try:
+                self._run_group(group, self._run_plainly)
+            except _HasWritten:
+                self._roll_back()
+                self._run_group(group, self._run_in_savepoint)
         except Exception as exc:
             # Of the whole group nothing was written: SQLite rolled back, or does so now.
             error = self._translated(exc)
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            self._roll_back()
             for job in group:
                 job.error = job.error or error
+
+    def _run_group(self, group: list[_Job], run: Callable[[_Job], None]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        for job in group:
+            job.error = None
+            run(job)
+        self._connection.execute("COMMIT")
+
+    def _run_plainly(self, job: _Job) -> None:
+        connection = self._connection
+        before = connection.total_changes()
+        try:
+            job.result = job.work(connection)
+        except Exception as exc:
+            if not connection.in_transaction:
+                raise  # a full disk makes SQLite give up the whole transaction
+            if connection.total_changes() != before:
+                raise _HasWritten from exc
+            job.error = self._explained(exc)
 
     def _run_in_savepoint(self, job: _Job) -> None:
         connection = self._connection
@@ -107,10 +145,19 @@ class Writer:
             job.result = job.work(connection)
         except Exception as exc:
             if not connection.in_transaction:
-                raise  # a full disk makes SQLite give up the whole transaction
-            job.error = self._translated(exc)
+                raise
             connection.execute("ROLLBACK TO job")
+            job.error = self._explained(exc)
         connection.execute("RELEASE job")
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _explained(self, exc: Exception) -> Exception:
+        if isinstance(exc, Unfit):
+            return exc.explain(self._connection)
+        return self._translated(exc)
 
     def _translated(self, exc: Exception) -> Exception:
         if not isinstance(exc, apsw.Error):
