@@ -47,7 +47,11 @@ def encode_patch(properties: Properties) -> str:
 
 def decode(text: str | bytes) -> dict[str, Value]:
     """The properties that `encode` wrote."""
-    properties: dict[str, Any] = _decoder.decode(text)
+    return restored(_decoder.decode(text))
+
+
+def restored(properties: dict[str, Any]) -> dict[str, Value]:
+    """The same from JSON that was read already, in place: each value in its own type again."""
     types = properties.pop(TYPES, None)
     if types:
         for name, tag in types.items():

@@ -13,7 +13,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 # Characters that need more than one place in an Azure key; `azure.keys` says how and why.
-_TWO_UNITS = re.compile(r"[#%/?\\]")
+_TWO_UNITS = re.compile(r"[#%'/?\\]")
 _SEVEN_UNITS = re.compile(r"[\ue000-\U0010ffff]")
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 import apsw
 
-from postroom.storage.errors import StoreClosed
 from postroom.storage.sqlite.connection import open_connection
 from postroom.storage.sqlite.errors import translate
+from postroom.storage.sqlite.jobs import Jobs
 
 T = TypeVar("T")
-_THREADS = 4
+_THREADS = 3
 
 
 class Readers:
@@ -24,31 +23,35 @@ class Readers:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sqlite-reader")
-        self._local = threading.local()
-        self._connections: list[apsw.Connection] = []
-        self._closed = False
+        self._jobs = Jobs()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"sqlite-reader-{number}", daemon=True)
+            for number in range(_THREADS)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
-        if self._closed:
-            raise StoreClosed("the store is closed")
-        return await self._loop.run_in_executor(self._threads, self._read, work)
+        return await self._jobs.run(work)
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        await self._loop.run_in_executor(None, self._threads.shutdown)
-        for connection in self._connections:
-            connection.close()
+        if not self._jobs.closed:
+            self._jobs.close(_THREADS)
+            for thread in self._threads:
+                await asyncio.to_thread(thread.join)
 
-    def _read(self, work: Callable[[apsw.Connection], T]) -> T:
-        connection: apsw.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = open_connection(self._path)
-            self._connections.append(connection)
-        try:
-            return work(connection)
-        except apsw.Error as exc:
-            raise translate(exc, self._path, connection) from exc
+    def _run(self) -> None:
+        connection: apsw.Connection | None = None
+        while jobs := self._jobs.take(1):
+            [job] = jobs
+            try:
+                connection = connection or open_connection(self._path)
+                job.result = job.work(connection)
+            except apsw.Error as exc:
+                job.error = translate(exc, self._path, connection)
+                job.error.__cause__ = exc
+            except Exception as exc:
+                job.error = exc
+            self._jobs.answer(jobs)
+        if connection is not None:
+            connection.close()

@@ -45,12 +45,12 @@ CREATE TABLE IF NOT EXISTS {table} (
 _GET = "SELECT etag, properties FROM {table} WHERE partition = ? AND row = ?"
 # The whole answer in one step, as one JSON array (see `writer.py` for why).
 _SELECT = """
-SELECT json_group_array(json_array(partition, row, properties, etag)) FROM (
+SELECT json_group_array(json_array(partition, row, json(properties), etag)) FROM (
     SELECT partition, row, properties, etag FROM {table}
     WHERE {condition} ORDER BY partition, row LIMIT ?
 )
 """
-_read_rows = msgspec.json.Decoder(list[tuple[str, str, str, int]]).decode
+_read_rows = msgspec.json.Decoder(list[tuple[str, str, dict[str, Any], int]]).decode
 
 # -- Writing a page in one step: the rows are the names of one JSON object (see `writer.py`).
 _INSERT_ALL = (
@@ -107,7 +107,7 @@ class SqliteTable(CheckedTable):
         def read(connection: apsw.Connection) -> list[Entity]:
             for (answer,) in self._rows(connection, sql, (*values, limit + 1)):
                 return [
-                    Entity(partition, row, codec.decode(properties), str(etag))
+                    Entity(partition, row, codec.restored(properties), str(etag))
                     for partition, row, properties, etag in _read_rows(answer)
                 ]
             return []

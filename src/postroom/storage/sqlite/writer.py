@@ -17,14 +17,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import apsw
 
-from postroom.storage.errors import StoreClosed
 from postroom.storage.sqlite.connection import open_connection
 from postroom.storage.sqlite.errors import translate
+from postroom.storage.sqlite.jobs import Job, Jobs
 
 T = TypeVar("T")
 
@@ -44,25 +43,13 @@ class _HasWritten(Exception):
     """A job failed after it had written: the group must be run again with savepoints."""
 
 
-class _Job:
-    __slots__ = ("done", "error", "result", "work")
-
-    def __init__(self, work: Callable[[apsw.Connection], Any], done: asyncio.Future[Any]) -> None:
-        self.work = work
-        self.done = done
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-
 class Writer:
     """The process's one writing connection and its thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._loop = asyncio.get_running_loop()
         self._connection = open_connection(path)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._closed = False
+        self._jobs = Jobs()
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -71,41 +58,21 @@ class Writer:
 
         It may be run a second time after a rollback, so it must depend on the connection alone.
         """
-        if self._closed:
-            raise StoreClosed("the store is closed")
-        job = _Job(work, self._loop.create_future())
-        self._jobs.put(job)
-        result: T = await job.done
-        return result
+        return await self._jobs.run(work)
 
     async def close(self) -> None:
         """Finish the jobs that were given, then let go of the file."""
-        if self._closed:
-            return
-        self._closed = True
-        self._jobs.put(None)
-        await self._loop.run_in_executor(None, self._thread.join)
+        if not self._jobs.closed:
+            self._jobs.close(threads=1)
+            await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        running = True
-        while running:
-            group: list[_Job] = []
-            job = self._jobs.get()
-            while job is not None:
-                group.append(job)
-                if len(group) == _JOBS_IN_A_GROUP:
-                    break
-                try:
-                    job = self._jobs.get_nowait()
-                except Empty:
-                    break
-            running = job is not None
-            if group:
-                self._commit(group)
-                self._answer(group)
+        while group := self._jobs.take(_JOBS_IN_A_GROUP):
+            self._commit(group)
+            self._jobs.answer(group)
         self._connection.close()
 
-    def _commit(self, group: list[_Job]) -> None:
+    def _commit(self, group: list[Job]) -> None:
         try:
             try:
                 self._run_group(group, self._run_plainly)
@@ -119,14 +86,14 @@ class Writer:
             for job in group:
                 job.error = job.error or error
 
-    def _run_group(self, group: list[_Job], run: Callable[[_Job], None]) -> None:
+    def _run_group(self, group: list[Job], run: Callable[[Job], None]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         for job in group:
             job.error = None
             run(job)
         self._connection.execute("COMMIT")
 
-    def _run_plainly(self, job: _Job) -> None:
+    def _run_plainly(self, job: Job) -> None:
         connection = self._connection
         before = connection.total_changes()
         try:
@@ -138,7 +105,7 @@ class Writer:
                 raise _HasWritten from exc
             job.error = self._explained(exc)
 
-    def _run_in_savepoint(self, job: _Job) -> None:
+    def _run_in_savepoint(self, job: Job) -> None:
         connection = self._connection
         connection.execute("SAVEPOINT job")
         try:
@@ -165,19 +132,3 @@ class Writer:
         error = translate(exc, self._path, self._connection)
         error.__cause__ = exc
         return error
-
-    def _answer(self, group: list[_Job]) -> None:
-        try:
-            self._loop.call_soon_threadsafe(_resolve, group)
-        except RuntimeError:
-            return  # the event loop is gone, and with it everybody who waited
-
-
-def _resolve(group: list[_Job]) -> None:
-    for job in group:
-        if job.done.done():
-            continue  # cancelled while it was under way; it took effect all the same
-        if job.error is not None:
-            job.done.set_exception(job.error)
-        else:
-            job.done.set_result(job.result)

@@ -1,0 +1,1 @@
+"""The store beside the raw drivers, doing the same work in the same run."""

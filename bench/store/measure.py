@@ -1,0 +1,120 @@
+"""What is measured of an engine, and how it is compared."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from bench.figures import Figure
+from bench.store import mail, ours
+from postroom.storage import Store
+
+ROUNDS = 3  # ours and the baseline take turns, so that a noisy moment hits both
+PAGES = 1000
+
+
+class Raw(Protocol):
+    """The same work with a driver alone."""
+
+    def write_pages(self, pages: range) -> None: ...
+    def put_work_items(self, pages: range) -> None: ...
+    def settle_pages(self) -> int: ...
+
+
+async def seconds(call: Awaitable[object]) -> float:
+    started = time.perf_counter()
+    await call
+    return time.perf_counter() - started
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+async def bulk(store: Store, raw: Raw, baseline_is: str, share: float) -> list[Figure]:
+    """Entities in batches of 100, and a sender's bookkeeping, beside the raw driver."""
+    our_writes, raw_writes, our_settling, raw_settling = [], [], [], []
+    for turn in range(ROUNDS):
+        pages = range(turn * PAGES, (turn + 1) * PAGES)
+        raw_writes.append(seconds_of(lambda pages=pages: raw.write_pages(pages)))  # type: ignore[misc]
+        our_writes.append(await seconds(ours.write_pages(store, pages)))
+        raw.put_work_items(pages)
+        await ours.put_work_items(store, pages)
+        raw_settling.append(seconds_of(raw.settle_pages))
+        our_settling.append(await seconds(ours.settle_pages(store)))
+    emails = PAGES * mail.PAGE
+    return [
+        Figure(
+            "entities written in batches of 100",
+            emails / statistics.median(our_writes),
+            "entities/s",
+            emails / statistics.median(raw_writes),
+            baseline_is,
+            share,
+        ),
+        Figure(
+            "claim + read + archive + delete of pages of 100",
+            emails / statistics.median(our_settling),
+            "emails/s",
+            emails / statistics.median(raw_settling),
+            baseline_is,
+            share,
+        ),
+    ]
+
+
+async def growth(name: str, make: Callable[[], Awaitable[Store]]) -> list[Figure]:
+    """Point read, page read and claim: what a table of a million costs beside one of 10,000."""
+    small, large = await make(), await make()
+    for store, pages in ((small, 100), (large, 10_000)):
+        await ours.write_pages(store, range(pages))
+        await ours.put_work_items(store, range(pages))
+    figures = []
+    for what, call, count in (
+        ("point read", ours.point_reads, 1000),
+        ("page read", ours.page_reads, 300),
+        ("claim and release", lambda store, _, n: ours.claims(store, n), 500),
+    ):
+        times: dict[int, list[float]] = {100: [], 10_000: []}
+        for _ in range(2 * ROUNDS + 1):
+            for store, pages in ((small, 100), (large, 10_000)):
+                times[pages].append(await seconds(call(store, pages, count)) / count * 1e6)
+        figures.append(
+            Figure(
+                f"{what} at 1,000,000 entities",
+                statistics.median(times[10_000]),
+                "µs",
+                statistics.median(times[100]),
+                "at 10,000",
+                1.5,
+                target_is="at most",
+            )
+        )
+    for store in (small, large):
+        await store.close()
+    return figures
+
+
+async def arrivals(make_twice: Callable[[], Awaitable[tuple[Store, Store]]]) -> list[Figure]:
+    """From the beginning of a put to the end of a wait elsewhere."""
+    putting, waiting = await make_twice()
+    delays = sorted(await ours.arrival_delays(putting, waiting, 200))
+    for store in (putting, waiting):
+        await store.close()
+    figures = []
+    for name, position in (("median", 100), ("99th of 100", 198)):
+        figures.append(
+            Figure(
+                f"put → known elsewhere, {name}",
+                delays[position] * 1000,
+                "ms",
+                target=20,
+                target_on="value",
+                target_is="at most",
+            )
+        )
+    return figures

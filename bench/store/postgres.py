@@ -1,0 +1,56 @@
+"""The PostgreSQL engine beside psycopg, on a server that this run starts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from bench.figures import Figure
+from bench.store import measure, ours
+from bench.store.raw_postgres import RawPostgres
+from postroom.storage import Store, open_store
+from tests.services.postgres import PostgresServer
+
+
+async def figures(server: PostgresServer) -> list[Figure]:
+    async def make() -> Store:
+        return await open_store(server.create_database())
+
+    async def make_twice() -> tuple[Store, Store]:
+        url = server.create_database()
+        return await open_store(url), await open_store(url)
+
+    async with await make() as store:
+        raw = RawPostgres(server.create_database())
+        found = await measure.bulk(store, raw, "raw psycopg", 0.4)
+        alone = 2000 / measure.seconds_of(lambda: raw.put_singly(2000))
+        raw.close()
+        many = 64 * 100 / await measure.seconds(ours.put_singly(store, "many", 64, 100))
+        found.append(
+            Figure(
+                "durable puts from 64 tasks", many, "puts/s", alone, "raw psycopg, one by one", 0.4
+            )
+        )
+        found += await steadiness(make)
+    found += await measure.arrivals(make_twice)
+    found += await measure.growth("PostgreSQL", make)
+    return found
+
+
+async def steadiness(make: Callable[[], Awaitable[Store]]) -> list[Figure]:
+    """The rate of a sender's bookkeeping must not fall with the number of recipients."""
+    rates = {}
+    for pages in (500, 2000):
+        async with await make() as store:
+            await ours.write_pages(store, range(pages))
+            await ours.put_work_items(store, range(pages))
+            rates[pages] = pages * 100 / await measure.seconds(ours.settle_pages(store))
+    return [
+        Figure(
+            "the same bookkeeping with 200,000 recipients",
+            rates[2000],
+            "emails/s",
+            rates[500],
+            "with 50,000",
+            0.8,
+        )
+    ]

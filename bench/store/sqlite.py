@@ -1,0 +1,33 @@
+"""The embedded engine beside apsw."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from bench.figures import Figure
+from bench.store import measure, ours
+from bench.store.raw_sqlite import RawSqlite
+from postroom.storage import Store, open_store
+
+
+async def figures(folder: Path) -> list[Figure]:
+    numbers = itertools.count()
+
+    async def make() -> Store:
+        return await open_store(f"sqlite:///{folder}/growth{next(numbers)}.db")
+
+    async def make_twice() -> tuple[Store, Store]:
+        url = f"sqlite:///{folder}/arrivals.db"
+        return await open_store(url), await open_store(url)
+
+    async with await open_store(f"sqlite:///{folder}/ours.db") as store:
+        raw = RawSqlite(folder / "raw.db")
+        found = await measure.bulk(store, raw, "raw apsw", 0.5)
+        raw.close()
+        one = 2000 / await measure.seconds(ours.put_singly(store, "one", 1, 2000))
+        many = 64 * 300 / await measure.seconds(ours.put_singly(store, "many", 64, 300))
+        found.append(Figure("durable puts from 64 tasks", many, "puts/s", one, "from one task", 5))
+    found += await measure.arrivals(make_twice)
+    found += await measure.growth("SQLite", make)
+    return found
