@@ -5,6 +5,7 @@ import sys
 import click
 
 from postroom import __version__
+from postroom.cli.up import up
 from postroom.errors import PostroomError
 
 
@@ -16,6 +17,9 @@ def postroom() -> None:
     Postroom keeps lists of subscribers, and sends each message to every verified subscriber,
     once. It starts on one file and grows to many machines by changing one URL.
     """
+
+
+postroom.add_command(up)
 
 
 def main() -> None:

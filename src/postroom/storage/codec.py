@@ -38,13 +38,6 @@ def encode(properties: Properties) -> str:
     return _encoder.encode(written).decode()
 
 
-def encode_patch(properties: Properties) -> str:
-    """The JSON merge patch (RFC 7396) that puts these properties over others, with their types."""
-    patch: dict[str, object] = {name: written_as(value) for name, value in properties.items()}
-    patch[TYPES] = {name: _tag(value) for name, value in properties.items()}
-    return _encoder.encode(patch).decode()
-
-
 def decode(text: str | bytes) -> dict[str, Value]:
     """The properties that `encode` wrote."""
     return restored(_decoder.decode(text))
