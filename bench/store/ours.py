@@ -28,17 +28,20 @@ async def put_work_items(store: Store, pages: range) -> None:
 
 
 async def settle_pages(store: Store) -> int:
-    """A sender's bookkeeping: claim, read the page, archive it, delete it, delete the item."""
+    """A sender's bookkeeping: claim, read the page, archive it, delete it, delete the item.
+
+    As a sender does: 8 pages a claim, at most 16 in hand.
+    """
     queue, settled = store.queue(QUEUE), 0
-
-    async def work() -> None:
-        nonlocal settled
-        while items := await queue.receive(2, lease=60):
-            for item in items:
-                await _settle(store, queue, item)
-                settled += 1
-
-    await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+    in_hand: set[asyncio.Task[None]] = set()
+    while items := await queue.receive(AT_ONCE // 2, lease=60):
+        settled += len(items)
+        in_hand |= {asyncio.create_task(_settle(store, queue, item)) for item in items}
+        while len(in_hand) > AT_ONCE // 2:
+            done, in_hand = await asyncio.wait(in_hand, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    await asyncio.gather(*in_hand)
     return settled
 
 

@@ -323,6 +323,7 @@ def _check_batch(operations: Sequence[Operation]) -> str:
             f"a batch has 1 to {limits.BATCH_OPERATIONS} operations, not {len(operations)}"
         )
     rows: set[str] = set()
+    size = 0
     first = key_of(operations[0])[0]
     for operation in operations:
         if isinstance(operation, Delete):
@@ -330,12 +331,14 @@ def _check_batch(operations: Sequence[Operation]) -> str:
         else:
             entity = operation.entity
             partition, row = entity.partition, entity.row
-            check_properties(entity.properties)
+            size += check_properties(entity.properties)
         if partition != first:
             raise InvalidBatch(f"a batch stays in one partition: {first!r}, not {partition!r}")
         rows.add(check_key(row))
     if len(rows) != len(operations):
         raise InvalidBatch("a batch names each row once")
+    if size > limits.BATCH_BYTES:
+        raise TooLarge(f"a batch of {size:,} bytes, over the limit of {limits.BATCH_BYTES:,}")
     return check_key(first)
 
 

@@ -260,7 +260,8 @@ class Queue(ABC):
         """Put any number of messages in this order; answers their ids.
 
         Not atomic: after `StoreUnavailable`, `StoreFull` or the death of this process a part of
-        them may be in.
+        them may be in. A message may be in twice if the engine's answer was lost on the way and the
+        put repeated: queues deliver at least once, and nobody may rely on more.
         """
 
     @abstractmethod
@@ -332,7 +333,9 @@ class BlobInfo(msgspec.Struct, frozen=True):
 
 
 class BlobListing(msgspec.Struct, frozen=True):
-    """Blobs in the order of their names; `next` continues after the last, None at the end."""
+    """Blobs in the order of their names; `next` continues after the last, None at the end.
+
+    Azure orders characters beyond U+FFFF before those from U+E000 on."""
 
     blobs: list[BlobInfo]
     next: str | None

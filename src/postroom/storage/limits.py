@@ -21,11 +21,14 @@ KEY_BYTES = 1024
 PROPERTIES = 250
 """Azure allows 255 with its own; a few are left to the engine."""
 
-PROPERTY_BYTES = 65_536
-"""Text (in UTF-8) or bytes of one property."""
+PROPERTY_BYTES = 65_000
+"""Text (in UTF-8) or bytes of one property: 64 KiB at Azure, less a mark of the engine's own."""
 
-ENTITY_BYTES = 1_048_576
-"""One entity, as `names.entity_size` measures it."""
+ENTITY_BYTES = 1_000_000
+"""One entity, as `values.entity_size` measures it: 1 MiB at Azure, less such marks."""
+
+BATCH_BYTES = 2_000_000
+"""All properties of a batch: 4 MiB at Azure, in base64 and with the wrapping of each operation."""
 
 COMPARABLE_TEXT = 1024
 """Longer text is kept, but no filter matches it: on Azure it is stored as UTF-8 bytes, because
@@ -60,4 +63,5 @@ LEASE_SECONDS = 60.0
 # -- names -----------------------------------------------------------------------------------
 QUEUE_NAME_CHARACTERS = 255
 BLOB_NAME_BYTES = 1024
+BLOB_NAME_SEGMENTS = 254
 LEASE_NAME_CHARACTERS = 100

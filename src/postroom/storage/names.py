@@ -9,8 +9,11 @@ from postroom.storage.errors import InvalidKey, InvalidName
 
 _TABLE = re.compile(r"[a-z][a-z0-9]{2,62}")
 _CONTAINER = re.compile(r"(?=.{3,63}\Z)[a-z0-9]+(-[a-z0-9]+)*")
+# `tables` is an address of Azure's own; `postroom-system` holds leases and the schema's version.
+_RESERVED = {"tables", "postroom-system"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+_NOT_IN_A_PATH = re.compile(r"[\\\ufffe\uffff]")
 
 # Characters that need more than one place in an Azure key; `azure.keys` says how and why.
 _TWO_UNITS = re.compile(r"[#%'/?\\]")
@@ -18,19 +21,19 @@ _SEVEN_UNITS = re.compile(r"[\ue000-\U0010ffff]")
 
 
 def check_table_name(name: str) -> str:
-    if not isinstance(name, str) or not _TABLE.fullmatch(name):
+    if not isinstance(name, str) or not _TABLE.fullmatch(name) or name in _RESERVED:
         raise InvalidName(
             f"table {_shown(name)}: a name has 3 to 63 lower-case letters and digits,"
-            " a letter first"
+            " a letter first, and is not 'tables'"
         )
     return name
 
 
 def check_container_name(name: str) -> str:
-    if not isinstance(name, str) or not _CONTAINER.fullmatch(name):
+    if not isinstance(name, str) or not _CONTAINER.fullmatch(name) or name in _RESERVED:
         raise InvalidName(
             f"container {_shown(name)}: a name has 3 to 63 lower-case letters, digits"
-            " and single hyphens between them"
+            " and single hyphens between them, and is not the store's own"
         )
     return name
 
@@ -56,10 +59,14 @@ def check_blob_name(name: str) -> str:
     if len(name.encode()) > limits.BLOB_NAME_BYTES:
         raise InvalidName(f"blob {_shown(name)}: over {limits.BLOB_NAME_BYTES} bytes")
     parts = name.split("/")
-    if "\\" in name or name.endswith(".") or any(part in ("", ".", "..") for part in parts):
+    if (
+        _NOT_IN_A_PATH.search(name)
+        or len(parts) > limits.BLOB_NAME_SEGMENTS
+        or any(not part or part.endswith(".") for part in parts)
+    ):
         raise InvalidName(
-            f"blob {_shown(name)}: a name is a relative path without backslash,"
-            " empty, '.' or '..' segments, and ends with no dot"
+            f"blob {_shown(name)}: a name is a relative path without backslash, of up to"
+            f" {limits.BLOB_NAME_SEGMENTS} segments, none of which is empty or ends with a dot"
         )
     return name
 

@@ -70,8 +70,8 @@ def check_text(name: str, text: str, most: int = limits.PROPERTY_BYTES) -> None:
         raise TooLarge(f"{name}: {size:,} bytes of text, over the limit of {most:,}")
 
 
-def check_properties(properties: Properties) -> None:
-    """Names, values, their number and their size together.
+def check_properties(properties: Properties) -> int:
+    """Names, values, their number and their size together; answers the bytes of text and bytes.
 
     Every entity that is written passes here, so the common case takes a few quick steps: names that
     were seen before, and short ASCII text.
@@ -82,17 +82,24 @@ def check_properties(properties: Properties) -> None:
         raise TooLarge(f"{len(properties)} properties, over the limit of {limits.PROPERTIES}")
     if not _names_seen.issuperset(properties):
         _check_names(properties)
+    size = 0
     large = False
     for name, value in properties.items():
         if type(value) is str and len(value) <= limits.COMPARABLE_TEXT and value.isascii():
             if "\0" in value:
                 check_text(name, value)
+            size += len(value)
         elif value is not True and value is not False:
             check_value(name, value)
-            large = large or isinstance(value, str | bytes)
+            if isinstance(value, str | bytes):
+                size += len(value if isinstance(value, bytes) else value.encode())
+                large = True
     # Short properties alone cannot reach the limit, so the common entity is not measured.
-    if large and (size := entity_size(properties)) > limits.ENTITY_BYTES:
-        raise TooLarge(f"an entity of {size:,} bytes, over the limit of {limits.ENTITY_BYTES:,}")
+    if large and (measured := entity_size(properties)) > limits.ENTITY_BYTES:
+        raise TooLarge(
+            f"an entity of {measured:,} bytes, over the limit of {limits.ENTITY_BYTES:,}"
+        )
+    return size
 
 
 def _check_names(properties: Properties) -> None:

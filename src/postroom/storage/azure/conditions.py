@@ -1,0 +1,149 @@
+"""Key ranges and filters in OData, as Azure Tables evaluates them.
+
+What is sent may let a few entities too many through, never one too few: `tables.py` looks at each
+again with `filters.matches`, whose word counts. So a comparison is loosened wherever the service
+and the contract could disagree:
+
+- Text is compared by UTF-16 units there, by code point here. They agree up to the first character
+  from U+E000 on; what follows is left to us.
+- A query is a URL and must not get too long, so long texts are compared by their beginning.
+- Azurite looks at timestamps only down to the millisecond.
+- A property that is named like a word of OData cannot be named in a filter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+from urllib.parse import quote
+
+from postroom.storage import limits
+from postroom.storage.azure import keys
+from postroom.storage.azure.properties import written_bytes, written_timestamp
+from postroom.storage.contract import KeyRange
+from postroom.storage.filters import AllOf, AnyOf, Comparison, Filter, Operator
+from postroom.storage.values import Value
+
+# Servers refuse longer request lines; Azurite's takes 16 KiB with all headers.
+_LONGEST_QUERY: Final = 12_000
+# How much of texts and bytes is compared: as much as fits.
+_CUTS: Final = (limits.COMPARABLE_TEXT, 100, 10)
+
+_WORDS = re.compile(
+    "add|and|asc|binary|cast|datetime|desc|div|eq|false|ge|gt|guid|inf|isof|le|lt|mod|mul|nan|ne|not"
+    "|null|or|sub|time|true|x",
+    re.IGNORECASE,
+)
+_HIGH = re.compile(r"[\ue000-\U0010ffff]")
+
+
+def query_text(key_conditions: Iterable[str], where: Filter | None) -> str:
+    """The whole `$filter`, with as much of the property filter as fits into a URL."""
+    by_key = " and ".join(key_conditions)
+    if where is None:
+        return by_key
+    for cut in _CUTS:
+        by_property = _filter_text(where, cut)
+        if by_property is None:
+            break
+        text = f"{by_key} and ({by_property})" if by_key else by_property
+        if len(quote(text)) <= _LONGEST_QUERY:
+            return text
+    return by_key
+
+
+def range_conditions(name: str, within: KeyRange, after: str | None = None) -> list[str]:
+    """A key range, behind the key `after` if one is given."""
+    if within.single is not None and after is None:
+        kept, possible = keys.encode_bound(within.single)
+        if possible:
+            return [f"{name} eq {_quoted(kept)}"]
+    conditions = []
+    if after is not None:
+        conditions.append(f"{name} gt {_quoted(keys.encode(after))}")
+    if within.start is not None and (after is None or within.start > after):
+        kept, _ = keys.encode_bound(within.start)
+        conditions.append(f"{name} ge {_quoted(kept)}")
+    if within.stop is not None:
+        kept, possible = keys.encode_bound(within.stop)
+        operator = "le" if within.including_stop and possible else "lt"
+        conditions.append(f"{name} {operator} {_quoted(kept)}")
+    return conditions
+
+
+def is_within(key: str, within: KeyRange) -> bool:
+    """What `range_conditions` means."""
+    if within.start is not None and key < within.start:
+        return False
+    if within.stop is None:
+        return True
+    return key < within.stop or (within.including_stop and key == within.stop)
+
+
+def _filter_text(where: Filter, cut: int) -> str | None:
+    """The filter in OData; None if it cannot say anything."""
+    match where:
+        case Comparison(name, operator, value):
+            if _WORDS.fullmatch(name):
+                return None
+            return _comparison(name, operator, value, cut)
+        case AllOf(parts):
+            said = [text for part in parts if (text := _filter_text(part, cut)) is not None]
+            return " and ".join(f"({text})" for text in said) or None
+        case AnyOf(parts):
+            alternatives = [_filter_text(part, cut) for part in parts]
+            if None in alternatives:
+                return None
+            return " or ".join(f"({text})" for text in alternatives)
+        case _:  # `check_filter` has let nothing else through
+            return None
+
+
+def _comparison(name: str, operator: Operator, value: Value, cut: int) -> str | None:
+    if isinstance(value, str):
+        return _text_comparison(name, operator, value, cut)
+    if isinstance(value, bool):
+        return f"{name} {operator} {str(value).lower()}"
+    if isinstance(value, int):
+        return f"{name} {operator} {value}L"
+    if isinstance(value, float):
+        return f"{name} {operator} {_decimal(value)}"
+    if isinstance(value, datetime):
+        return _timestamp_comparison(name, operator, value)
+    if len(value) > cut:
+        return None
+    return f"{name} {operator} X'{written_bytes(value).hex()}'"
+
+
+def _text_comparison(name: str, operator: Operator, value: str, cut: int) -> str:
+    if operator in ("eq", "ne") and len(value) <= cut:
+        return f"{name} {operator} {_quoted(value)}"
+    high = _HIGH.search(value)
+    agreed = value[: min(cut, high.start() if high else len(value))]
+    if agreed == value:
+        return f"{name} {operator} {_quoted(value)}"
+    if operator in ("eq", "gt", "ge"):
+        return f"{name} ge {_quoted(agreed)}"
+    if operator in ("lt", "le") and agreed and ord(agreed[-1]) < 0xD7FF:
+        return f"{name} lt {_quoted(agreed[:-1] + chr(ord(agreed[-1]) + 1))}"
+    return f"{name} ge ''"
+
+
+def _timestamp_comparison(name: str, operator: Operator, value: datetime) -> str:
+    if operator == "ne":
+        return f"{name} ge datetime'{written_timestamp(limits.EARLIEST)}'"
+    loose = {"lt": "le", "gt": "ge"}.get(operator, operator)
+    return f"{name} {loose} datetime'{written_timestamp(value)}'"
+
+
+def _decimal(value: float) -> str:
+    """Without an exponent, which Azurite cannot read; with a point, which makes it a float."""
+    digits = f"{Decimal(repr(value)):f}"
+    return digits if "." in digits else f"{digits}.0"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,107 @@
+"""The store in one Azure Storage account."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from postroom.storage.azure import blobs, leases, queues, schema
+from postroom.storage.azure.account import account_of
+from postroom.storage.azure.blobs import AzureContainer
+from postroom.storage.azure.connection import PATIENCE_SECONDS, Connection
+from postroom.storage.azure.polling import Pace
+from postroom.storage.azure.queues import AzureQueue
+from postroom.storage.azure.tables import AzureTable
+from postroom.storage.checked import CheckedStore
+from postroom.storage.contract import Container, Lease, Queue, QueueInfo, StoreInfo, Table
+from postroom.storage.errors import InvalidName
+from postroom.storage.names import check_table_name
+
+
+async def connect(url: str) -> AzureStore:
+    """Open the account that `azure://` and the environment, or `azure://ACCOUNT`, name."""
+    account = account_of(url, os.environ)
+    _quieten_the_sdk()
+    connection = Connection(account)
+    try:
+        await schema.prepare(connection)
+    except BaseException:
+        await connection.close()
+        raise
+    connection.patience = PATIENCE_SECONDS
+    return AzureStore(connection)
+
+
+class AzureStore(CheckedStore):
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._pace = Pace()
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """How many requests were sent to each service (`table`, `queue`, `blob`) so far."""
+        return self._connection.requests
+
+    def table(self, name: str) -> Table:
+        return AzureTable(name, self._connection)
+
+    def queue(self, name: str) -> Queue:
+        return AzureQueue(name, self._connection, self._pace)
+
+    def container(self, name: str) -> Container:
+        return AzureContainer(name, self._connection)
+
+    async def tables(self) -> list[str]:
+        async def read() -> list[str]:
+            listed: Any = self._connection.tables.list_tables()
+            return [str(found.name) async for found in listed]
+
+        return sorted(filter(_is_ours, await self._connection.run(read, repeatable=True)))
+
+    async def queues(self) -> list[QueueInfo]:
+        return await queues.read_infos(self._connection, self._pace)
+
+    async def containers(self) -> list[str]:
+        return await blobs.list_names(self._connection)
+
+    async def _wait_for_messages(
+        self, names: frozenset[str] | None, timeout: float
+    ) -> frozenset[str]:
+        return await queues.wait_for_messages(self._connection, self._pace, names, timeout)
+
+    async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
+        return await leases.acquire(self._connection, name, seconds)
+
+    async def renew_lease(self, lease: Lease) -> None:
+        await leases.renew(self._connection, lease)
+
+    async def release_lease(self, lease: Lease) -> None:
+        await leases.release(self._connection, lease)
+
+    async def info(self) -> StoreInfo:
+        version = await schema.read_version(self._connection)
+        service = f"Azure Storage (API {self._connection.blobs.api_version})"
+        return StoreInfo(service, self._connection.location, version)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+def _is_ours(table: str) -> bool:
+    """Whether the contract could have made a table of this name: not `$MetricsHourPrimary`."""
+    try:
+        check_table_name(table)
+    except InvalidName:
+        return False
+    return True
+
+
+def _quieten_the_sdk() -> None:
+    """It tells of every request at the level INFO, and of answers that we deal with as warnings.
+    Who set a level on purpose keeps it."""
+    for name, level in (("azure", logging.WARNING), ("azure.storage", logging.ERROR)):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(level)

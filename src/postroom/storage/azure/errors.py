@@ -1,0 +1,174 @@
+"""What Azure's SDK and its HTTP client raise, sorted into what to do about it.
+
+Nothing of theirs is passed on, not even as the cause of another error: their texts and objects
+carry URLs with signatures and the strings that were signed. What is told is the status, the error
+code and the request's id, by which Azure's own logs find the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+import aiohttp
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    DecodeError,
+    HttpResponseError,
+)
+
+from postroom.storage.errors import (
+    AccessDenied,
+    InvalidRequest,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    TooLarge,
+)
+
+# What a call can raise when the service or the way to it is at fault. OSError holds the network's
+# own errors and TimeoutError.
+FAULTS = (AzureError, aiohttp.ClientError, OSError)
+
+_TOO_LARGE = frozenset(
+    {
+        "EntityTooLarge",
+        "MessageTooLarge",
+        "PropertyValueTooLarge",
+        "RequestBodyTooLarge",
+        "TooManyProperties",
+    }
+)
+_MISSING = frozenset({"TableNotFound", "QueueNotFound", "ContainerNotFound"})
+_ALREADY_MADE = frozenset({"TableAlreadyExists", "QueueAlreadyExists", "ContainerAlreadyExists"})
+_BEING_DELETED = frozenset({"TableBeingDeleted", "QueueBeingDeleted", "ContainerBeingDeleted"})
+# The service says that it did nothing.
+_TURNED_AWAY = frozenset({"ServerBusy", "TooManyRequests", "AccountBeingCreated"})
+_TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class Outcome(Enum):
+    """What is known after a call that failed."""
+
+    REFUSED = auto()
+    """The service answered. Asking again would bring the same answer."""
+
+    NOT_DONE = auto()
+    """Nothing happened: no connection, or turned away. Worth another try."""
+
+    UNKNOWN = auto()
+    """The answer was lost or says nothing. Worth another try, if doing it twice does no harm."""
+
+
+class Refused(InvalidRequest):
+    """The service's answer to a request that it did not carry out.
+
+    Whoever made the request turns the expected ones into errors of the contract.
+    """
+
+    def __init__(self, status: int, code: str, operation: int = 0, request: str = "") -> None:
+        shown = f" (request {request})" if request else ""
+        super().__init__(f"Azure Storage refused the request: {status} {code or '?'}{shown}")
+        self.status = status
+        self.code = code
+        self.operation = operation
+
+    @property
+    def nothing_there(self) -> bool:
+        """The row, blob or message is not there, or what it would be in is not, or no longer."""
+        return self.status == 404 or self.code in _BEING_DELETED
+
+    @property
+    def place_missing(self) -> bool:
+        """The table, the queue or the container is not there."""
+        return self.code in _MISSING
+
+    @property
+    def already_made(self) -> bool:
+        """The table, the queue or the container is there already."""
+        return self.code in _ALREADY_MADE
+
+    @property
+    def place_being_deleted(self) -> bool:
+        """It was dropped a moment ago, and its name is not free yet."""
+        return self.code in _BEING_DELETED
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that failed: what is known, why (for people), and the service's answer, if any."""
+
+    outcome: Outcome
+    reason: str
+    refused: Refused | None = None
+    retry_after: float = 0.0
+
+    def error(self, location: str) -> StoreError:
+        """The error of a failure that is final; `Refused` if it depends on what was asked."""
+        if self.refused is None:
+            return StoreUnavailable(f"Azure Storage at {location} does not answer: {self.reason}")
+        status, code = self.refused.status, self.refused.code
+        if status in (401, 403) or code == "AccountIsDisabled":
+            return AccessDenied(f"Azure Storage at {location} denies access: {self.reason}")
+        if status == 413 or code in _TOO_LARGE:
+            return TooLarge(f"Azure Storage cannot hold this: {self.reason}")
+        if status == 507 or code.endswith("QuotaExceeded"):
+            return StoreFull(f"Azure Storage at {location} is full: {self.reason}")
+        return self.refused
+
+
+def failure_of(fault: BaseException) -> Failure:
+    """Sort one of `FAULTS`."""
+    if isinstance(fault, DecodeError):
+        return Failure(Outcome.UNKNOWN, "an answer that makes no sense")
+    if isinstance(fault, HttpResponseError) and fault.status_code:
+        return _answered(fault)
+    if isinstance(fault, ClientAuthenticationError):
+        refused = Refused(401, "CredentialUnavailable")
+        return Failure(Outcome.REFUSED, "no usable identity was found", refused)
+    cause = _root(fault)
+    if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return Failure(Outcome.NOT_DONE, _network_reason(cause))
+    return Failure(Outcome.UNKNOWN, _network_reason(cause))
+
+
+def _answered(fault: HttpResponseError) -> Failure:
+    status = int(fault.status_code or 0)
+    code = _code(fault)
+    headers: Any = getattr(fault.response, "headers", None) or {}
+    refused = Refused(
+        status, code, getattr(fault, "index", 0), headers.get("x-ms-request-id") or ""
+    )
+    reason = f"{status} {code}".strip()
+    if status not in _TRY_AGAIN and code not in _TURNED_AWAY:
+        return Failure(Outcome.REFUSED, reason, refused)
+    clear = status == 429 or code in _TURNED_AWAY
+    outcome = Outcome.NOT_DONE if clear else Outcome.UNKNOWN
+    return Failure(outcome, reason, refused, _seconds(headers.get("Retry-After")))
+
+
+def _code(fault: HttpResponseError) -> str:
+    """The error code; the SDK gives it as text, as an enum, or not at all."""
+    code = getattr(fault, "error_code", None)
+    return str(getattr(code, "value", code) or "")
+
+
+def _root(fault: BaseException) -> BaseException:
+    """The network's error inside the SDK's."""
+    while (inner := getattr(fault, "inner_exception", None)) is not None and inner is not fault:
+        fault = inner
+    return fault
+
+
+def _network_reason(fault: BaseException) -> str:
+    if isinstance(fault, OSError) and fault.strerror:
+        return fault.strerror
+    if isinstance(fault, TimeoutError):
+        return "no answer in time"
+    return type(fault).__name__
+
+
+def _seconds(header: str | None) -> float:
+    return float(header) if header and header.isdecimal() else 0.0

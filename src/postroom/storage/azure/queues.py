@@ -1,0 +1,227 @@
+"""Queues: messages in Azure Queues."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from postroom.storage.azure.connection import Connection
+from postroom.storage.azure.envelope import Envelope, unwrap, wrap
+from postroom.storage.azure.errors import Refused
+from postroom.storage.azure.polling import Pace, gathered
+from postroom.storage.azure.queue_names import PREFIX, azure_name, metadata_of, real_name
+from postroom.storage.checked import CheckedQueue
+from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage
+from postroom.storage.errors import LeaseLost
+
+_FOR_EVER: Final = -1
+_LONGEST_TTL: Final = 2**31 - 1
+
+
+class AzureQueue(CheckedQueue):
+    def __init__(self, name: str, connection: Connection, pace: Pace) -> None:
+        super().__init__(name)
+        self._connection = connection
+        self._pace = pace
+        self._client = connection.queues.get_queue_client(azure_name(name))
+
+    async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
+        """One after the other: two requests under way at once may arrive in either order."""
+        identities = [await self._put_one(message) for message in messages]
+        self._pace.quicken(self.name)
+        return identities
+
+    async def _put_one(self, message: NewMessage) -> str:
+        delay = math.ceil(message.delay)
+        ttl = _ttl(message, delay)
+        if ttl == 0:
+            return str(uuid.uuid4())  # nobody could ever receive it
+        content = wrap(Envelope(message.body, message.properties))
+        sent = await self._connection.run(
+            lambda: self._client.send_message(content, visibility_timeout=delay, time_to_live=ttl),
+            # A message that comes twice is within what a queue promises: at least once.
+            repeatable=True,
+            make=self._make,
+        )
+        return sent.id
+
+    async def _receive(self, limit: int, lease: float) -> list[QueueMessage]:
+        async def receive() -> list[Any]:
+            pages: Any = self._client.receive_messages(
+                messages_per_page=limit, visibility_timeout=math.ceil(lease)
+            ).by_page()
+            async for page in pages:
+                return [message async for message in page]
+            return []
+
+        return [self._received(message) for message in await self._read(receive)]
+
+    async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
+        uncounted, _ = _opened(message.receipt)
+        renewed = await self._update(message, lease)
+        return msgspec.structs.replace(message, receipt=_receipt(uncounted, renewed))
+
+    async def _release(self, message: QueueMessage, delay: float, count_attempt: bool) -> None:
+        if count_attempt:
+            await self._update(message, delay)
+        else:
+            uncounted, _ = _opened(message.receipt)
+            envelope = Envelope(message.body, message.properties, uncounted + 1)
+            await self._update(message, delay, wrap(envelope))
+        self._pace.quicken(self.name)
+
+    async def _delete(self, message: QueueMessage) -> None:
+        _, receipt = _opened(message.receipt)
+        try:
+            await self._connection.run(lambda: self._client.delete_message(message.id, receipt))
+        except Refused as refused:
+            raise self._lost(message, refused) from refused
+
+    async def _peek(self, limit: int) -> list[QueueMessage]:
+        return [
+            self._message(message)
+            for message in await self._read(lambda: self._client.peek_messages(limit))
+        ]
+
+    async def _wait(self, timeout: float) -> bool:
+        return bool(await self._pace.until_found(self.name, self._peek_one, timeout))
+
+    async def _peek_one(self) -> list[QueueMessage]:
+        return await self._peek(1)
+
+    async def info(self) -> QueueInfo:
+        try:
+            found = await self._connection.run(self._client.get_queue_properties, repeatable=True)
+        except Refused as refused:
+            if refused.nothing_there:
+                return QueueInfo(self.name, 0, None)
+            raise
+        ready = await self._peek(1)
+        oldest = ready[0].enqueued_at if ready else None
+        return QueueInfo(self.name, found.approximate_message_count or 0, oldest)
+
+    async def purge(self) -> None:
+        await self._connection.drop(self._client.clear_messages)
+
+    async def drop(self) -> None:
+        await self._connection.drop(self._client.delete_queue)
+
+    async def _read(self, call: Any) -> list[Any]:
+        try:
+            return list(await self._connection.run(call, repeatable=True))
+        except Refused as refused:
+            if refused.nothing_there:
+                return []
+            raise
+
+    async def _update(
+        self, message: QueueMessage, seconds: float, content: str | None = None
+    ) -> str:
+        """Hide the message for some seconds from now; answers its new receipt."""
+        _, receipt = _opened(message.receipt)
+        try:
+            updated = await self._connection.run(
+                lambda: self._client.update_message(
+                    message.id,
+                    receipt,
+                    content=content,
+                    visibility_timeout=math.ceil(seconds),
+                )
+            )
+        except Refused as refused:
+            raise self._lost(message, refused) from refused
+        return str(updated.pop_receipt)
+
+    def _lost(self, message: QueueMessage, refused: Refused) -> Exception:
+        if refused.nothing_there or refused.code in (
+            "PopReceiptMismatch",
+            "InvalidQueryParameterValue",  # a receipt that is none
+        ):
+            return LeaseLost(
+                f"message {message.id} of queue {self.name!r} is no longer leased to this receiver"
+            )
+        return refused
+
+    def _received(self, found: Any) -> QueueMessage:
+        uncounted = unwrap(found.content).uncounted
+        receipt = _receipt(uncounted, str(found.pop_receipt))
+        return msgspec.structs.replace(self._message(found), receipt=receipt)
+
+    def _message(self, found: Any) -> QueueMessage:
+        envelope = unwrap(found.content or "")
+        return QueueMessage(
+            id=str(found.id),
+            queue=self.name,
+            body=envelope.body,
+            properties=envelope.properties,
+            dequeue_count=max(0, int(found.dequeue_count or 0) - envelope.uncounted),
+            enqueued_at=_utc(found.inserted_on),
+        )
+
+    async def _make(self) -> None:
+        await self._connection.create(
+            lambda: self._client.create_queue(metadata=metadata_of(self.name))
+        )
+
+
+async def list_names(connection: Connection) -> list[str]:
+    """The real names of all queues that are ours."""
+
+    async def read() -> list[str]:
+        listed: Any = connection.queues.list_queues(name_starts_with=PREFIX, include_metadata=True)
+        names = [real_name(found.name, found.metadata) async for found in listed]
+        return sorted(name for name in names if name is not None)
+
+    return await connection.run(read, repeatable=True)
+
+
+async def read_infos(connection: Connection, pace: Pace) -> list[QueueInfo]:
+    """All queues in the order of their names."""
+    names = await list_names(connection)
+    return await gathered(lambda name: AzureQueue(name, connection, pace).info(), names)
+
+
+async def wait_for_messages(
+    connection: Connection, pace: Pace, names: frozenset[str] | None, timeout: float
+) -> frozenset[str]:
+    """Those of the queues (None: of all) that have a ready message, as soon as one has."""
+
+    async def ready(name: str) -> bool:
+        return bool(await AzureQueue(name, connection, pace).peek(1))
+
+    async def look() -> frozenset[str]:
+        looked_at = await list_names(connection) if names is None else sorted(names)
+        answers = await gathered(ready, looked_at)
+        return frozenset(name for name, found in zip(looked_at, answers, strict=True) if found)
+
+    return await pace.until_found(names, look, timeout)
+
+
+def _ttl(message: NewMessage, delay: int) -> int:
+    """Whole seconds, more than the delay as Azure demands; 0 if it ends before the delay does."""
+    if message.ttl is None or message.ttl > _LONGEST_TTL:
+        return _FOR_EVER
+    if message.ttl <= message.delay:
+        return 0
+    return max(math.ceil(message.ttl), delay + 1)
+
+
+def _receipt(uncounted: int, pop_receipt: str) -> str:
+    return f"{uncounted}:{pop_receipt}"
+
+
+def _opened(receipt: str) -> tuple[int, str]:
+    """What `_receipt` put together. A made-up receipt is passed on for Azure to refuse."""
+    uncounted, separator, pop_receipt = receipt.partition(":")
+    if separator and uncounted.isdecimal():
+        return int(uncounted), pop_receipt
+    return 0, receipt
+
+
+def _utc(when: datetime | None) -> datetime:
+    return when.astimezone(UTC) if when is not None else datetime.now(UTC)
