@@ -28,6 +28,7 @@ class Figure:
     target: float | None = None
     target_on: Literal["ratio", "value"] = "ratio"
     target_is: Literal["at least", "at most"] = "at least"
+    or_value: float | None = None  # reaching this is enough, whatever the ratio
 
     @property
     def ratio(self) -> float | None:
@@ -36,6 +37,8 @@ class Figure:
     @property
     def holds(self) -> bool | None:
         """Whether the target is reached; None if there is none."""
+        if self.or_value is not None and self.ours >= self.or_value:
+            return True
         measured = self.ratio if self.target_on == "ratio" else self.ours
         if self.target is None or measured is None:
             return None
@@ -48,6 +51,8 @@ class Figure:
             sign = "≥" if self.target_is == "at least" else "≤"
             suffix = " ×" if self.target_on == "ratio" else f" {self.unit}"
             target = f"{sign} {_number(self.target)}{suffix}"
+        if self.or_value is not None:
+            target += f" or {_number(self.or_value)}"
         verdict = {True: "holds", False: "MISSED", None: ""}[self.holds]
         ratio = "" if self.ratio is None else f"{self.ratio:.2f} ×"
         return [self.what, f"{_number(self.ours)} {self.unit}", baseline, ratio, target, verdict]

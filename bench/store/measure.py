@@ -35,7 +35,9 @@ def seconds_of(call: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-async def bulk(store: Store, raw: Raw, baseline_is: str, share: float) -> list[Figure]:
+async def bulk(
+    store: Store, raw: Raw, baseline_is: str, share: float, enough: float | None = None
+) -> list[Figure]:
     """Entities in batches of 100, and a sender's bookkeeping, beside the raw driver."""
     our_writes, raw_writes, our_settling, raw_settling = [], [], [], []
     for turn in range(ROUNDS):
@@ -63,6 +65,7 @@ async def bulk(store: Store, raw: Raw, baseline_is: str, share: float) -> list[F
             emails / statistics.median(raw_settling),
             baseline_is,
             share,
+            or_value=enough,
         ),
     ]
 

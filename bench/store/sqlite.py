@@ -23,7 +23,7 @@ async def figures(folder: Path) -> list[Figure]:
 
     async with await open_store(f"sqlite:///{folder}/ours.db") as store:
         raw = RawSqlite(folder / "raw.db")
-        found = await measure.bulk(store, raw, "raw apsw", 0.5)
+        found = await measure.bulk(store, raw, "raw apsw", 0.5, enough=25_000)
         raw.close()
         one = 2000 / await measure.seconds(ours.put_singly(store, "one", 1, 2000))
         many = 64 * 300 / await measure.seconds(ours.put_singly(store, "many", 64, 300))

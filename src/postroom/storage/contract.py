@@ -196,7 +196,8 @@ class NewMessage(msgspec.Struct, frozen=True):
     """A queue message to be put.
 
     It can be received `delay` seconds from now, and no more `ttl` seconds from now (None: for
-    ever). Engines may round both up to whole seconds. `properties` travel with the body.
+    ever); one that is leased at that time may be finished or may be gone. Engines may round both up
+    to whole seconds. `properties` travel with the body.
     """
 
     body: str
@@ -285,6 +286,7 @@ class Queue(ABC):
         self, message: QueueMessage, *, delay: float = 0.0, count_attempt: bool = True
     ) -> None:
         """Give the message back before its lease runs out, ready after `delay`. `LeaseLost`.
+        The receipt is worth nothing from then on.
 
         `count_attempt=False` takes this receive out of its dequeue count.
         """

@@ -21,6 +21,6 @@ def decode_token(token: str, length: int) -> list[str]:
         parts = msgspec.json.decode(urlsafe_b64decode(padded), type=list[str])
     except (binascii.Error, msgspec.MsgspecError, ValueError, TypeError) as exc:
         raise InvalidValue("the continuation token is not one that this store has given") from exc
-    if len(parts) != length:
+    if len(parts) != length or any("\0" in part for part in parts):
         raise InvalidValue("the continuation token is not one that this store has given")
     return parts

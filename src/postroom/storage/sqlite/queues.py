@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -55,6 +55,7 @@ _read_rows = msgspec.json.Decoder(list[tuple[int, str, str, int, int]]).decode
 _EXPIRE = (
     "DELETE FROM queue_message"
     " WHERE queue = (SELECT id FROM queue WHERE name = :name) AND expires_at <= :now"
+    " AND visible_at <= :now"  # one that is leased may still be finished by its receiver
 )
 # The receipt changes with every receive: it fits only the latest one.
 _RENEW = "UPDATE queue_message SET visible_at = ? WHERE id = ? AND receipt = ?"
@@ -115,7 +116,7 @@ class SqliteQueue(CheckedQueue):
         return [str(number) for number in range(last - len(messages) + 1, last + 1)]
 
     async def _receive(self, limit: int, lease: float) -> list[QueueMessage]:
-        receipt = random.getrandbits(62)
+        receipt = secrets.randbits(62)
 
         def write(connection: apsw.Connection) -> list[QueueMessage]:
             now = clock.now()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -120,7 +120,7 @@ class SqliteTable(CheckedTable):
 
     async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]:
         # One ETag for the batch: each row occurs in it once, so it is new for every row.
-        etag = random.getrandbits(62)
+        etag = secrets.randbits(62)
         batch = _Batch(partition, etag, operations)
 
         def write(connection: apsw.Connection) -> None:

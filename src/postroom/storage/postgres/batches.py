@@ -1,0 +1,218 @@
+"""A batch of operations as one statement, which does all of it or nothing.
+
+Each kind of operation is one part of the statement and takes its rows as arrays. If a row is not
+as its operation expects, fewer rows change than were wanted, and `postroom.all_or_nothing` takes
+the whole statement back. That is one round trip, without a transaction to open and to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+import psycopg
+from psycopg.errors import UniqueViolation
+
+from postroom.storage import codec
+from postroom.storage.checked import described, key_of
+from postroom.storage.contract import Delete, Insert, Operation, Upsert
+from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
+from postroom.storage.postgres.connection import Connection, joined, rows_of
+
+Found: TypeAlias = Mapping[str, tuple[int, str]]
+"""The rows of a batch that are there: their ETags and their properties as JSON."""
+
+_DID_NOT_FIT = "PR001"  # raised by postroom.all_or_nothing
+_NO_ETAG = "-1"  # no row has it: what a caller gives that was never an ETag of ours is stale
+
+# Where rows are looked up, a fenced sub-query finds each by its whole key, and the row is then
+# changed where it lies (`ctid`). A plain join would do the same at best; with the statistics of a
+# table that was small a moment ago, PostgreSQL reads a whole partition, or the table, instead.
+# The ETag is compared in the outer condition, which is evaluated again on a row that somebody
+# else has just changed.
+#
+# Rows come sorted and are taken as they come: two batches lock what they share in the same order. A
+# batch of several kinds, whose parts run one after the other, locks all its rows before (`gate`).
+_INSERT = """
+INSERT INTO postroom.{relation} (partition, row, etag, properties)
+SELECT %(partition)s, new.row, %(etag)s::bigint, new.properties::jsonb
+FROM unnest(string_to_array(%(insert_rows)s, chr(31)),
+            string_to_array(%(insert_properties)s, chr(31))) AS new (row, properties)
+WHERE {gate}
+"""
+_UPSERT = """
+INSERT INTO postroom.{relation} (partition, row, etag, properties)
+SELECT %(partition)s, new.row, %(etag)s::bigint, new.properties::jsonb
+FROM unnest(string_to_array(%(upsert_rows)s, chr(31)),
+            string_to_array(%(upsert_properties)s, chr(31))) AS new (row, properties)
+WHERE {gate}
+ON CONFLICT (partition, row)
+DO UPDATE SET etag = excluded.etag, properties = excluded.properties
+"""
+# An expected ETag that is empty becomes NULL, and the row's own is compared with itself.
+_REPLACE = """
+UPDATE postroom.{relation} AS old SET etag = %(etag)s::bigint, properties = new.properties::jsonb
+FROM unnest(string_to_array(%(replace_rows)s, chr(31)),
+            string_to_array(%(replace_properties)s, chr(31)),
+            string_to_array(%(replace_etags)s, chr(31), '')) AS new (row, properties, etag)
+CROSS JOIN LATERAL (
+    SELECT ctid FROM postroom.{relation} AS entity
+    WHERE entity.partition = %(partition)s AND entity.row = new.row OFFSET 0
+) AS found
+WHERE old.ctid = found.ctid AND old.etag = coalesce(new.etag::bigint, old.etag) AND {gate}
+"""
+_DELETE = """
+DELETE FROM postroom.{relation} AS old
+USING unnest(string_to_array(%(delete_rows)s, chr(31)),
+             string_to_array(%(delete_etags)s, chr(31), '')) AS gone (row, etag)
+CROSS JOIN LATERAL (
+    SELECT ctid FROM postroom.{relation} AS entity
+    WHERE entity.partition = %(partition)s AND entity.row = gone.row OFFSET 0
+) AS found
+WHERE old.ctid = found.ctid AND old.etag = coalesce(gone.etag::bigint, old.etag) AND {gate}
+"""
+_PARTS = {"insert": _INSERT, "upsert": _UPSERT, "replace": _REPLACE, "delete": _DELETE}
+_LOCKED = """locked AS MATERIALIZED (
+    SELECT count(*) FROM unnest(string_to_array(%(all_rows)s, chr(31))) AS wanted (row)
+    CROSS JOIN LATERAL (
+        SELECT FROM postroom.{relation} AS entity
+        WHERE entity.partition = %(partition)s AND entity.row = wanted.row FOR UPDATE
+    ) AS found
+)"""
+_GATE = "(SELECT count FROM locked) >= 0"
+_DEMAND = "WITH {parts} SELECT postroom.all_or_nothing({counts}, %(wanted)s)"
+
+_LOOK = """
+SELECT found.row, found.etag, found.properties
+FROM unnest(string_to_array(%(rows)s, chr(31))) AS wanted (row)
+CROSS JOIN LATERAL (
+    SELECT * FROM postroom.{relation} AS entity
+    WHERE entity.partition = %(partition)s AND entity.row = wanted.row OFFSET 0
+) AS found
+"""
+
+
+async def write(
+    connection: Connection, relation: str, operations: Sequence[Operation], etag: int
+) -> bool:
+    """Do the operations; False, with nothing done, if a row is not as one of them expects.
+
+    Merges have become replacements before.
+    """
+    kinds: dict[str, list[Operation]] = {}
+    ordered = sorted(operations, key=lambda each: key_of(each)[1])
+    for operation in ordered:
+        kinds.setdefault(_kind(operation), []).append(operation)
+    values: dict[str, object] = {
+        "partition": key_of(operations[0])[0],
+        "etag": str(etag),
+        "wanted": len(operations),
+    }
+    for kind, same in kinds.items():
+        values.update(_arrays(kind, same))
+    if len(kinds) > 1:
+        values["all_rows"] = joined([key_of(operation)[1] for operation in ordered])
+    single = len(operations) == 1
+    try:
+        cursor = await connection.execute(
+            _statement(relation, tuple(sorted(kinds)), single), values, prepare=True
+        )
+    except UniqueViolation:
+        return False
+    except psycopg.DatabaseError as exc:
+        if exc.sqlstate != _DID_NOT_FIT:
+            raise
+        return False
+    return cursor.rowcount == 1 or not single
+
+
+async def look(connection: Connection, relation: str, operations: Sequence[Operation]) -> Found:
+    """The rows that the operations are about, as they are."""
+    keys = [key_of(operation) for operation in operations]
+    rows = await rows_of(
+        connection,
+        _LOOK.format(relation=relation).encode(),
+        {"partition": keys[0][0], "rows": joined([row for _, row in keys])},
+    )
+    return {row: (etag, properties) for row, etag, properties in rows}
+
+
+def explain(table: str, operations: Sequence[Operation], found: Found) -> None:
+    """Raise the error of the first operation that does not fit the rows, if there is one."""
+    for position, operation in enumerate(operations):
+        partition, row = key_of(operation)
+        what = described(table, partition, row)
+        if isinstance(operation, Insert):
+            if row in found:
+                raise AlreadyExists(what, position)
+        elif not isinstance(operation, Upsert):
+            if row not in found:
+                raise NotFound(what, position)
+            if operation.etag is not None and operation.etag != str(found[row][0]):
+                raise StaleETag(what, position)
+
+
+def is_done(operations: Sequence[Operation], found: Found, etag: int) -> bool:
+    """Whether an earlier attempt has succeeded: one row with the batch's ETag proves it for all."""
+    if all(isinstance(operation, Delete) for operation in operations):
+        return not found
+    return any(found_etag == etag for found_etag, _ in found.values())
+
+
+@lru_cache(maxsize=1024)
+def _statement(relation: str, kinds: tuple[str, ...], single: bool) -> bytes:
+    """The SQL for these kinds of operations together."""
+    gate = _GATE if len(kinds) > 1 else "true"
+    parts = {kind: _PARTS[kind].format(relation=relation, gate=gate) for kind in kinds}
+    if single:  # nothing to take back, and no error in the server's log for a duplicate
+        suffix = " ON CONFLICT DO NOTHING" if kinds == ("insert",) else ""
+        return (parts[kinds[0]] + suffix).encode()
+    if kinds in (("insert",), ("upsert",)):  # these fail as a whole, or never
+        return parts[kinds[0]].encode()
+    queries = [f"{kind} AS ({part} RETURNING 1)" for kind, part in parts.items()]
+    if len(kinds) > 1:
+        queries.insert(0, _LOCKED.format(relation=relation))
+    counts = " + ".join(_count_of(kind) for kind in kinds)
+    return _DEMAND.format(parts=", ".join(queries), counts=counts).encode()
+
+
+def _count_of(kind: str) -> str:
+    return f'(SELECT count(*) FROM "{kind}")'
+
+
+def _kind(operation: Operation) -> str:
+    if isinstance(operation, Insert):
+        return "insert"
+    if isinstance(operation, Upsert):
+        return "upsert"
+    return "delete" if isinstance(operation, Delete) else "replace"
+
+
+def _arrays(kind: str, operations: Sequence[Operation]) -> dict[str, str]:
+    """The arrays of one part of the statement."""
+    arrays = {f"{kind}_rows": joined([key_of(operation)[1] for operation in operations])}
+    if kind != "delete":
+        arrays[f"{kind}_properties"] = joined(
+            [
+                codec.encode(operation.entity.properties)
+                for operation in operations
+                if not isinstance(operation, Delete)
+            ]
+        )
+    if kind in ("replace", "delete"):
+        arrays[f"{kind}_etags"] = joined(
+            [
+                _expected(operation.etag)
+                for operation in operations
+                if not isinstance(operation, Insert | Upsert)
+            ]
+        )
+    return arrays
+
+
+def _expected(etag: str | None) -> str:
+    if etag is None:
+        return ""
+    is_ours = etag.isascii() and etag.isdigit() and str(int(etag)) == etag and int(etag) < 2**63
+    return etag if is_ours else _NO_ETAG

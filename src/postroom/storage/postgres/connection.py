@@ -1,0 +1,247 @@
+"""The way to the server: a pool of connections, and another attempt when one breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.types.string import TextLoader
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from postroom.storage.errors import StoreClosed, StoreError, StoreUnavailable
+from postroom.storage.postgres.address import location_in
+from postroom.storage.postgres.errors import (
+    is_lost_connection,
+    is_starting_server,
+    is_worth_another_attempt,
+    translate,
+)
+
+R = TypeVar("R")
+Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
+Parameters: TypeAlias = Mapping[str, object]
+Work: TypeAlias = Callable[[Connection, bool], Awaitable[R]]
+
+CONNECT_SECONDS = 5.0
+"""How long a server may take to come up when a store is opened."""
+
+PATIENCE_SECONDS = 30.0
+"""How long a call tries again: a restart takes seconds, a failover less than half a minute."""
+
+CLOSE_SECONDS = 10.0
+"""How long `close` waits for calls that are under way."""
+
+_POOL_SIZE = 8  # of the server's 100: room for a dozen processes; more than its cores gain nothing
+_POOL_SECONDS = 1.0  # to wait for a connection before the server is tried again
+_PREPARED = 1000  # statements a connection keeps prepared: a handful for each logical table
+
+# Every hot query is a walk along one index, or a probe for each key. A planner that is free to
+# choose takes a table for small that was small when it last looked, and reads all of it: the rate
+# then falls with size until statistics catch up. So the other ways are closed, and plans are made
+# once for each connection, whatever the values. (Joins by key are written so that only one order is
+# possible: see `batches`.)
+#
+# The rest: an answer must mean durable; each statement sees what was committed before it; nobody
+# waits for a lock for ever; and a process that was suspended holds no locks.
+_SETTINGS = b"""
+SET plan_cache_mode = force_generic_plan;
+SET enable_seqscan = off;
+SET enable_bitmapscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_memoize = off;
+SET max_parallel_workers_per_gather = 0;
+SET jit = off;
+SET default_transaction_isolation = 'read committed';
+SET lock_timeout = '10s';
+SET idle_in_transaction_session_timeout = '30s';
+SET timezone = 'UTC';
+SELECT set_config('synchronous_commit', 'on', false)
+WHERE current_setting('synchronous_commit') = 'off'
+"""
+
+
+class Database:
+    """One PostgreSQL database, as the rest of the engine uses it."""
+
+    def __init__(self, parameters: dict[str, str]) -> None:
+        self._parameters = parameters
+        self.location = location_in(parameters)
+        # Attempts to connect are ours to repeat (`run`): the pool's own pauses grow too long.
+        self._pool = AsyncConnectionPool(
+            kwargs={**parameters, "autocommit": True},
+            configure=_configure,
+            min_size=1,
+            max_size=_POOL_SIZE,
+            reconnect_timeout=0.0,
+            name="postroom",
+            open=False,
+        )
+        self._closed = False
+        self._running = 0
+        self._finished = asyncio.Event()
+
+    async def open(self) -> None:
+        await self._pool.open()
+
+    async def close(self) -> None:
+        """No new calls; those under way end; then the connections."""
+        self._closed = True
+        if self._running:
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._finished.wait()
+            except TimeoutError:
+                pass  # their connections are closed as they come back
+        await self._pool.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    async def connect(self) -> Connection:
+        """A connection outside the pool, ready for use. `StoreError`."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)  # type: ignore[arg-type]
+        except psycopg.Error as exc:
+            raise translate(exc, self.location) from exc
+        try:
+            await _configure(connection)
+        except psycopg.Error as exc:
+            await connection.close()
+            raise translate(exc, self.location) from exc
+        return connection
+
+    async def fetch(self, sql: bytes, values: Parameters | None = None) -> list[tuple[Any, ...]]:
+        """The rows of one statement that may be repeated."""
+
+        async def work(connection: Connection, again: bool) -> list[tuple[Any, ...]]:
+            return await rows_of(connection, sql, values)
+
+        return await self.run(work)
+
+    async def execute(self, sql: bytes, values: Parameters) -> int:
+        """How many rows one statement has changed that may be repeated."""
+
+        async def work(connection: Connection, again: bool) -> int:
+            return await changed_by(connection, sql, values)
+
+        return await self.run(work)
+
+    async def run(self, work: Work[R]) -> R:
+        """Do `work(connection, again)`; do it again when the connection breaks or a lock is lost.
+
+        `again` says that an earlier attempt may have taken effect although no answer came. Gives up
+        with `StoreUnavailable` after `PATIENCE_SECONDS`. No error of the driver leaves.
+        """
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        self._running += 1
+        try:
+            return await self._repeat(work)
+        finally:
+            self._running -= 1
+            if self.closed and not self._running:
+                self._finished.set()
+
+    async def _repeat(self, work: Work[R]) -> R:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        again = False
+        attempt = 0
+        while True:
+            try:
+                connection = await self._pool.getconn(timeout=_POOL_SECONDS)
+                try:
+                    return await work(connection, again)
+                finally:
+                    await self._pool.putconn(connection)
+            except PoolClosed as exc:
+                raise StoreClosed("the store is closed") from exc
+            except psycopg.Error as exc:
+                if not is_worth_another_attempt(exc):
+                    raise translate(exc, self.location) from exc
+                if time.monotonic() > deadline:
+                    raise await self._reason(exc) from exc
+                again = again or is_lost_connection(exc)
+            # While the server is away, the pause is that of the pool, which has no connection. This
+            # one is for locks, and short: after a restart every connection of the pool is broken.
+            if attempt:
+                await asyncio.sleep(min(0.25, 0.01 * 2**attempt) * random.uniform(0.5, 1.0))
+            attempt += 1
+
+    async def _reason(self, exc: psycopg.Error) -> StoreError:
+        """Why no connection could be had: the pool itself does not say."""
+        if not isinstance(exc, PoolTimeout):
+            return translate(exc, self.location)
+        try:
+            connection = await self.connect()
+        except StoreError as reason:
+            return reason
+        await connection.close()
+        return StoreUnavailable(
+            f"PostgreSQL at {self.location}: all {_POOL_SIZE} connections were busy"
+            f" for {PATIENCE_SECONDS:.0f} seconds"
+        )
+
+
+async def rows_of(
+    connection: Connection, sql: bytes, values: Parameters | None = None
+) -> list[tuple[Any, ...]]:
+    """All rows of a statement, which the connection keeps prepared."""
+    cursor = await connection.execute(sql, values, prepare=True)
+    return await cursor.fetchall()
+
+
+async def changed_by(connection: Connection, sql: bytes, values: Parameters) -> int:
+    """How many rows a statement has changed."""
+    return (await connection.execute(sql, values, prepare=True)).rowcount
+
+
+@asynccontextmanager
+async def first_connection(database: Database) -> AsyncIterator[Connection]:
+    """The connection by which a store is opened: soon, or with an error that says why not."""
+    connection = await _connect_soon(database)
+    try:
+        yield connection
+    except psycopg.Error as exc:
+        raise translate(exc, database.location) from exc
+    finally:
+        await connection.close()
+
+
+async def _connect_soon(database: Database) -> Connection:
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            return await database.connect()
+        except StoreError as exc:
+            cause = exc.__cause__
+            starting = isinstance(cause, psycopg.Error) and is_starting_server(cause)
+            if not starting or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.1)
+
+
+async def _configure(connection: Connection) -> None:
+    connection.prepared_max = _PREPARED
+    # Properties stay JSON text, for `codec`; ids stay text, as callers see them.
+    for name in ("jsonb", "uuid"):
+        connection.adapters.register_loader(name, TextLoader)
+    await connection.execute(_SETTINGS)
+
+
+SEPARATOR = "\x1f"
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Many texts as one parameter, for `string_to_array(…, chr(31))`.
+
+    The driver writes arrays element by element in Python, which takes longer than the server needs
+    for the whole statement. Keys, names and JSON contain no control character.
+    """
+    return SEPARATOR.join(texts)

@@ -1,0 +1,81 @@
+"""The store in one PostgreSQL database."""
+
+from __future__ import annotations
+
+from postroom.storage.checked import CheckedStore
+from postroom.storage.contract import Container, Lease, Queue, QueueInfo, StoreInfo, Table
+from postroom.storage.postgres import leases, queues, schema
+from postroom.storage.postgres.address import parameters_of
+from postroom.storage.postgres.blobs import PostgresContainer
+from postroom.storage.postgres.connection import Connection, Database, first_connection, rows_of
+from postroom.storage.postgres.queues import PostgresQueue, Queues
+from postroom.storage.postgres.tables import PostgresTable
+
+_TABLES = b"SELECT name FROM postroom.entity_table ORDER BY name"
+_CONTAINERS = b"SELECT name FROM postroom.container ORDER BY name"
+_INFO = b"SELECT current_setting('server_version'), version FROM postroom.meta"
+
+
+async def connect(url: str) -> PostgresStore:
+    """Open the database that a URL names, with its schema made or upgraded."""
+    database = Database(parameters_of(url))
+    async with first_connection(database) as connection:
+        await schema.prepare(connection, database.location)
+        await schema.remove_abandoned_uploads(connection)
+    await database.open()
+    return PostgresStore(database)
+
+
+class PostgresStore(CheckedStore):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queues = Queues(database)
+
+    def table(self, name: str) -> Table:
+        return PostgresTable(name, self._database)
+
+    def queue(self, name: str) -> Queue:
+        return PostgresQueue(name, self._queues)
+
+    def container(self, name: str) -> Container:
+        return PostgresContainer(name, self._database)
+
+    async def tables(self) -> list[str]:
+        return [name for (name,) in await self._database.fetch(_TABLES)]
+
+    async def queues(self) -> list[QueueInfo]:
+        return [QueueInfo(*row) for row in await self._database.fetch(queues.INFO_ALL)]
+
+    async def containers(self) -> list[str]:
+        return [name for (name,) in await self._database.fetch(_CONTAINERS)]
+
+    async def _wait_for_messages(
+        self, names: frozenset[str] | None, timeout: float
+    ) -> frozenset[str]:
+        return await self._queues.wait(names, timeout)
+
+    async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
+        return await leases.acquire(self._database, name, seconds)
+
+    async def renew_lease(self, lease: Lease) -> None:
+        await leases.renew(self._database, lease)
+
+    async def release_lease(self, lease: Lease) -> None:
+        await leases.release(self._database, lease)
+
+    async def info(self) -> StoreInfo:
+        async def work(connection: Connection, again: bool) -> StoreInfo:
+            [(server, version)] = await rows_of(connection, _INFO)
+            info = connection.info
+            location = f"{info.host}:{info.port}/{info.dbname}"
+            return StoreInfo(f"PostgreSQL {server.split()[0]}", location, version)
+
+        return await self._database.run(work)
+
+    async def close(self) -> None:
+        """First waiters in other processes are told of what was put, then calls end, then the
+        connections; waiters of this process find the store closed."""
+        if not self._database.closed:
+            await self._queues.arrivals.finish_ringing()
+            await self._database.close()
+            await self._queues.arrivals.close()

@@ -1,0 +1,321 @@
+"""Queues: one table of messages, claimed in the order in which they became visible."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from postroom.storage.checked import CheckedQueue
+from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage
+from postroom.storage.errors import LeaseLost, StoreError
+from postroom.storage.postgres.arrivals import Arrivals, Glance
+from postroom.storage.postgres.connection import (
+    Connection,
+    Database,
+    changed_by,
+    joined,
+    rows_of,
+)
+from postroom.storage.postgres.messages import Head, Ids, as_message, as_rows, is_id
+
+# Whoever puts holds this lock shared, whoever drops the queue holds it alone: no message stays
+# behind in a queue that is not there any more.
+_DROP_LOCK = b"SELECT pg_advisory_xact_lock(1886352244, hashtext(%(queue)s))"
+
+# Ids are the client's, so that an attempt whose answer was lost can be repeated: it is done once.
+_PUT = b"""
+WITH guard AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock_shared(1886352244, hashtext(%(queue)s))
+), made AS (
+    INSERT INTO postroom.queue (name) SELECT %(queue)s FROM guard ON CONFLICT DO NOTHING
+), put AS (
+    INSERT INTO postroom.put (id) SELECT %(put)s::uuid FROM guard ON CONFLICT DO NOTHING
+    RETURNING id
+)
+INSERT INTO postroom.message
+    (id, queue, visible_at, enqueued_at, expires_at, body, properties)
+SELECT new.id, %(queue)s, now() + coalesce(new.delay, 0) * interval '1 second', now(),
+       now() + new.ttl * interval '1 second', new.body, new.properties
+FROM put, jsonb_to_recordset(%(messages)s::jsonb)
+     AS new (id uuid, body text, delay float8, ttl float8, properties jsonb)
+"""
+
+# Messages that somebody else is claiming at this moment are passed over, not waited for. What was
+# found is changed where it lies (`ctid`): a join by id could be done by reading the whole table.
+# Expired messages are claimed like others, and removed instead of delivered.
+_CLAIM = b"""
+WITH ready AS MATERIALIZED (
+    SELECT ctid, visible_at FROM postroom.message
+    WHERE queue = %(queue)s
+    AND visible_at >= coalesce(%(floor)s::timestamptz, '-infinity') AND visible_at <= now()
+    ORDER BY visible_at, id LIMIT %(limit)s::int
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE postroom.message AS message
+SET visible_at = now() + %(lease)s::float8 * interval '1 second',
+    receipt = %(receipt)s::bigint,
+    dequeue_count = message.dequeue_count + 1
+FROM ready WHERE message.ctid = ready.ctid
+RETURNING message.id, message.body, message.properties, message.dequeue_count,
+          message.enqueued_at, ready.visible_at, coalesce(message.expires_at <= now(), false),
+          least(ready.visible_at, now() - interval '1 second')
+"""
+# What a claim whose answer was lost has taken.
+_CLAIMED = b"""
+SELECT id, body, properties, dequeue_count, enqueued_at, visible_at,
+       coalesce(expires_at <= now(), false)
+FROM postroom.message
+WHERE queue = %(queue)s AND visible_at > now() AND receipt = %(receipt)s::bigint
+ORDER BY id
+"""
+_RENEW = b"""
+UPDATE postroom.message SET visible_at = now() + %(lease)s::float8 * interval '1 second'
+WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
+"""
+_RELEASE = b"""
+UPDATE postroom.message
+SET visible_at = now() + %(delay)s::float8 * interval '1 second', receipt = NULL,
+    dequeue_count = dequeue_count - %(uncounted)s::int
+WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
+"""
+_DELETE = b"""
+DELETE FROM postroom.message WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
+"""
+_EXISTS = b"SELECT FROM postroom.message WHERE id = %(id)s::uuid"
+_PEEK = b"""
+SELECT id, body, properties, dequeue_count, enqueued_at FROM postroom.message
+WHERE queue = %(queue)s AND visible_at <= now() AND (expires_at > now()) IS NOT false
+ORDER BY visible_at, id LIMIT %(limit)s::int
+"""
+
+# One queue, or all of them: the length from indexes alone, and the message that comes next.
+_INFO = """
+SELECT queue.name,
+    (SELECT count(*) FROM postroom.message WHERE queue = queue.name)
+    - (SELECT count(*) FROM postroom.message WHERE expires_at <= now() AND queue = queue.name),
+    (SELECT enqueued_at FROM postroom.message
+     WHERE queue = queue.name AND visible_at <= now() AND (expires_at > now()) IS NOT false
+     ORDER BY visible_at, id LIMIT 1)
+FROM postroom.queue {where} ORDER BY queue.name
+"""
+_INFO_ONE = _INFO.format(where="WHERE queue.name = %(queue)s").encode()
+INFO_ALL = _INFO.format(where="").encode()
+
+# When the first message of each queue becomes ready, in seconds from now, and the queue's floor: a
+# put that began up to a second ago may still be about to commit.
+_FIRST = b"""
+SELECT queue.position::int - 1, extract(epoch FROM first.visible_at - now())::float8,
+       least(first.visible_at, now() - interval '1 second')
+FROM unnest(string_to_array(%(queues)s, chr(31)), string_to_array(%(floors)s, chr(31), ''))
+     WITH ORDINALITY AS queue (name, floor, position)
+LEFT JOIN LATERAL (
+    SELECT visible_at FROM postroom.message
+    WHERE message.queue = queue.name AND (expires_at > now()) IS NOT false
+    AND visible_at >= coalesce(queue.floor::timestamptz, '-infinity')
+    ORDER BY visible_at, id LIMIT 1
+) AS first ON true
+"""
+_NAMES = b"SELECT name FROM postroom.queue"
+
+# Expired messages that nobody receives are in the way of those who look.
+_SWEEP = b"""
+DELETE FROM postroom.message WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM postroom.message WHERE expires_at <= now() AND visible_at <= now()
+    LIMIT 1000 FOR UPDATE SKIP LOCKED
+))
+"""
+# Puts that nobody repeats any more. Their ids begin with the time in milliseconds.
+_FORGET_PUTS = b"""
+DELETE FROM postroom.put WHERE id < rpad(lpad(
+    to_hex((extract(epoch FROM now() - interval '10 minutes') * 1000)::bigint), 12, '0'
+), 32, '0')::uuid
+"""
+_SWEEP_SECONDS = 60.0
+
+_PURGE = b"DELETE FROM postroom.message WHERE queue = %(queue)s"
+_DROP = b"DELETE FROM postroom.queue WHERE name = %(queue)s"
+
+
+class Queues:
+    """What the queues of one store share."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.arrivals = Arrivals(database)
+        self.ids = Ids()
+        self._heads: dict[str, Head] = {}
+        self._next_sweep = time.monotonic() + _SWEEP_SECONDS
+
+    def head(self, queue: str) -> Head:
+        return self._heads.setdefault(queue, Head())
+
+    async def wait(self, queues: frozenset[str] | None, timeout: float) -> frozenset[str]:
+        """Which of the queues have a ready message, as soon as one has."""
+
+        async def look() -> Glance:
+            await self.sweep()
+            if queues is not None:
+                return await self._look(sorted(queues))
+            return await self._look([name for (name,) in await self.database.fetch(_NAMES)])
+
+        return await self.arrivals.wait(queues, look, timeout)
+
+    async def _look(self, names: list[str]) -> Glance:
+        heads = [self.head(name) for name in names]
+        floors = [head.floor() for head in heads]
+        shown = ["" if floor is None else floor.isoformat() for floor in floors]
+        values = {"queues": joined(names), "floors": joined(shown)}
+        due: dict[str, float] = {}
+        for position, due_in, floor in await self.database.fetch(_FIRST, values):
+            heads[position].found(floors[position], floor)
+            if due_in is not None:
+                due[names[position]] = due_in
+        ready = frozenset(name for name, due_in in due.items() if due_in <= 0)
+        return Glance(ready, min(due.values(), default=None))
+
+    async def sweep(self) -> None:
+        """Once in a while, remove what nobody needs any more."""
+        now = time.monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + _SWEEP_SECONDS
+        with suppress(StoreError):  # whoever wants more of the store will hear of it
+            while await self.database.execute(_SWEEP, {}):
+                pass
+            await self.database.execute(_FORGET_PUTS, {})
+
+
+class PostgresQueue(CheckedQueue):
+    def __init__(self, name: str, queues: Queues) -> None:
+        super().__init__(name)
+        self._queues = queues
+        self._database = queues.database
+
+    async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
+        await self._queues.sweep()
+        ids = [self._queues.ids.next() for _ in messages]
+        for portion in as_rows(messages, ids):
+            values = {
+                "queue": self.name,
+                "put": portion[0].id,
+                "messages": msgspec.json.encode(portion).decode(),
+            }
+            await self._database.execute(_PUT, values)
+            self._queues.arrivals.ring(self.name)
+        return ids
+
+    async def _receive(self, limit: int, lease: float) -> list[QueueMessage]:
+        receipt = str(secrets.randbits(63))
+        values = {"queue": self.name, "limit": limit, "lease": float(lease), "receipt": receipt}
+
+        async def work(connection: Connection, again: bool) -> list[QueueMessage]:
+            rows = await rows_of(connection, _CLAIMED, values) if again else []
+            while True:
+                rows = rows or await self._claim(connection, values)
+                left = await self._without_expired(connection, rows, receipt)
+                if left or not rows:
+                    return [as_message(self.name, row, receipt) for row in left]
+                rows = []
+
+        return await self._database.run(work)
+
+    async def _claim(
+        self, connection: Connection, values: dict[str, object]
+    ) -> list[tuple[Any, ...]]:
+        """Claim from the floor, and if nothing is there, from the very head."""
+        head = self._queues.head(self.name)
+        floor = head.floor()
+        while True:
+            rows = await rows_of(connection, _CLAIM, {**values, "floor": floor})
+            rows.sort(key=lambda row: (row[5], row[0]))
+            head.found(floor, rows[0][7] if rows else None)
+            if rows or floor is None:
+                return rows
+            floor = None
+
+    async def _without_expired(
+        self, connection: Connection, rows: list[tuple[Any, ...]], receipt: str
+    ) -> list[tuple[Any, ...]]:
+        for row in rows:
+            if row[6]:
+                await changed_by(connection, _DELETE, {"id": row[0], "receipt": receipt})
+        return [row for row in rows if not row[6]]
+
+    async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
+        async def work(connection: Connection, again: bool) -> None:
+            if not await self._change(connection, _RENEW, message, lease=float(lease)):
+                raise self._lost(message)
+
+        await self._database.run(work)
+        return message
+
+    async def _release(self, message: QueueMessage, delay: float, count_attempt: bool) -> None:
+        uncounted = 0 if count_attempt else 1
+
+        async def work(connection: Connection, again: bool) -> None:
+            changed = await self._change(
+                connection, _RELEASE, message, delay=float(delay), uncounted=uncounted
+            )
+            # After a lost answer nobody can tell whether it was we who let it go.
+            if not changed and not again:
+                raise self._lost(message)
+
+        await self._database.run(work)
+        self._queues.arrivals.ring(self.name)
+
+    async def _delete(self, message: QueueMessage) -> None:
+        async def work(connection: Connection, again: bool) -> None:
+            if await self._change(connection, _DELETE, message):
+                return
+            if not again or await rows_of(connection, _EXISTS, {"id": message.id}):
+                raise self._lost(message)
+
+        await self._database.run(work)
+
+    async def _peek(self, limit: int) -> list[QueueMessage]:
+        rows = await self._database.fetch(_PEEK, {"queue": self.name, "limit": limit})
+        return [as_message(self.name, row, "") for row in rows]
+
+    async def info(self) -> QueueInfo:
+        rows = await self._database.fetch(_INFO_ONE, {"queue": self.name})
+        return QueueInfo(*rows[0]) if rows else QueueInfo(self.name, 0, None)
+
+    async def _wait(self, timeout: float) -> bool:
+        return bool(await self._queues.wait(frozenset({self.name}), timeout))
+
+    async def purge(self) -> None:
+        await self._database.execute(_PURGE, {"queue": self.name})
+
+    async def drop(self) -> None:
+        values = {"queue": self.name}
+
+        async def work(connection: Connection, again: bool) -> None:
+            async with connection.transaction():
+                await connection.execute(_DROP_LOCK, values)
+                await connection.execute(_PURGE, values)
+                await connection.execute(_DROP, values)
+
+        await self._database.run(work)
+
+    async def _change(
+        self, connection: Connection, sql: bytes, message: QueueMessage, **values: object
+    ) -> bool:
+        """Change the message if its receipt is still the latest one."""
+        if not is_id(message.id) or not _is_receipt(message.receipt):
+            return False
+        values.update(id=message.id, receipt=message.receipt)
+        return await changed_by(connection, sql, values) == 1
+
+    def _lost(self, message: QueueMessage) -> LeaseLost:
+        return LeaseLost(
+            f"message {message.id} of queue {self.name!r} is no longer leased to this receiver"
+        )
+
+
+def _is_receipt(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) < 2**63

@@ -1,0 +1,142 @@
+"""Tables: each is a PostgreSQL table of its own, with properties as `jsonb`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg.errors import UndefinedTable
+
+from postroom.storage import codec
+from postroom.storage.checked import CheckedTable, described, key_of
+from postroom.storage.contract import (
+    Delete,
+    Entity,
+    Insert,
+    KeyRange,
+    Merge,
+    Operation,
+    QueryResult,
+    Replace,
+    Upsert,
+)
+from postroom.storage.errors import NotFound
+from postroom.storage.filters import Filter
+from postroom.storage.postgres import batches, conditions, schema
+from postroom.storage.postgres.connection import Connection, Database, Parameters, rows_of
+from postroom.storage.tokens import decode_token, encode_token
+from postroom.storage.values import check_properties
+
+_GET = """
+SELECT etag, properties FROM postroom.{relation} WHERE partition = %(partition)s AND row = %(row)s
+"""
+_QUERY = """
+SELECT partition, row, properties, etag FROM postroom.{relation} WHERE {condition}
+ORDER BY partition, row LIMIT %(limit)s
+"""
+
+
+class PostgresTable(CheckedTable):
+    def __init__(self, name: str, database: Database) -> None:
+        super().__init__(name)
+        self._database = database
+        self._relation = schema.relation_of(name)
+        self._get_sql = _GET.format(relation=self._relation).encode()
+
+    async def _get(self, partition: str, row: str) -> Entity | None:
+        rows = await self._read(self._get_sql, {"partition": partition, "row": row})
+        if not rows:
+            return None
+        etag, properties = rows[0]
+        return Entity(partition, row, codec.decode(properties), str(etag))
+
+    async def _query(
+        self,
+        partitions: KeyRange,
+        rows: KeyRange,
+        where: Filter | None,
+        limit: int,
+        after: str | None,
+    ) -> QueryResult:
+        last = decode_token(after, 2) if after is not None else None
+        wanted = conditions.of_query(partitions, rows, where, last)
+        sql = _QUERY.format(relation=self._relation, condition=wanted.sql).encode()
+        found = [
+            Entity(partition, row, codec.decode(properties), str(etag))
+            for partition, row, properties, etag in await self._read(
+                sql, {**wanted.values, "limit": limit + 1}
+            )
+        ]
+        if len(found) <= limit:
+            return QueryResult(found, None)
+        found.pop()
+        return QueryResult(found, encode_token(found[-1].partition, found[-1].row))
+
+    async def _read(self, sql: bytes, values: Parameters) -> list[tuple[Any, ...]]:
+        async def work(connection: Connection, again: bool) -> list[tuple[Any, ...]]:
+            try:
+                return await rows_of(connection, sql, values)
+            except UndefinedTable:
+                return []
+
+        return await self._database.run(work)
+
+    async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]:
+        # One ETag for the batch: each row occurs in it once, so it is new for every row.
+        etag = secrets.randbits(63)
+
+        async def work(connection: Connection, again: bool) -> None:
+            await self._write(connection, operations, etag, again)
+
+        await self._database.run(work)
+        shown = str(etag)
+        return ["" if isinstance(operation, Delete) else shown for operation in operations]
+
+    async def _write(
+        self, connection: Connection, operations: Sequence[Operation], etag: int, again: bool
+    ) -> None:
+        """Write until it is done or an operation cannot be done.
+
+        A round that fails for no reason that can be found has met somebody else's write: the next
+        one sees it. `again`: an earlier attempt may have been the reason.
+        """
+        merges = any(isinstance(operation, Merge) for operation in operations)
+        attempt = 0
+        while True:
+            try:
+                if merges or again or attempt:
+                    found = await batches.look(connection, self._relation, operations)
+                    if again and batches.is_done(operations, found, etag):
+                        return
+                    batches.explain(self.name, operations, found)
+                    plain = [_without_merge(operation, found) for operation in operations]
+                else:
+                    plain = list(operations)
+                if await batches.write(connection, self._relation, plain, etag):
+                    return
+            except UndefinedTable:
+                self._demand_no_row(operations)
+                await schema.create_table(connection, self.name)
+            attempt += 1
+            if attempt > 2:
+                await asyncio.sleep(random.uniform(0.0, 0.001 * attempt))
+
+    def _demand_no_row(self, operations: Sequence[Operation]) -> None:
+        """The table is not there: what needs a row fails, and does not make the table."""
+        for position, operation in enumerate(operations):
+            if not isinstance(operation, Insert | Upsert):
+                raise NotFound(described(self.name, *key_of(operation)), position)
+
+
+def _without_merge(operation: Operation, found: batches.Found) -> Operation:
+    """A merge as the replacement of exactly what was found."""
+    if not isinstance(operation, Merge):
+        return operation
+    entity = operation.entity
+    etag, properties = found[entity.row]
+    merged = {**codec.decode(properties), **entity.properties}
+    check_properties(merged)
+    return Replace(Entity(entity.partition, entity.row, merged), str(etag))
