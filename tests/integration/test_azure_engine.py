@@ -165,7 +165,7 @@ async def test_what_others_wrote_into_a_table_can_be_read(
 async def test_the_stores_own_container_is_hidden_and_taken(store: AzureStore) -> None:
     assert await store.acquire_lease("scheduler", seconds=15) is not None
     assert await store.containers() == []
-    with pytest.raises(InvalidName, match="belongs to the store"):
+    with pytest.raises(InvalidName, match="the store's own"):
         store.container("postroom-system")
 
 
@@ -342,13 +342,15 @@ async def test_integers_beside_other_types_do_not_confuse_a_filter(store: AzureS
 async def test_a_batch_over_four_megabytes_is_refused_before_it_is_sent(
     store: AzureStore,
 ) -> None:
+    """Control characters take six times their size on the way, which only Azure minds."""
     table = store.table("people")
-    large = [Insert(Entity("p", f"{n:02}", {"B": b"x" * 60_000})) for n in range(60)]
+    text = {f"P{n}": "\x01" * 1000 for n in range(15)}
+    large = [Insert(Entity("p", f"{n:02}", text)) for n in range(100)]
     with pytest.raises(TooLarge):
         await table.apply(large)
     assert store.requests["table"] == 0
-    await table.apply(large[:50])
-    assert len((await table.query()).entities) == 50
+    await table.apply(large[:40])
+    assert len((await table.query()).entities) == 40
 
 
 # -- opening ---------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from postroom.storage.checked import CheckedContainer
 from postroom.storage.contract import BlobInfo, BlobListing
 from postroom.storage.errors import (
     AlreadyExists,
-    InvalidName,
     NotFound,
     StaleETag,
     StoreUnavailable,
@@ -38,8 +37,6 @@ _NO_ETAG: Final = '"0x0"'
 class AzureContainer(CheckedContainer):
     def __init__(self, name: str, connection: Connection) -> None:
         super().__init__(name)
-        if name == SYSTEM_CONTAINER:
-            raise InvalidName(f"container {name!r}: this name belongs to the store")
         self._connection = connection
         self._client = connection.blobs.get_container_client(name)
 
