@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -31,11 +32,16 @@ _decoder = msgspec.json.Decoder()
 
 def encode(properties: Properties) -> str:
     """The JSON text of properties that were checked before."""
-    if _TAGS.keys().isdisjoint(map(type, properties.values())):
+    written: dict[str, object] = {}
+    types: dict[str, str] = {}
+    for name, value in properties.items():
+        tag = _TAGS.get(type(value))
+        if tag is not None:
+            types[name] = tag
+            written[name] = written_as(value)
+    if not types:
         return _encoder.encode(properties).decode()
-    written: dict[str, object] = {name: written_as(value) for name, value in properties.items()}
-    written[TYPES] = {name: tag for name, value in properties.items() if (tag := _tag(value))}
-    return _encoder.encode(written).decode()
+    return _encoder.encode({**properties, **written, TYPES: types}).decode()
 
 
 def decode(text: str | bytes) -> dict[str, Value]:
@@ -55,14 +61,19 @@ def restored(properties: dict[str, Any]) -> dict[str, Value]:
 def written_as(value: Value) -> str | int | float | bool:
     """The JSON value; a filter compares with the same."""
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+        return _text_of(value if value.tzinfo is UTC else value.astimezone(UTC))
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     return value
 
 
-def _tag(value: Value) -> str | None:
-    return _TAGS.get(type(value))
+@lru_cache(maxsize=256)
+def _text_of(moment: datetime) -> str:
+    """Remembered, because rows that are written together often carry the same moment.
+
+    Only ever asked for UTC: in other zones two different moments can be equal (`fold`).
+    """
+    return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def _read_as(tag: str, written: Any) -> Value:

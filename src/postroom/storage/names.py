@@ -18,6 +18,7 @@ _NOT_IN_A_PATH = re.compile(r"[\\\ufffe\uffff]")
 # Characters that need more than one place in an Azure key; `azure.keys` says how and why.
 _TWO_UNITS = re.compile(r"[#%'/?\\]")
 _SEVEN_UNITS = re.compile(r"[\ue000-\U0010ffff]")
+_SHORT_KEY = limits.KEY_UNITS // 2  # of ASCII, it fits even if each character needs two
 
 
 def check_table_name(name: str) -> str:
@@ -73,7 +74,7 @@ def check_blob_name(name: str) -> str:
 
 def check_key(key: str) -> str:
     """A partition or row key: 1 to 512 characters, none of them a control character."""
-    if type(key) is str and 0 < len(key) <= limits.KEY_UNITS // 2 and _is_plain(key):
+    if type(key) is str and key.isascii() and key.isprintable() and 0 < len(key) <= _SHORT_KEY:
         return key  # the common case, without a regular expression
     if not isinstance(key, str):
         raise InvalidKey(f"a key is text, not {type(key).__name__}")
@@ -93,10 +94,6 @@ def check_key(key: str) -> str:
 def key_units(key: str) -> int:
     """How long the key is where space is scarcest: as Azure keeps it."""
     return len(key) + len(_TWO_UNITS.findall(key)) + 6 * len(_SEVEN_UNITS.findall(key))
-
-
-def _is_plain(key: str) -> bool:
-    return key.isascii() and key.isprintable()
 
 
 def _check_printable(kind: str, name: str) -> None:

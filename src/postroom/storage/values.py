@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from postroom.storage import limits
@@ -74,9 +74,9 @@ def check_properties(properties: Properties) -> int:
     """Names, values, their number and their size together; answers the bytes of text and bytes.
 
     Every entity that is written passes here, so the common case takes a few quick steps: names that
-    were seen before, and short ASCII text.
+    were seen before, short ASCII text, truth values and moments in UTC.
     """
-    if not isinstance(properties, Mapping):
+    if type(properties) is not dict and not isinstance(properties, Mapping):
         raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
     if len(properties) > limits.PROPERTIES:
         raise TooLarge(f"{len(properties)} properties, over the limit of {limits.PROPERTIES}")
@@ -90,6 +90,8 @@ def check_properties(properties: Properties) -> int:
                 check_text(name, value)
             size += len(value)
         elif value is not True and value is not False:
+            if type(value) is datetime and value.tzinfo is UTC and value >= limits.EARLIEST:
+                continue
             check_value(name, value)
             if isinstance(value, str | bytes):
                 size += len(value if isinstance(value, bytes) else value.encode())
@@ -125,7 +127,7 @@ def entity_size(properties: Properties) -> int:
 
 
 def _check_timestamp(name: str, value: datetime) -> None:
-    if value.tzinfo is None or value.utcoffset() is None:
+    if value.tzinfo is not UTC and value.utcoffset() is None:
         raise InvalidValue(f"{name}: a timestamp needs a time zone")
     if not limits.EARLIEST <= value <= limits.LATEST:
         raise InvalidValue(

@@ -136,7 +136,8 @@ class SqliteTable(CheckedTable):
 
         await self._writer.run(write)
         self._known.add(self.name)
-        return ["" if isinstance(operation, Delete) else str(etag) for operation in operations]
+        written = str(etag)
+        return ["" if isinstance(operation, Delete) else written for operation in operations]
 
     def _write(self, connection: apsw.Connection, batch: _Batch) -> None:
         """Do all operations, a kind after the other: no row occurs twice, so order is free."""
@@ -207,15 +208,14 @@ class _Batch:
         deletes: list[str] = []
         self.others: list[Replace | Merge | Delete] = []
         for operation in operations:
-            match operation:
-                case Insert(entity):
-                    inserts[entity.row] = codec.encode(entity.properties)
-                case Upsert(entity):
-                    upserts[entity.row] = codec.encode(entity.properties)
-                case Delete(row=row, etag=None):
-                    deletes.append(row)
-                case _:
-                    self.others.append(operation)
+            if isinstance(operation, Insert):
+                inserts[operation.entity.row] = codec.encode(operation.entity.properties)
+            elif isinstance(operation, Upsert):
+                upserts[operation.entity.row] = codec.encode(operation.entity.properties)
+            elif isinstance(operation, Delete) and operation.etag is None:
+                deletes.append(operation.row)
+            else:
+                self.others.append(operation)
         self.partition = partition
         self.etag = etag
         self.inserts = _json(inserts)

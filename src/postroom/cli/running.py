@@ -1,0 +1,69 @@
+"""What every command shares: settings from options, the event loop, how a process is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from postroom.settings import load_settings
+
+T = TypeVar("T")
+
+
+def with_settings(command: Callable[..., T]) -> Callable[..., T]:
+    """Give a command the options `--store` and `--data`, and its settings as first argument."""
+
+    @click.option("--data", help="The folder for everything kept locally.")
+    @click.option("--store", help="The URL of the store.")
+    @functools.wraps(command)
+    def wrapped(*args: Any, store: str | None, data: str | None, **kwargs: Any) -> T:
+        options = {"store": store, "data": data}
+        if "transport" in kwargs:
+            options["transport"] = kwargs.pop("transport")
+        settings = load_settings(os.environ, Path.cwd(), options)
+        return command(settings, *args, **kwargs)
+
+    return wrapped
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run one command's work to its end."""
+    return asyncio.run(work)
+
+
+def run_until_stopped(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run a part of Postroom until SIGTERM or SIGINT asks it to stop; it then drains and ends."""
+    _log_to_stderr()
+    with asyncio.Runner(loop_factory=_quick_loop) as runner:
+        runner.run(_until_stopped(work))
+
+
+async def _until_stopped(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await work(stopping)
+
+
+def _quick_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed: it halves the processor time of a mail."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )

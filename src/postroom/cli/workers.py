@@ -1,0 +1,54 @@
+"""`postroom scheduler`, `sender` and `up`: parts that run until they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from postroom.cli.running import run_until_stopped, with_settings
+from postroom.settings import Settings
+from postroom.wiring import make_scheduler, make_sender, opened_store, opened_transport
+
+_TRANSPORT = click.option("--transport", help="The way out, as in the setting `transport`.")
+
+
+@click.command()
+@with_settings
+def scheduler(settings: Settings) -> None:
+    """Find messages that are due and make pages of them. Any number may run; one acts."""
+
+    async def work(stopping: asyncio.Event) -> None:
+        async with opened_store(settings) as store:
+            await make_scheduler(store, settings).run(stopping)
+
+    run_until_stopped(work)
+
+
+@click.command()
+@_TRANSPORT
+@with_settings
+def sender(settings: Settings) -> None:
+    """Take pages and send their emails. Any number may run, on any number of machines."""
+
+    async def work(stopping: asyncio.Event) -> None:
+        async with opened_store(settings) as store, opened_transport(settings) as transport:
+            await make_sender(store, transport, settings).run(stopping)
+
+    run_until_stopped(work)
+
+
+@click.command()
+@_TRANSPORT
+@with_settings
+def up(settings: Settings) -> None:
+    """Everything in one process: scheduler and sender."""
+
+    async def work(stopping: asyncio.Event) -> None:
+        async with opened_store(settings) as store, opened_transport(settings) as transport:
+            await asyncio.gather(
+                make_scheduler(store, settings).run(stopping),
+                make_sender(store, transport, settings).run(stopping),
+            )
+
+    run_until_stopped(work)

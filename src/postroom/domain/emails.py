@@ -1,0 +1,87 @@
+"""Emails: one message to one subscriber, what may become of it, and the sum that always holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+
+class EmailOutcome(StrEnum):
+    """Where an email stands. Deferred emails are pending: they will be tried again."""
+
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    SUPPRESSED = "suppressed"
+    IN_DOUBT = "in_doubt"
+
+
+TRANSITIONS: dict[EmailOutcome, frozenset[EmailOutcome]] = {
+    EmailOutcome.PENDING: frozenset(
+        {
+            EmailOutcome.ACCEPTED,
+            EmailOutcome.REFUSED,
+            EmailOutcome.SUPPRESSED,
+            EmailOutcome.IN_DOUBT,
+        }
+    ),
+    # Only an administrator's decision leads out of doubt: it was sent, or it is to be sent again.
+    EmailOutcome.IN_DOUBT: frozenset({EmailOutcome.ACCEPTED, EmailOutcome.PENDING}),
+    # 'Retry only the failed' makes a refused email pending again.
+    EmailOutcome.REFUSED: frozenset({EmailOutcome.PENDING}),
+    EmailOutcome.ACCEPTED: frozenset(),
+    EmailOutcome.SUPPRESSED: frozenset(),
+}
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What has become of the emails of a message, or of one of its pages.
+
+    `possible_duplicates` is a part of `accepted`: sent again after a crash that left it in doubt.
+    """
+
+    planned: int = 0
+    accepted: int = 0
+    refused: int = 0
+    suppressed: int = 0
+    in_doubt: int = 0
+    possible_duplicates: int = 0
+
+    @property
+    def done(self) -> int:
+        return self.accepted + self.refused + self.suppressed + self.in_doubt
+
+    @property
+    def pending(self) -> int:
+        return self.planned - self.done
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.planned + other.planned,
+            self.accepted + other.accepted,
+            self.refused + other.refused,
+            self.suppressed + other.suppressed,
+            self.in_doubt + other.in_doubt,
+            self.possible_duplicates + other.possible_duplicates,
+        )
+
+    def as_dict(self) -> dict[str, int]:
+        """As the API shows it: planned = pending + accepted + refused + suppressed + in_doubt."""
+        return {
+            "planned": self.planned,
+            "pending": self.pending,
+            "accepted": self.accepted,
+            "refused": self.refused,
+            "suppressed": self.suppressed,
+            "in_doubt": self.in_doubt,
+            "possible_duplicates": self.possible_duplicates,
+        }
+
+
+def total(counts: Iterable[Counts]) -> Counts:
+    result = Counts()
+    for each in counts:
+        result += each
+    return result

@@ -1,0 +1,63 @@
+"""What a person or a program can get wrong about lists, subscribers and messages.
+
+    PostroomError
+    └── DomainError
+        ├── Invalid (ValueError)     a field that cannot be accepted; `field` names it
+        ├── NoSuch (LookupError)     a list, subscriber, message or email that is not there
+        ├── Exists                   one of that name is there already
+        ├── Overtaken                somebody else saved first (the ETag is stale)
+        └── NotNow                   its state does not allow it; the text says which would
+
+Pages, API and command line turn these into answers; each text is one line that says what to do.
+"""
+
+from __future__ import annotations
+
+from postroom.errors import PostroomError
+
+
+class DomainError(PostroomError):
+    """Anything that the rules of the domain refuse."""
+
+
+class Invalid(DomainError, ValueError):
+    """A value that cannot be accepted."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class NoSuch(DomainError, LookupError):
+    """Nothing of this kind and name is there."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"there is no {kind} {name!r}")
+        self.kind = kind
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"there is no {self.kind} {self.name!r}"
+
+
+class Exists(DomainError):
+    """Something of this kind and name is there already."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"the {kind} {name!r} exists already")
+        self.kind = kind
+        self.name = name
+
+
+class Overtaken(DomainError):
+    """Somebody else saved first; nothing of this change was kept."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            f"the {kind} {name!r} was changed by somebody else meanwhile: look at it and try again"
+        )
+
+
+class NotNow(DomainError):
+    """The state of things does not allow it."""

@@ -1,0 +1,111 @@
+"""Messages, and the one table of what may happen to them.
+
+Everything that affects the life of a message is here; pages, API, scheduler and senders obey it.
+
+    Pending → Queuing → Processing → Completed
+       ↕         ↕          ↕
+       └───── Paused ───────┘        and from each of the four: Cancelled
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.addresses import Address
+from postroom.domain.errors import NotNow
+from postroom.domain.lists import ListName
+from postroom.domain.refs import MessageRef
+
+LONGEST_SUBJECT = 500
+LARGEST_BODY = 10 * 1024 * 1024  # bytes, each of the two
+
+
+class MessageStatus(StrEnum):
+    PENDING = "Pending"
+    QUEUING = "Queuing"
+    PROCESSING = "Processing"
+    COMPLETED = "Completed"
+    PAUSED = "Paused"
+    CANCELLED = "Cancelled"
+
+
+TRANSITIONS: dict[MessageStatus, frozenset[MessageStatus]] = {
+    MessageStatus.PENDING: frozenset(
+        {MessageStatus.QUEUING, MessageStatus.PAUSED, MessageStatus.CANCELLED}
+    ),
+    MessageStatus.QUEUING: frozenset(
+        {MessageStatus.PROCESSING, MessageStatus.PAUSED, MessageStatus.CANCELLED}
+    ),
+    MessageStatus.PROCESSING: frozenset(
+        {MessageStatus.COMPLETED, MessageStatus.PAUSED, MessageStatus.CANCELLED}
+    ),
+    MessageStatus.PAUSED: frozenset(
+        {
+            MessageStatus.PENDING,
+            MessageStatus.QUEUING,
+            MessageStatus.PROCESSING,
+            MessageStatus.CANCELLED,
+        }
+    ),
+    MessageStatus.COMPLETED: frozenset(),
+    MessageStatus.CANCELLED: frozenset(),
+}
+EDITABLE = frozenset({MessageStatus.PENDING})
+"""Editing and deleting: only while nothing has been made of the message yet."""
+
+FINAL = frozenset({MessageStatus.COMPLETED, MessageStatus.CANCELLED})
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message, as the store keeps it.
+
+    `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
+    `from_address` and `list_description` are the list's when the message was queued. `queued_pages`
+    counts the pages whose work items are certainly in the queue. `paused_from` is where a paused
+    message goes on. `reason` says why it paused itself, or why it ended without a recipient.
+    """
+
+    ref: MessageRef
+    list_name: ListName
+    subject: str
+    scheduled_at: datetime
+    status: MessageStatus
+    created_at: datetime
+    body_version: str = ""
+    has_html: bool = False
+    has_text: bool = False
+    from_address: Address | None = None
+    list_description: str | None = None
+    paused_from: MessageStatus | None = None
+    reason: str = ""
+    queued_pages: int = 0
+    queued_at: datetime | None = None
+    completed_at: datetime | None = None
+    etag: str = ""
+
+    @property
+    def day(self) -> str:
+        return day_of(self.scheduled_at)
+
+
+def day_of(moment: datetime) -> str:
+    """The scheduled day in UTC, `yyyy-mm-dd`: the partition of a message."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d")
+
+
+def check_transition(current: MessageStatus, to: MessageStatus) -> None:
+    """Allow what the table allows; `NotNow` names what would be."""
+    if to in TRANSITIONS[current]:
+        return
+    possible = ", ".join(sorted(TRANSITIONS[current])) or "nothing else"
+    raise NotNow(f"a message that is {current} cannot become {to} (only {possible})")
+
+
+def check_editable(current: MessageStatus) -> None:
+    if current not in EDITABLE:
+        raise NotNow(
+            f"a message that is {current} cannot be changed or deleted: only while it is Pending"
+        )

@@ -1,0 +1,34 @@
+"""`MessageRef`: how a message is known. 18 digits, sortable, unique.
+
+It has the look of .NET ticks (tenths of microseconds since the year 1): milliseconds of the time it
+was made, then four random digits. The store refuses the same one twice, so two messages made in the
+same instant still differ.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from typing import NewType
+
+from postroom.domain.errors import Invalid
+
+MessageRef = NewType("MessageRef", str)
+
+_TICKS_AT_1970 = 621_355_968_000_000_000
+_TICKS_A_MILLISECOND = 10_000
+_SHAPE = re.compile(r"[0-9]{18}")
+
+
+def new_ref(milliseconds: int | None = None) -> MessageRef:
+    """A reference for a message that is made now."""
+    now = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
+    ticks = _TICKS_AT_1970 + now * _TICKS_A_MILLISECOND + secrets.randbelow(_TICKS_A_MILLISECOND)
+    return MessageRef(f"{ticks:018}")
+
+
+def parse_ref(text: str) -> MessageRef:
+    if not isinstance(text, str) or not _SHAPE.fullmatch(text):
+        raise Invalid("ref", "a message is known by 18 digits")
+    return MessageRef(text)

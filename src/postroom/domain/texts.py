@@ -1,0 +1,34 @@
+"""Text that ends in a header or on a page: no control characters, no line breaks of any kind."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from postroom.domain.errors import Invalid
+
+# Line and paragraph separators are no control characters, yet some software breaks lines at them.
+_LINE_BREAKS = {"\u2028", "\u2029"}
+# Characters that turn the direction of the text around them, and can make it lie about itself.
+_OVERRIDES = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def one_line(field: str, text: str, *, longest: int, required: bool = True) -> str:
+    """The text, trimmed, if it can stand in a header; `Invalid` says why it cannot."""
+    if not isinstance(text, str):
+        raise Invalid(field, "must be text")
+    trimmed = text.strip()
+    if required and not trimmed:
+        raise Invalid(field, "must not be empty")
+    if len(trimmed) > longest:
+        raise Invalid(field, f"has {len(trimmed)} characters; {longest} are allowed")
+    for character in trimmed:
+        if character in _LINE_BREAKS or character in _OVERRIDES or _is_unprintable(character):
+            raise Invalid(
+                field, f"contains a character that is not allowed: U+{ord(character):04X}"
+            )
+    return trimmed
+
+
+def _is_unprintable(character: str) -> bool:
+    """Control characters, half surrogates and code points that are no characters."""
+    return unicodedata.category(character) in ("Cc", "Cs", "Cn")

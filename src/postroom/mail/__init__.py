@@ -1,0 +1,1 @@
+"""From a message and a subscriber to the bytes of an email."""

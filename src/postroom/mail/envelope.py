@@ -1,0 +1,49 @@
+"""Addresses as SMTP and headers carry them: in ASCII wherever that is possible.
+
+An internationalised domain has an ASCII form (punycode) that every server takes. Only a local part
+beyond ASCII needs SMTPUTF8 (RFC 6531).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from email_validator import EmailNotValidError, validate_email
+
+from postroom.domain.addresses import Address
+from postroom.domain.errors import Invalid
+
+# What would end an address, or begin something else, in an SMTP command or in a header.
+_UNSAFE = re.compile(r'[\s<>()\[\]\\,;:"]')
+
+
+def envelope_address(address: Address) -> str:
+    """For MAIL FROM, RCPT TO and headers: ASCII if possible, never with a character that could
+    end the command or the header (`Invalid`)."""
+    if _UNSAFE.search(address) or not address.isprintable():
+        raise Invalid("email", "contains a character that no address can have")
+    if address.isascii():
+        return address
+    local, _, domain = address.rpartition("@")
+    if not local.isascii():
+        return address
+    return f"{local}@{ascii_domain(domain)}"
+
+
+def needs_smtputf8(address: Address) -> bool:
+    """Whether only a server with SMTPUTF8 can take this address."""
+    return not address.isascii() and not envelope_address(address).isascii()
+
+
+@lru_cache(maxsize=4096)
+def ascii_domain(domain: str) -> str:
+    """The ASCII form of a domain. One that has none is left as it is: then SMTPUTF8 must do."""
+    if domain.isascii():
+        return domain
+    try:
+        return validate_email(
+            f"x@{domain}", check_deliverability=False, test_environment=True
+        ).ascii_domain
+    except EmailNotValidError:
+        return domain

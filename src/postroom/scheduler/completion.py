@@ -1,0 +1,91 @@
+"""When all pages of a message are done, it is done; and pages that a pause has parked go on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from postroom.domain.errors import Overtaken
+from postroom.domain.messages import Message, MessageStatus
+from postroom.domain.pages import SEND_QUEUE, WorkItem
+from postroom.domain.refs import MessageRef
+from postroom.services import records
+from postroom.services.messages import MessageService
+from postroom.services.outcomes import OutcomeService
+from postroom.storage import Entity, KeyRange, StaleETag, Store, eq
+
+
+class Completion:
+    def __init__(self, store: Store, messages: MessageService, outcomes: OutcomeService) -> None:
+        self._pages = store.table(records.PAGES)
+        self._queue = store.queue(SEND_QUEUE)
+        self._messages = messages
+        self._outcomes = outcomes
+        # Pages below are done. Looks begin here, and so cost little however many pages there are.
+        self._first_open: dict[MessageRef, int] = {}
+
+    async def check(self, message: Message) -> bool:
+        """Archive the message if nothing of it is pending or in doubt; answers whether it did."""
+        page = await self._first_open_page(message)
+        if page is not None:
+            # Parked by a sender that had not heard yet of the resumption.
+            if page.properties.get("Parked") is True:
+                await self._put_back(message, page)
+            return False
+        if message.status is MessageStatus.PROCESSING:
+            counts = await self._outcomes.counts(message)
+            if counts.pending or counts.in_doubt:
+                # In doubt: an administrator has to decide, and may open an earlier page again.
+                self._first_open.pop(message.ref, None)
+                return False
+            message = msgspec.structs.replace(
+                message, status=MessageStatus.COMPLETED, completed_at=datetime.now(UTC)
+            )
+            try:
+                message = await self._messages.save(message)
+            except Overtaken:
+                return False
+        await self._messages.archive(message)
+        self._first_open.pop(message.ref, None)
+        return True
+
+    async def put_back(self, message: Message) -> None:
+        """Work items for all pages that were parked while the message was paused.
+
+        Of a cancelled message for all that are open: some wait hours for their next attempt, and
+        are now to end at once.
+        """
+        self._first_open.pop(message.ref, None)
+        cancelled = message.status is MessageStatus.CANCELLED
+        async for page in self._pages.scan(
+            KeyRange.only(records.pages_partition(message.day, message.ref)),
+            where=eq("Done", False) if cancelled else eq("Parked", True),
+        ):
+            await self._put_back(message, page)
+
+    async def _put_back(self, message: Message, page: Entity) -> None:
+        """The item first: a page that is parked and queued is only looked at once too often.
+
+        If a sender has changed the page since we looked, it stays as it is: parked again, it is
+        put back again.
+        """
+        item = WorkItem(message.day, message.ref, int(page.row), restarted=True)
+        await self._queue.put(str(item))
+        try:
+            await self._pages.merge(Entity(page.partition, page.row, {"Parked": False}), page.etag)
+        except StaleETag:
+            return
+
+    async def _first_open_page(self, message: Message) -> Entity | None:
+        start = self._first_open.get(message.ref, 0)
+        result = await self._pages.query(
+            KeyRange.only(records.pages_partition(message.day, message.ref)),
+            KeyRange(start=records.page_row(start)),
+            where=eq("Done", False),
+            limit=1,
+        )
+        if not result.entities:
+            return None
+        self._first_open[message.ref] = int(result.entities[0].row)
+        return result.entities[0]

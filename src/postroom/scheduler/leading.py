@@ -1,0 +1,179 @@
+"""Any number of schedulers may run; the one that holds the lease acts.
+
+The leader wakes when a message becomes due: whoever schedules, resumes or cancels one puts a bell
+into the queue `mail/schedule`, delayed until then. A lost bell costs at most a few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable
+from datetime import UTC, datetime
+
+from postroom.domain.errors import NoSuch, Overtaken
+from postroom.domain.messages import Message, MessageStatus
+from postroom.domain.pages import SCHEDULE_QUEUE
+from postroom.domain.refs import MessageRef
+from postroom.scheduler.completion import Completion
+from postroom.scheduler.fan_out import FanOut, Superseded
+from postroom.services.messages import MessageService
+from postroom.services.outcomes import OutcomeService
+from postroom.storage import Lease, LeaseLost, Store, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "scheduler"
+LEASE_SECONDS = 15.0
+_LOOK_SECONDS = 5.0  # at least this often, should a bell be lost
+_QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # of a message that is being sent
+_PAUSE_AFTER_FAILURE = 1.0
+
+
+class Scheduler:
+    def __init__(self, store: Store, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        self._store = store
+        self._lease_seconds = lease_seconds
+        self._bell = store.queue(SCHEDULE_QUEUE)
+        self._messages = MessageService(store)
+        self._fan_out = FanOut(store, self._messages)
+        self._completion = Completion(store, self._messages, OutcomeService(store))
+        self._tasks: dict[MessageRef, asyncio.Task[None]] = {}
+        self._leads_until = 0.0
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until `stopping`: wait for the lease, then act while it is held."""
+        while not stopping.is_set():
+            try:
+                lease = await self._store.acquire_lease(LEASE_NAME, seconds=self._lease_seconds)
+                if lease is None:
+                    await _first_of(stopping.wait(), timeout=self._lease_seconds / 3)
+                    continue
+                await self._lead(lease, stopping)
+            except (LeaseLost, StoreUnavailable) as exc:
+                log.warning("the scheduler stands back: %s", exc)
+                await _first_of(stopping.wait(), timeout=_PAUSE_AFTER_FAILURE)
+
+    async def _lead(self, lease: Lease, stopping: asyncio.Event) -> None:
+        log.info("this process schedules (fencing number %d)", lease.fencing)
+        self._leads_until = time.monotonic() + lease.seconds
+        renewing = asyncio.create_task(self._renew(lease))
+        try:
+            while not stopping.is_set() and not renewing.done():
+                await self._start_what_is_due()
+                await _first_of(
+                    stopping.wait(), self._bell.wait(await self._pause()), _finished(renewing)
+                )
+                await self._empty_bell()
+            if renewing.done():
+                renewing.result()
+        finally:
+            renewing.cancel()
+            await self._stop_tasks()
+            await asyncio.gather(renewing, return_exceptions=True)
+        await self._store.release_lease(lease)
+
+    async def _renew(self, lease: Lease) -> None:
+        """Well before it runs out. Ends with the error that lost it."""
+        while True:
+            await asyncio.sleep(lease.seconds / 3)
+            before = time.monotonic()
+            await self._store.renew_lease(lease)
+            self._leads_until = before + lease.seconds
+
+    def _leads(self) -> bool:
+        """Whether the lease is certainly still ours: by our own clock, with a margin."""
+        return time.monotonic() < self._leads_until - self._lease_seconds / 10
+
+    async def _start_what_is_due(self) -> None:
+        """A task for each message that something can be done for; they do not wait for another."""
+        now = datetime.now(UTC)
+        async for message in self._messages.open_messages():
+            if message.scheduled_at > now and message.status is MessageStatus.PENDING:
+                break  # in the order of their times: the others come later
+            if message.status is MessageStatus.PAUSED or message.ref in self._tasks:
+                continue
+            task = asyncio.create_task(self._advance(message.ref))
+            self._tasks[message.ref] = task
+            task.add_done_callback(lambda _, ref=message.ref: self._tasks.pop(ref, None))  # type: ignore[misc]
+
+    async def _pause(self) -> float:
+        """How long nothing is due."""
+        now = datetime.now(UTC)
+        async for message in self._messages.open_messages():
+            if message.status is MessageStatus.PENDING and message.scheduled_at > now:
+                return min(_LOOK_SECONDS, (message.scheduled_at - now).total_seconds())
+        return _LOOK_SECONDS
+
+    async def _empty_bell(self) -> None:
+        while rung := await self._bell.receive(32, lease=30):
+            for message in rung:
+                try:
+                    await self._bell.delete(message)
+                except LeaseLost:
+                    continue
+
+    async def _advance(self, ref: MessageRef) -> None:
+        """Take a message as far as it goes: until it is done, or paused."""
+        try:
+            message: Message | None = await self._messages.get(ref)
+            while message is not None and message.status is not MessageStatus.PAUSED:
+                message = await self._step(message)
+        except (Superseded, Overtaken, NoSuch) as exc:
+            log.info("message %s: left alone for now (%s)", ref, type(exc).__name__)
+        except StoreUnavailable as exc:
+            log.warning("message %s: %s; it goes on when the store is back", ref, exc)
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+
+    async def _step(self, message: Message) -> Message | None:
+        """What its status asks for; answers how it then stands, None once it is archived."""
+        if message.status is MessageStatus.PENDING:
+            log.info("message %s: queuing", message.ref)
+            return await self._fan_out.begin(message)
+        if message.status is MessageStatus.QUEUING:
+            message = await self._fan_out.run(message, self._leads)
+            log.info("message %s: %d pages queued", message.ref, message.queued_pages)
+            return message
+        if message.status is MessageStatus.CANCELLED:
+            message, _ = await self._fan_out.finish_interrupted(message)
+        await self._completion.put_back(message)
+        return await self._watch(message)
+
+    async def _watch(self, message: Message) -> Message | None:
+        """Until the message is done (None), or somebody has changed it."""
+        pause = _QUICKEST_CHECK
+        current = message
+        while current.etag == message.etag and self._leads():
+            if await self._completion.check(current):
+                log.info("message %s: done", message.ref)
+                return None
+            await asyncio.sleep(pause)
+            pause = min(_SLOWEST_CHECK, pause * 1.5)
+            current = await self._messages.get(message.ref)
+        if not self._leads():
+            raise Superseded
+        return current
+
+    async def _stop_tasks(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _first_of(*awaitables: Awaitable[object], timeout: float | None = None) -> None:
+    """Wait until one of them is there, and end the others."""
+    tasks = [asyncio.ensure_future(each) for each in awaitables]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _finished(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])

@@ -1,0 +1,5 @@
+"""Takes work items, sends the emails of each page, and records what became of every one."""
+
+from postroom.sender.sending import Sender, SenderSettings
+
+__all__ = ["Sender", "SenderSettings"]

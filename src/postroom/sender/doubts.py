@@ -1,0 +1,72 @@
+"""An administrator's decision on emails in doubt: it was sent, or it is to be sent again."""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.errors import NoSuch, NotNow, Overtaken
+from postroom.domain.messages import FINAL, Message
+from postroom.domain.pages import SEND_QUEUE, WorkItem
+from postroom.sender.pages import PageLost, PageStore, PageTaken
+from postroom.services import records
+from postroom.services.outcomes import OutcomeService
+from postroom.storage import Conflict, Entity, NotFound, Store
+
+_CLAIM_SECONDS = 10.0
+
+
+class DoubtService:
+    """Works under the page's claim, like a sender, so that the two do not meet."""
+
+    def __init__(self, store: Store, outcomes: OutcomeService) -> None:
+        self._outcomes = outcomes
+        self._emails = store.table(records.MESSAGES)
+        self._archive = store.table(records.ARCHIVE)
+        self._queue = store.queue(SEND_QUEUE)
+        self._owner = f"administrator-{secrets.token_hex(4)}"
+        self._pages = PageStore(store, self._owner)
+
+    async def decide(self, message: Message, address: Address, *, was_sent: bool) -> None:
+        """End the doubt about one email. `NoSuch`, `NotNow`, `Overtaken`.
+
+        To be sent again: the work item is put first and the claim ends last. Wherever this is
+        interrupted, a sender comes to the page and counts it anew.
+        """
+        if message.status in FINAL:
+            raise NotNow(f"the message {message.ref} is {message.status}")
+        found = await self._outcomes.email(message, address)
+        if found is None:
+            raise NoSuch("email", address)
+        if found.outcome is not EmailOutcome.IN_DOUBT:
+            raise NotNow(f"the email to {address} is not in doubt: it is {found.outcome}")
+        item = WorkItem(message.day, message.ref, found.page, restarted=True)
+        try:
+            claim = await self._pages.claim(item, self._owner, _CLAIM_SECONDS)
+            if was_sent:
+                await self._archive.merge(
+                    Entity(item.partition, address, {"Outcome": "accepted", "EmailSent": True})
+                )
+            else:
+                await self._queue.put(str(item), delay=1.0)
+                await self._make_pending(item, address)
+            loaded = await self._pages.load(msgspec.structs.replace(claim, taken_over=True))
+            if loaded is not None:
+                await self._pages.settle(claim, loaded, {}, parked=False)
+        except (PageLost, PageTaken, Conflict) as exc:
+            raise Overtaken("email", address) from exc
+
+    async def _make_pending(self, item: WorkItem, address: Address) -> None:
+        archived = await self._archive.get(item.partition, address)
+        if archived is None:
+            raise NotFound(f"email to {address}")
+        kept = {
+            name: archived.properties[name]
+            for name in ("SubscriberGUID", "Tries")
+            if name in archived.properties
+        }
+        await self._emails.upsert(Entity(item.partition, address, {**kept, "WasInDoubt": True}))
+        await self._archive.delete(item.partition, address, archived.etag)

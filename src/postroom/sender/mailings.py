@@ -1,0 +1,77 @@
+"""Messages and their mails, made ready once and remembered for as long as they are needed."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from datetime import UTC, datetime
+
+import msgspec
+
+from postroom.domain.errors import NoSuch, NotNow
+from postroom.domain.messages import Message
+from postroom.domain.refs import MessageRef
+from postroom.mail.compose import compile_mailing
+from postroom.mail.mailing import Mailing
+from postroom.services.messages import MessageService
+
+_STATUS_SECONDS = 0.5  # how old a message's status may be: a pause takes effect within a second
+_REMEMBERED = 8  # mailings: a body may have 10 MB
+
+
+class _Known(msgspec.Struct):
+    message: Message | None
+    read_at: float
+    mailing: Mailing | None = None
+
+
+class Mailings:
+    def __init__(self, messages: MessageService, base_url: str) -> None:
+        self._messages = messages
+        self._base_url = base_url
+        self._known: OrderedDict[MessageRef, _Known] = OrderedDict()
+
+    async def message(self, ref: MessageRef) -> Message | None:
+        """The message as it was at most half a second ago; None if there is none."""
+        known = self._known.get(ref)
+        if known is not None and time.monotonic() - known.read_at < _STATUS_SECONDS:
+            return known.message
+        read_at = time.monotonic()
+        try:
+            message: Message | None = await self._messages.get(ref)
+        except NoSuch:
+            message = None
+        mailing = None if known is None else known.mailing
+        self._known[ref] = _Known(message, read_at, mailing)
+        self._known.move_to_end(ref)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return message
+
+    def forget_status(self, ref: MessageRef) -> None:
+        """It has just been changed by ourselves."""
+        if ref in self._known:
+            self._known[ref].read_at = 0.0
+
+    async def mailing(self, message: Message) -> Mailing:
+        """The message's mail. Bodies cannot change once it is being sent."""
+        known = self._known.get(message.ref)
+        if known is not None and known.mailing is not None:
+            return known.mailing
+        bodies = await self._messages.bodies(message)
+        if message.from_address is None:
+            raise NotNow(f"the message {message.ref} has not been queued: it has no sender yet")
+        mailing = compile_mailing(
+            ref=message.ref,
+            subject=message.subject,
+            html=bodies.html,
+            text=bodies.text,
+            list_name=message.list_name,
+            description=message.list_description or message.list_name,
+            from_address=message.from_address,
+            base_url=self._base_url,
+            date=message.queued_at or datetime.now(UTC),
+        )
+        if known is not None:
+            known.mailing = mailing
+        return mailing

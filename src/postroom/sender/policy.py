@@ -1,0 +1,87 @@
+"""What follows from a transport's answer: pure decisions, without a store or a socket."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from postroom.domain.emails import EmailOutcome
+from postroom.transport.contract import Result, ResultKind
+
+
+class WhenInDoubt(StrEnum):
+    RESEND = "resend"
+    """Send it again, and keep the mark that it may have come twice."""
+
+    HOLD = "hold"
+    """Leave it in doubt until an administrator decides."""
+
+
+class RetryPlan(msgspec.Struct, frozen=True):
+    """Deferred emails are tried again after 5, 10, 20 … minutes, at most 4 hours, for 5 days."""
+
+    first: timedelta = timedelta(minutes=5)
+    longest: timedelta = timedelta(hours=4)
+    give_up_after: timedelta = timedelta(days=5)
+
+    def pause(self, tries: int) -> timedelta:
+        """The pause after the `tries`-th attempt."""
+        return min(self.first * float(1 << min(tries - 1, 30)), self.longest)
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """What is known of an email before it is tried (again)."""
+
+    tries: int = 0
+    first_tried_at: datetime | None = None
+    was_in_doubt: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Where an email stands after an attempt. Pending ones are tried again at `next_try_at`."""
+
+    outcome: EmailOutcome
+    reply: str
+    attempt: Attempt
+    next_try_at: datetime | None = None
+
+
+def judge(
+    result: Result, before: Attempt, now: datetime, plan: RetryPlan, in_doubt: WhenInDoubt
+) -> Verdict:
+    """The verdict on one attempt that ended with `result`."""
+    attempt = Attempt(before.tries + 1, before.first_tried_at or now, before.was_in_doubt)
+    match result.kind:
+        case ResultKind.ACCEPTED:
+            return Verdict(EmailOutcome.ACCEPTED, result.reply, attempt)
+        case ResultKind.REFUSED:
+            return Verdict(EmailOutcome.REFUSED, result.reply, attempt)
+        case ResultKind.DEFERRED:
+            return _deferred(result.reply, attempt, now, plan)
+        case ResultKind.IN_DOUBT:
+            return doubted(result.reply, attempt, now, in_doubt)
+        case ResultKind.BLAMED:
+            # Not the recipient's fault and not an attempt: it waits for the message to go on.
+            return Verdict(EmailOutcome.PENDING, result.reply, before, now)
+        case _:
+            assert_never(result.kind)
+
+
+def doubted(reply: str, attempt: Attempt, now: datetime, in_doubt: WhenInDoubt) -> Verdict:
+    """All of it was handed over, and nobody knows what became of it."""
+    if in_doubt is WhenInDoubt.HOLD:
+        return Verdict(EmailOutcome.IN_DOUBT, reply, attempt)
+    marked = msgspec.structs.replace(attempt, was_in_doubt=True)
+    return Verdict(EmailOutcome.PENDING, reply, marked, now)
+
+
+def _deferred(reply: str, attempt: Attempt, now: datetime, plan: RetryPlan) -> Verdict:
+    first = attempt.first_tried_at or now
+    next_try = now + plan.pause(attempt.tries)
+    if next_try > first + plan.give_up_after:
+        given_up = f"given up after {attempt.tries} attempts; last answer: {reply}"
+        return Verdict(EmailOutcome.REFUSED, given_up, attempt)
+    return Verdict(EmailOutcome.PENDING, reply, attempt, next_try)

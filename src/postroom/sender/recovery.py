@@ -1,0 +1,115 @@
+"""Settling what a dead sender of this machine had in hand, from its journal.
+
+The work items of the dead one are still leased to it; the journal has their receipts, so its pages
+go on at once instead of when the lease runs out. An email that was handed over and not answered is
+in doubt: at most one for each connection that the dead one had.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from postroom.domain.addresses import Address
+from postroom.domain.errors import Invalid
+from postroom.domain.pages import SEND_QUEUE, parse_work_item
+from postroom.sender.journal import DeadJournal, JournalledPage, dead_journals
+from postroom.sender.pages import LoadedPage, PageLost, PageStore
+from postroom.sender.policy import Attempt, RetryPlan, Verdict, WhenInDoubt, doubted, judge
+from postroom.storage import LeaseLost, QueueMessage, Store
+from postroom.transport.contract import Result
+
+log = logging.getLogger(__name__)
+
+UNANSWERED = "handed over; the sender was killed before the answer came"
+
+
+class Recovery:
+    def __init__(
+        self, store: Store, pages: PageStore, plan: RetryPlan, in_doubt: WhenInDoubt, lease: float
+    ) -> None:
+        self._queue = store.queue(SEND_QUEUE)
+        self._pages = pages
+        self._plan = plan
+        self._in_doubt = in_doubt
+        self._lease = lease
+
+    async def settle_the_dead(self, folder: Path) -> int:
+        """Settle the pages of every dead sender of this machine; answers how many there were."""
+        settled = 0
+        for journal in dead_journals(folder):
+            try:
+                pages = journal.open_pages()
+                for partition, page in pages.items():
+                    await self._settle(journal, partition, page)
+                settled += len(pages)
+            except BaseException:
+                journal.leave()
+                raise
+            journal.remove()
+        return settled
+
+    async def _settle(self, journal: DeadJournal, partition: str, page: JournalledPage) -> None:
+        try:
+            item = parse_work_item(page.item_body)
+        except Invalid:
+            return
+        found = await self._pages.find_claim(item)
+        if found is None:
+            await self._hand_back(page, done=False)  # killed before it had begun, or at the end
+            return
+        if found[0] != journal.owner:
+            return  # somebody else has it by now
+        try:
+            claim = await self._pages.take_over(
+                item, page.item_id, self._lease, found[1], owner=journal.owner
+            )
+            loaded = await self._pages.load(claim)
+            if loaded is None:
+                return
+            verdicts = self._verdicts(page, loaded)
+            counts = await self._pages.settle(claim, loaded, verdicts, parked=False)
+        except PageLost:
+            return
+        log.info(
+            "page %s of a sender that was killed: %d emails settled, %d of them in doubt",
+            partition,
+            len(verdicts),
+            len(page.handed_over - page.results.keys()),
+        )
+        await self._hand_back(page, done=counts.pending == 0)
+
+    def _verdicts(self, page: JournalledPage, loaded: LoadedPage) -> dict[Address, Verdict]:
+        now = datetime.now(UTC)
+        verdicts: dict[Address, Verdict] = {}
+        for address in _both(page.handed_over, loaded.waiting):
+            before = loaded.waiting[address]
+            result = page.results.get(address)
+            if result is None:
+                attempt = Attempt(before.tries + 1, before.first_tried_at or now)
+                verdicts[address] = doubted(UNANSWERED, attempt, now, self._in_doubt)
+            else:
+                verdicts[address] = self._judged(result, before, now)
+        return verdicts
+
+    def _judged(self, result: Result, before: Attempt, now: datetime) -> Verdict:
+        return judge(result, before, now, self._plan, self._in_doubt)
+
+    async def _hand_back(self, page: JournalledPage, *, done: bool) -> None:
+        """End the dead one's lease with its own receipt."""
+        message = QueueMessage(
+            page.item_id, SEND_QUEUE, page.item_body, {}, 0, datetime.now(UTC), page.receipt
+        )
+        try:
+            if done:
+                await self._queue.delete(message)
+            else:
+                await self._queue.release(message, count_attempt=False)
+        except LeaseLost:
+            return  # it ran out meanwhile, and somebody has the item
+
+
+def _both(handed_over: Iterable[Address], waiting: dict[Address, Attempt]) -> list[Address]:
+    return [address for address in handed_over if address in waiting]

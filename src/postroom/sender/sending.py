@@ -1,0 +1,380 @@
+"""The sender: takes work items, a few at a time, and works on several pages at once.
+
+How it stops (SIGTERM): it takes no more items; the transport finishes what is on the wire; each
+page in hand is settled with what is known of it; work items of pages that are not finished are
+released at once, uncounted, for another sender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.errors import DomainError, Invalid
+from postroom.domain.messages import Message, MessageStatus
+from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
+from postroom.mail.mailing import Recipient
+from postroom.sender.journal import Journal
+from postroom.sender.mailings import Mailings
+from postroom.sender.pages import Claim, LoadedPage, PageLost, PageStore, PageTaken
+from postroom.sender.policy import Attempt, RetryPlan, Verdict, WhenInDoubt, doubted, judge
+from postroom.sender.recovery import Recovery
+from postroom.services.messages import MessageService
+from postroom.storage import LeaseLost, NotFound, QueueMessage, Store, StoreUnavailable
+from postroom.transport.contract import Result, ResultKind, Transport
+
+log = logging.getLogger(__name__)
+
+POISON_QUEUE = f"{SEND_QUEUE};poison"
+LOST_OWNER = "another sender had the page in hand and did not come back"
+LEFT = "no longer a verified subscriber when its turn came"
+CANCELLED = "the message was cancelled"
+
+_OBEY_SECONDS = 0.25
+_STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
+
+
+class SenderSettings(msgspec.Struct, frozen=True):
+    """How a sender works. Times are in seconds."""
+
+    base_url: str
+    journals: Path
+    in_doubt: WhenInDoubt = WhenInDoubt.RESEND
+    retry: RetryPlan = RetryPlan()
+    lease: float = 60.0
+    claim: int = 8
+    in_hand: int = 16
+
+
+class _Watcher:
+    """Writes each email's steps into the journal, and keeps the results of a page."""
+
+    def __init__(self, journal: Journal, page: str, recipients: list[Recipient]) -> None:
+        self._journal = journal
+        self._page = page
+        self._recipients = recipients
+        self.handed_over: set[int] = set()
+        self.results: dict[int, Result] = {}
+
+    def handing_over(self, position: int) -> None:
+        self.handed_over.add(position)
+        self._journal.handing_over(self._page, self._recipients[position].address)
+
+    def settled(self, position: int, result: Result) -> None:
+        self.results[position] = result
+        self._journal.settled(self._page, self._recipients[position].address, result)
+
+
+class _InHand(msgspec.Struct):
+    """A work item with what belongs to it while it is worked on."""
+
+    message: QueueMessage
+    item: WorkItem
+    claim: Claim | None = None
+    sending: asyncio.Task[list[Result]] | None = None
+
+    def stop_sending(self) -> None:
+        """What is on the wire comes to its end; the rest is not sent."""
+        if self.sending is not None:
+            self.sending.cancel()
+
+
+class Sender:
+    def __init__(self, store: Store, transport: Transport, settings: SenderSettings) -> None:
+        self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._settings = settings
+        self._transport = transport
+        self._queue = store.queue(SEND_QUEUE)
+        self._poison = store.queue(POISON_QUEUE)
+        self._messages = MessageService(store)
+        self._mailings = Mailings(self._messages, settings.base_url)
+        self._pages = PageStore(store, self.owner)
+        self._recovery = Recovery(
+            store, self._pages, settings.retry, settings.in_doubt, settings.lease
+        )
+        self._journal = Journal(settings.journals, self.owner)
+        self._in_hand: dict[asyncio.Task[None], _InHand] = {}
+        self._stopping = False
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until `stopping`: take and send."""
+        renewing = asyncio.create_task(self._renew())
+        recovering = asyncio.create_task(self._recover())
+        obeying = asyncio.create_task(self._obey())
+        stop = asyncio.create_task(stopping.wait())
+        try:
+            while not stop.done():
+                await self._take(stop)
+        finally:
+            await self._drain()
+            beside = (renewing, recovering, obeying, stop)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            self._journal.close()
+
+    async def _take(self, stop: asyncio.Task[bool]) -> None:
+        """Take what there is room for, or wait for room or work."""
+        room = self._settings.in_hand - len(self._in_hand)
+        if room < min(self._settings.claim, self._settings.in_hand):
+            await asyncio.wait([stop, *self._in_hand], return_when=asyncio.FIRST_COMPLETED)
+            return
+        try:
+            items = await self._queue.receive(
+                min(room, self._settings.claim), lease=self._settings.lease
+            )
+            for item in items:
+                await self._begin(item)
+            if not items:
+                await self._wait_for_work(stop)
+        except StoreUnavailable as exc:
+            log.warning("no work for now: %s", exc)
+            await asyncio.wait([stop], timeout=1.0)
+
+    async def _wait_for_work(self, stop: asyncio.Task[bool]) -> None:
+        arrival = asyncio.create_task(self._queue.wait(5.0))
+        try:
+            await asyncio.wait([stop, arrival], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            arrival.cancel()
+            await asyncio.gather(arrival, return_exceptions=True)
+
+    async def _begin(self, message: QueueMessage) -> None:
+        try:
+            item = parse_work_item(message.body)
+        except Invalid as exc:
+            await self._set_aside(message, exc)
+            return
+        # Before anything else: should we be killed, our successor can give it back at once.
+        self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
+        in_hand = _InHand(message, item)
+        task = asyncio.create_task(self._work(in_hand))
+        self._in_hand[task] = in_hand
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._in_hand.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a page failed and will be taken again", exc_info=task.exception())
+
+    # -- one page ----------------------------------------------------------------------------
+
+    async def _work(self, in_hand: _InHand) -> None:
+        """One work item, from the claim of its page to its deletion."""
+        item = in_hand.item
+        try:
+            await self._work_on(item, in_hand)
+            self._journal.page_ended(item.partition)
+        except PageTaken as taken:
+            wait = (taken.free_at - datetime.now(UTC)).total_seconds()
+            await self._release(in_hand, max(1.0, wait))
+            self._journal.page_ended(item.partition)
+        except (PageLost, LeaseLost):
+            log.warning("page %s was taken over by another sender", item.partition)
+            self._journal.page_ended(item.partition)
+        except StoreUnavailable as exc:
+            log.warning("page %s: %s; it is taken again later", item.partition, exc)
+
+    async def _work_on(self, item: WorkItem, in_hand: _InHand) -> None:
+        message = await self._mailings.message(item.ref)
+        if message is None:
+            await self._queue.delete(in_hand.message)  # deleted, or never was
+            return
+        if self._stopping:
+            await self._release(in_hand, 0.0)
+            return
+        if message.status is MessageStatus.PAUSED:
+            # Parked pages wait for the scheduler: only if it is paused still.
+            self._mailings.forget_status(item.ref)
+            message = await self._mailings.message(item.ref) or message
+        if message.status in (MessageStatus.QUEUING, MessageStatus.PROCESSING):
+            message = await self._ready_to_send(message)
+        claim = await self._pages.claim(item, in_hand.message.id, self._settings.lease)
+        in_hand.claim = claim
+        if message.status is MessageStatus.PAUSED:
+            await self._pages.park(claim)
+            await self._queue.delete(in_hand.message)
+            return
+        loaded = await self._pages.load(claim)
+        if loaded is None:
+            await self._pages.give_up(claim)
+            await self._queue.delete(in_hand.message)
+            return
+        verdicts, blamed = await self._verdicts(message, claim, loaded, in_hand)
+        if blamed:
+            await self._pause(message, f"the mail server refuses us: {blamed}")
+        # It may have been paused or cancelled while we were sending.
+        current = await self._mailings.message(item.ref)
+        status = message.status if current is None else current.status
+        if status is MessageStatus.CANCELLED:
+            verdicts = self._cancelled(loaded) | _decided(verdicts)
+        parked = status is MessageStatus.PAUSED
+        # A renewal may have changed the claim meanwhile.
+        counts = await self._pages.settle(in_hand.claim, loaded, verdicts, parked=parked)
+        if counts.pending == 0 or parked:
+            await self._queue.delete(in_hand.message)
+        else:
+            await self._release(in_hand, _until_next(loaded, verdicts))
+
+    async def _ready_to_send(self, message: Message) -> Message:
+        """The message, whose mail can be made; or paused, because it cannot."""
+        try:
+            await self._mailings.mailing(message)
+        except (DomainError, NotFound) as exc:
+            await self._pause(message, f"its mail cannot be made: {exc}")
+            return await self._messages.get(message.ref)
+        return message
+
+    async def _verdicts(
+        self, message: Message, claim: Claim, loaded: LoadedPage, in_hand: _InHand
+    ) -> tuple[dict[Address, Verdict], str]:
+        """What becomes of each email of the page now; and why the sender itself is to blame."""
+        now = datetime.now(UTC)
+        if message.status is MessageStatus.CANCELLED:
+            return self._cancelled(loaded), ""
+        if claim.taken_over:
+            # From a sender whose journal is not here: whatever it had not recorded is in doubt.
+            return self._all_doubted(loaded, now), ""
+        due = [a for a in loaded.waiting if loaded.next_try_at.get(a, now) <= now]
+        allowed = await self._pages.who_may_receive(message.list_name, due) if due else {}
+        verdicts = {
+            address: _suppressed(LEFT, loaded.waiting[address])
+            for address in due
+            if address not in allowed
+        }
+        recipients = [allowed[address] for address in due if address in allowed]
+        if not recipients:
+            return verdicts, ""
+        results = await self._send(message, claim.item, recipients, in_hand)
+        blamed = ""
+        for recipient, result in results:
+            before = loaded.waiting[recipient.address]
+            verdicts[recipient.address] = judge(
+                result, before, now, self._settings.retry, self._settings.in_doubt
+            )
+            if result.kind is ResultKind.BLAMED:
+                blamed = result.reply
+        return verdicts, blamed
+
+    def _cancelled(self, loaded: LoadedPage) -> dict[Address, Verdict]:
+        return {a: _suppressed(CANCELLED, before) for a, before in loaded.waiting.items()}
+
+    def _all_doubted(self, loaded: LoadedPage, now: datetime) -> dict[Address, Verdict]:
+        verdicts = {}
+        for address, before in loaded.waiting.items():
+            attempt = Attempt(before.tries + 1, before.first_tried_at or now, before.was_in_doubt)
+            verdicts[address] = doubted(LOST_OWNER, attempt, now, self._settings.in_doubt)
+        return verdicts
+
+    async def _send(
+        self, message: Message, item: WorkItem, recipients: list[Recipient], in_hand: _InHand
+    ) -> list[tuple[Recipient, Result]]:
+        """Hand the page to the transport; answers what is known, also when told to stop."""
+        if self._stopping:
+            return []
+        mailing = await self._mailings.mailing(message)
+        watcher = _Watcher(self._journal, item.partition, recipients)
+        in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
+        await asyncio.wait([in_hand.sending])
+        if not in_hand.sending.cancelled():
+            in_hand.sending.result()
+        for position in watcher.handed_over - watcher.results.keys():
+            watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
+        return [(recipients[position], result) for position, result in watcher.results.items()]
+
+    async def _pause(self, message: Message, reason: str) -> None:
+        """The fault is ours, not the recipients': nobody else would fare better."""
+        log.error("message %s pauses itself: %s", message.ref, reason)
+        try:
+            await self._messages.pause(message.ref, reason)
+        except DomainError:
+            log.info("message %s is paused or done already", message.ref)
+        self._mailings.forget_status(message.ref)
+
+    async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:
+        """What is no work item will never be one."""
+        log.error("a queue message is set aside in %s: %s", POISON_QUEUE, why)
+        await self._poison.put(message.body, properties={"error": str(why)[:1000]})
+        await self._queue.delete(message)
+
+    async def _release(self, in_hand: _InHand, delay: float) -> None:
+        await self._queue.release(in_hand.message, delay=delay, count_attempt=False)
+
+    # -- beside the pages --------------------------------------------------------------------
+
+    async def _renew(self) -> None:
+        """Keep what takes longer than a third of its lease."""
+        while True:
+            await asyncio.sleep(self._settings.lease / 3)
+            for task, in_hand in list(self._in_hand.items()):
+                try:
+                    in_hand.message = await self._queue.renew(
+                        in_hand.message, lease=self._settings.lease
+                    )
+                    self._journal.page_renewed(in_hand.item.partition, in_hand.message.receipt)
+                    if in_hand.claim is not None:
+                        in_hand.claim = await self._pages.renew(
+                            in_hand.claim, in_hand.message.id, self._settings.lease
+                        )
+                except (LeaseLost, PageLost):
+                    if not task.done():
+                        log.warning("lost a page to another sender")
+                except StoreUnavailable as exc:
+                    log.warning("leases could not be renewed: %s", exc)
+
+    async def _obey(self) -> None:
+        """Stop sending what was paused or cancelled, also in the middle of a page."""
+        while True:
+            await asyncio.sleep(_OBEY_SECONDS)
+            for in_hand in list(self._in_hand.values()):
+                try:
+                    message = await self._mailings.message(in_hand.item.ref)
+                except StoreUnavailable:
+                    continue
+                if message is not None and message.status in _STOPPED:
+                    in_hand.stop_sending()
+
+    async def _recover(self) -> None:
+        """At the start and then every second: dead senders of this machine."""
+        while True:
+            try:
+                await self._recovery.settle_the_dead(self._settings.journals)
+            except StoreUnavailable as exc:
+                log.warning("the dead must wait: %s", exc)
+            await asyncio.sleep(1.0)
+
+    async def _drain(self) -> None:
+        """Only what is being sent is stopped; everything else comes to its end."""
+        self._stopping = True
+        while self._in_hand:
+            for in_hand in self._in_hand.values():
+                in_hand.stop_sending()
+            await asyncio.wait(list(self._in_hand), timeout=0.5)
+
+
+def _decided(verdicts: dict[Address, Verdict]) -> dict[Address, Verdict]:
+    return {a: v for a, v in verdicts.items() if v.outcome is not EmailOutcome.PENDING}
+
+
+def _suppressed(why: str, before: Attempt) -> Verdict:
+    return Verdict(EmailOutcome.SUPPRESSED, why, before)
+
+
+def _until_next(loaded: LoadedPage, verdicts: dict[Address, Verdict]) -> float:
+    """Seconds until the first email of the page is to be tried again."""
+    now = datetime.now(UTC)
+    times = [verdict.next_try_at for verdict in verdicts.values() if verdict.next_try_at]
+    times += [at for address, at in loaded.next_try_at.items() if address not in verdicts]
+    unseen = loaded.waiting.keys() - verdicts.keys() - loaded.next_try_at.keys()
+    if unseen or not times:
+        return 0.0
+    return max(0.0, (min(times) - now).total_seconds())

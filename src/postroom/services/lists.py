@@ -1,0 +1,152 @@
+"""Mailing lists: create, find, edit, delete."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from postroom.domain.addresses import parse_address
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.lists import LONGEST_DESCRIPTION, ListName, MailingList, parse_list_name
+from postroom.domain.messages import FINAL
+from postroom.domain.texts import one_line
+from postroom.services import records
+from postroom.services.messages import MessageService
+from postroom.storage import (
+    AlreadyExists,
+    Delete,
+    Entity,
+    KeyRange,
+    NotFound,
+    StaleETag,
+    Store,
+)
+
+_BATCH = 100
+
+
+class ListPage(msgspec.Struct, frozen=True):
+    """Some lists in the order of their names; `next` goes on."""
+
+    lists: list[MailingList]
+    next: str | None
+
+
+class ListService:
+    def __init__(self, store: Store, messages: MessageService) -> None:
+        self._lists = store.table(records.LISTS)
+        self._index = store.table(records.LIST_INDEX)
+        self._messages = messages
+
+    async def create(self, name: str, description: str, from_address: str) -> MailingList:
+        """Make a list. `Invalid`, `Exists`."""
+        new = MailingList(
+            name=parse_list_name(name, "name"),
+            description=one_line("description", description, longest=LONGEST_DESCRIPTION),
+            from_address=parse_address(from_address, "from_address"),
+            created_at=datetime.now(UTC),
+        )
+        # The index first: a list that an interruption left out of it could never be found.
+        await self._index.upsert(Entity(records.BY_NAME, new.name, {}))
+        try:
+            etag = await self._lists.insert(records.list_entity(new))
+        except AlreadyExists as exc:
+            raise Exists("list", new.name) from exc
+        return msgspec.structs.replace(new, etag=etag)
+
+    async def get(self, name: str) -> MailingList:
+        """The list. `NoSuch`."""
+        found = await self._lists.get(parse_list_name(name), records.LIST_ROW)
+        if found is None or _is_being_deleted(found):
+            raise NoSuch("list", name)
+        return records.list_from(found)
+
+    async def page(self, *, limit: int = 100, after: str | None = None) -> ListPage:
+        """Lists in the order of their names."""
+        result = await self._index.query(KeyRange.only(records.BY_NAME), limit=limit, after=after)
+        found = [await self._lists.get(entry.row, records.LIST_ROW) for entry in result.entities]
+        lists = [records.list_from(e) for e in found if e is not None and not _is_being_deleted(e)]
+        return ListPage(lists, result.next)
+
+    async def edit(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        from_address: str | None = None,
+        etag: str | None = None,
+    ) -> MailingList:
+        """Change what is given. With `etag`: `Overtaken` if somebody else saved first."""
+        old = await self.get(name)
+        new = msgspec.structs.replace(
+            old,
+            description=old.description
+            if description is None
+            else one_line("description", description, longest=LONGEST_DESCRIPTION),
+            from_address=old.from_address
+            if from_address is None
+            else parse_address(from_address, "from_address"),
+        )
+        try:
+            saved = await self._lists.replace(records.list_entity(new), etag or old.etag)
+        except StaleETag as exc:
+            raise Overtaken("list", name) from exc
+        except NotFound as exc:
+            raise NoSuch("list", name) from exc
+        return msgspec.structs.replace(new, etag=saved)
+
+    async def delete(self, name: str, etag: str | None = None) -> int:
+        """Remove a list with its subscribers; answers how many there were. `NotNow`, `NoSuch`.
+
+        First the list is marked, and from then on it is gone for everybody. Its rows go in batches;
+        an interrupted deletion is finished by deleting again, or by the scheduler.
+        """
+        list_name = parse_list_name(name)
+        found = await self._lists.get(list_name, records.LIST_ROW)
+        if found is None:
+            raise NoSuch("list", name)
+        if not _is_being_deleted(found):
+            await self._check_no_message_needs(list_name)
+            try:
+                await self._lists.merge(
+                    Entity(list_name, records.LIST_ROW, {"Deleting": True}), etag or found.etag
+                )
+            except StaleETag as exc:
+                raise Overtaken("list", name) from exc
+        return await self.finish_deletion(list_name)
+
+    async def finish_deletion(self, name: ListName) -> int:
+        """Remove all rows of a marked list; the list's own goes last."""
+        removed = 0
+        while True:
+            result = await self._lists.query(KeyRange.only(name), limit=_BATCH)
+            rows = [e.row for e in result.entities if e.row != records.LIST_ROW]
+            if not rows:
+                break
+            try:
+                await self._lists.apply([Delete(name, row) for row in rows])
+            except NotFound:
+                continue  # somebody else deletes, too
+            removed += sum(row.startswith(records.EMAIL_PREFIX) for row in rows)
+        for table, partition, row in (
+            (self._lists, name, records.LIST_ROW),
+            (self._index, records.BY_NAME, name),
+        ):
+            try:
+                await table.delete(partition, row)
+            except NotFound:
+                continue
+        return removed
+
+    async def _check_no_message_needs(self, name: ListName) -> None:
+        async for message in self._messages.open_messages():
+            if message.list_name == name and message.status not in FINAL:
+                raise NotNow(
+                    f"the list {name!r} cannot be deleted while the message {message.ref} for it"
+                    f" is {message.status}: cancel that first, or wait until it is done"
+                )
+
+
+def _is_being_deleted(entity: Entity) -> bool:
+    return entity.properties.get("Deleting") is True

@@ -1,0 +1,274 @@
+"""Subscribers: sign-up, confirmation, leaving, and what an administrator does.
+
+A subscriber is two rows of one partition, `email:ADDRESS` and `guid:GUID`, written and removed in
+one batch: there is never one without the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from postroom.domain.addresses import Address, parse_address
+from postroom.domain.errors import Exists, NoSuch, Overtaken
+from postroom.domain.lists import (
+    ListName,
+    Subscriber,
+    SubscriberGuid,
+    new_guid,
+    parse_guid,
+    parse_list_name,
+)
+from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.services import records
+from postroom.services.lists import ListService
+from postroom.storage import (
+    AlreadyExists,
+    Conflict,
+    Delete,
+    Insert,
+    KeyRange,
+    NotFound,
+    Replace,
+    StaleETag,
+    Store,
+    eq,
+)
+
+
+class SubscriberPage(msgspec.Struct, frozen=True):
+    """Some subscribers in the order of their addresses; `next` goes on."""
+
+    subscribers: list[Subscriber]
+    next: str | None
+
+
+class SubscriptionService:
+    def __init__(self, store: Store, lists: ListService) -> None:
+        self._rows = store.table(records.LISTS)
+        self._confirmations = store.queue(CONFIRM_QUEUE)
+        self._lists = lists
+
+    # -- sign-up and leaving, by the subscriber ----------------------------------------------
+
+    async def subscribe(self, list_name: str, email: str) -> bool:
+        """Ask the owner of the address to confirm. False: is verified already, nothing is sent.
+
+        Whoever signs up again before confirming gets the same link again.
+        """
+        mailing_list = await self._lists.get(list_name)
+        address = parse_address(email, "email_address")
+        subscriber = await self._find(mailing_list.name, address)
+        if subscriber is None:
+            subscriber = await self._add(mailing_list.name, address, verified=False)
+        if subscriber.verified:
+            return False
+        await self._confirmations.put(f"{subscriber.guid},{subscriber.list_name}")
+        return True
+
+    async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:
+        """Whom a link belongs to: two point reads, however long the list is."""
+        name, wanted = parse_list_name(list_name, "listName"), parse_guid(guid)
+        found = await self._rows.get(name, records.guid_row(wanted))
+        if found is None:
+            return None
+        subscriber = await self._find(name, Address(records.read(found, "EmailAddress", str)))
+        return subscriber if subscriber is not None and subscriber.guid == wanted else None
+
+    async def confirm(self, list_name: str, guid: str) -> Subscriber | None:
+        """Verify the owner of a confirmation link. Repeating is harmless; None: no such link."""
+        for _ in range(10):
+            subscriber = await self.by_guid(list_name, guid)
+            if subscriber is None or subscriber.verified:
+                return subscriber
+            try:
+                return await self._save(_verified(subscriber), subscriber.etag)
+            except Overtaken:
+                continue  # look again: it may be verified, or gone
+        raise Overtaken("subscriber", guid)
+
+    async def unsubscribe(self, list_name: str, guid: str) -> Subscriber | None:
+        """Remove the owner of an unsubscribe link; None: is off the list already."""
+        subscriber = await self.by_guid(list_name, guid)
+        if subscriber is None or not await self._remove(subscriber):
+            return None
+        return subscriber
+
+    # -- by an administrator -----------------------------------------------------------------
+
+    async def add(self, list_name: str, email: str, *, verified: bool = False) -> Subscriber:
+        """Put an address on a list. `Exists`."""
+        mailing_list = await self._lists.get(list_name)
+        address = parse_address(email)
+        if await self._find(mailing_list.name, address) is not None:
+            raise Exists("subscriber", address)
+        return await self._add(mailing_list.name, address, verified=verified)
+
+    async def get(self, list_name: str, email: str) -> Subscriber:
+        """The subscriber. `NoSuch`."""
+        name, address = parse_list_name(list_name), parse_address(email)
+        found = await self._find(name, address)
+        if found is None:
+            raise NoSuch("subscriber", address)
+        return found
+
+    async def page(
+        self,
+        list_name: str,
+        *,
+        verified: bool | None = None,
+        prefix: str = "",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> SubscriberPage:
+        """Subscribers in the order of their addresses, all or those that begin with `prefix`."""
+        mailing_list = await self._lists.get(list_name)
+        result = await self._rows.query(
+            KeyRange.only(mailing_list.name),
+            KeyRange.prefix(records.EMAIL_PREFIX + prefix),
+            where=None if verified is None else eq("Verified", verified),
+            limit=limit,
+            after=after,
+        )
+        return SubscriberPage([records.subscriber_from(e) for e in result.entities], result.next)
+
+    async def all(self, list_name: ListName) -> AsyncIterator[Subscriber]:
+        """Every subscriber of a list, in flat memory."""
+        async for entity in self._rows.scan(
+            KeyRange.only(list_name), KeyRange.prefix(records.EMAIL_PREFIX)
+        ):
+            yield records.subscriber_from(entity)
+
+    async def edit(
+        self,
+        list_name: str,
+        email: str,
+        *,
+        verified: bool | None = None,
+        blocked: str | None = None,
+        etag: str | None = None,
+    ) -> Subscriber:
+        """Change what is given. With `etag`: `Overtaken` if somebody else saved first."""
+        old = await self.get(list_name, email)
+        new = old
+        if verified is not None and verified != old.verified:
+            new = (
+                _verified(old)
+                if verified
+                else msgspec.structs.replace(old, verified=False, verified_at=None)
+            )
+        if blocked is not None:
+            new = msgspec.structs.replace(new, blocked=blocked)
+        return await self._save(new, etag or old.etag)
+
+    async def change_address(self, list_name: str, email: str, new_email: str) -> Subscriber:
+        """Another address for the same subscriber, whose links go on working. `Exists`."""
+        old = await self.get(list_name, email)
+        new = msgspec.structs.replace(old, address=parse_address(new_email), etag="")
+        if new.address == old.address:
+            return old
+        try:
+            etags = await self._rows.apply(
+                [
+                    Insert(records.subscriber_entity(new)),
+                    Delete(old.list_name, records.email_row(old.address), old.etag),
+                    Replace(records.lookup_entity(new)),
+                ]
+            )
+        except AlreadyExists as exc:
+            raise Exists("subscriber", new.address) from exc
+        except (StaleETag, NotFound) as exc:
+            raise Overtaken("subscriber", old.address) from exc
+        return msgspec.structs.replace(new, etag=etags[0])
+
+    async def move(self, list_name: str, email: str, to_list: str) -> Subscriber:
+        """To another list, with the same GUID.
+
+        Added there before it is removed here: at no moment is the subscriber on neither list, and
+        an interrupted move is finished by moving again.
+        """
+        old = await self.get(list_name, email)
+        target = await self._lists.get(to_list)
+        new = msgspec.structs.replace(old, list_name=target.name, etag="")
+        if target.name == old.list_name:
+            return old
+        try:
+            etag = (await self._rows.apply(_insertion(new)))[0]
+            new = msgspec.structs.replace(new, etag=etag)
+        except AlreadyExists as exc:
+            there = await self._find(target.name, new.address)
+            if there is None or there.guid != old.guid:
+                raise Exists("subscriber", new.address) from exc
+            new = there
+        await self._remove(old)
+        return new
+
+    async def remove(self, list_name: str, email: str, etag: str | None = None) -> None:
+        """Take an address off a list. `NoSuch`, `Overtaken`."""
+        subscriber = await self.get(list_name, email)
+        if etag is not None and etag != subscriber.etag:
+            raise Overtaken("subscriber", subscriber.address)
+        await self._remove(subscriber)
+
+    # -- rows --------------------------------------------------------------------------------
+
+    async def _find(self, name: ListName, address: Address) -> Subscriber | None:
+        found = await self._rows.get(name, records.email_row(address))
+        return None if found is None else records.subscriber_from(found)
+
+    async def _add(self, name: ListName, address: Address, *, verified: bool) -> Subscriber:
+        """A new subscriber, or the one that somebody else has added at the same moment."""
+        new = new_subscriber(name, address, verified=verified)
+        try:
+            etag = (await self._rows.apply(_insertion(new)))[0]
+        except AlreadyExists as exc:
+            found = await self._find(name, address)
+            if found is None:
+                raise Overtaken("subscriber", address) from exc
+            return found
+        return msgspec.structs.replace(new, etag=etag)
+
+    async def _save(self, subscriber: Subscriber, etag: str) -> Subscriber:
+        try:
+            saved = await self._rows.replace(records.subscriber_entity(subscriber), etag)
+        except Conflict as exc:
+            raise Overtaken("subscriber", subscriber.address) from exc
+        return msgspec.structs.replace(subscriber, etag=saved)
+
+    async def _remove(self, subscriber: Subscriber) -> bool:
+        """Both rows together; False if somebody else was quicker."""
+        try:
+            await self._rows.apply(
+                [
+                    Delete(subscriber.list_name, records.email_row(subscriber.address)),
+                    Delete(subscriber.list_name, records.guid_row(subscriber.guid)),
+                ]
+            )
+        except NotFound:
+            return False
+        return True
+
+
+def new_subscriber(name: ListName, address: Address, *, verified: bool) -> Subscriber:
+    now = datetime.now(UTC)
+    return Subscriber(
+        list_name=name,
+        address=address,
+        guid=SubscriberGuid(new_guid()),
+        verified=verified,
+        created_at=now,
+        verified_at=now if verified else None,
+    )
+
+
+def _insertion(subscriber: Subscriber) -> list[Insert]:
+    return [
+        Insert(records.subscriber_entity(subscriber)),
+        Insert(records.lookup_entity(subscriber)),
+    ]
+
+
+def _verified(subscriber: Subscriber) -> Subscriber:
+    return msgspec.structs.replace(subscriber, verified=True, verified_at=datetime.now(UTC))

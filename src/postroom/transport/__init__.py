@@ -1,0 +1,1 @@
+"""Ways out: each takes a batch of emails and answers what became of each."""

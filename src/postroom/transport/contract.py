@@ -1,0 +1,84 @@
+"""What a sender asks of a transport, and what it is told.
+
+┌────────┐  send(mailing, recipients, watcher)   ┌───────────┐
+│ sender │ ────────────────────────────────────▶ │ transport │ ──▶ mail server, HTTP API, folder
+└────────┘ ◀──────────────────────────────────── └───────────┘
+             one Result for each recipient
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from postroom.errors import PostroomError
+from postroom.mail.mailing import Mailing, Recipient
+
+
+class TransportError(PostroomError):
+    """A transport that cannot work as it is set up; the text says what to change."""
+
+
+class ResultKind(StrEnum):
+    ACCEPTED = "accepted"
+    """The server took it: from now on it is the server's duty (RFC 5321 4.2.5)."""
+
+    REFUSED = "refused"
+    """It will never take it for this recipient: 5xx, a bad address."""
+
+    DEFERRED = "deferred"
+    """Not now: 4xx, no connection. Certainly not delivered. To be tried again."""
+
+    BLAMED = "blamed"
+    """The sender is to blame (authentication, reputation, policy): no recipient would fare better.
+    Certainly not delivered."""
+
+    IN_DOUBT = "in_doubt"
+    """All of it was handed over, and no answer came: nobody can know."""
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of one email. `reply` is the server's own words on one line, for people."""
+
+    kind: ResultKind
+    reply: str = ""
+
+
+class Watcher(Protocol):
+    """Is told at once what happens to each email, by its position in the batch.
+
+    Both are called in the event loop's thread, must be quick and must not raise. `handing_over`
+    comes before the byte that completes the email can leave this process; so whoever was not
+    handed over was certainly not sent.
+    """
+
+    def handing_over(self, position: int) -> None: ...
+
+    def settled(self, position: int, result: Result) -> None: ...
+
+
+class Transport(ABC):
+    """A way out. One object serves the whole process; calls may overlap."""
+
+    @abstractmethod
+    async def send(
+        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+    ) -> list[Result]:
+        """Send to each recipient; answers a result for each, in order, and never raises for one.
+
+        Cancelled, it stops as soon as what was handed over is settled or `IN_DOUBT`; emails that
+        were not handed over by then were not sent.
+        """
+
+    @abstractmethod
+    async def check(self) -> str:
+        """Try the way as far as possible without sending; one line of what was found.
+        `TransportError` says what is wrong."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Finish politely (QUIT) and let go of connections."""

@@ -1,0 +1,178 @@
+"""`sendgrid://` — SendGrid's HTTP API v3, up to 1,000 recipients a call.
+
+One call carries the message once, with placeholders, and each recipient's values beside it. It is
+accepted or not as a whole (202); what is wrong with single recipients (400 names their positions)
+is taken out, and the others are sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpcore2
+import httpx2
+
+from postroom.domain.errors import Invalid
+from postroom.mail.mailing import Mailing, Recipient
+from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
+from postroom.transport.sendgrid_answers import Answer, answer_of
+from postroom.transport.sendgrid_batch import Parts, SendgridBatch, TemplatedMailing
+from postroom.transport.waiting import wait_although_cancelled
+
+__all__ = ["API", "Parts", "SendgridTransport", "TemplatedMailing", "base_url_of"]
+
+API = "https://api.sendgrid.com"
+MOST_RECIPIENTS = 1000  # personalizations of one call
+CONNECT_SECONDS = 30.0
+ANSWER_SECONDS = 120.0  # shorter ones make duplicates
+PATIENCE_SECONDS = 5.0  # a rate limit that ends within it is waited for
+GRACE_SECONDS = 5.0  # that a cancelled `send` waits for answers
+
+
+class SendgridTransport(Transport):
+    def __init__(
+        self,
+        api_key: str,
+        *,
+        base_url: str = API,
+        connections: int = 8,
+        answer_seconds: float = ANSWER_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+            raise TransportError("the API key of SendGrid contains what no key can: set it again")
+        self._base_url = base_url.rstrip("/")
+        self._patience = patience
+        self._grace = grace
+        self._not_before = 0.0  # time.monotonic, after a rate limit
+        self._calls = asyncio.Semaphore(connections)
+        self._client = httpx2.AsyncClient(
+            base_url=self._base_url,
+            headers={"Authorization": f"Bearer {api_key}", "User-Agent": "postroom"},
+            timeout=httpx2.Timeout(answer_seconds, connect=CONNECT_SECONDS),
+            limits=httpx2.Limits(max_connections=connections),
+            follow_redirects=False,
+        )
+
+    def __repr__(self) -> str:
+        return f"SendgridTransport({self._base_url})"
+
+    async def send(
+        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+    ) -> list[Result]:
+        batch = SendgridBatch(mailing, recipients, watcher)
+        calls = asyncio.ensure_future(self._send_all(batch))
+        try:
+            await asyncio.wait((calls,))
+        except asyncio.CancelledError:
+            batch.cancelled = True
+            await wait_although_cancelled(calls, self._grace)
+            calls.cancel()
+            batch.doubt("cancelled")
+            raise
+        calls.result()
+        return batch.results
+
+    async def check(self) -> str:
+        """The scopes of the key say whether it may send."""
+        try:
+            response = await self._client.get("/v3/scopes", timeout=30.0)
+        except httpx2.HTTPError as exc:
+            raise TransportError(f"{self._base_url} cannot be reached: {_reason(exc)}") from exc
+        answer = answer_of(response.status_code, response.content, response.headers)
+        if response.status_code in (401, 403):
+            raise TransportError(f"SendGrid does not accept the API key: {answer.text}")
+        if response.status_code != 200:
+            raise TransportError(f"{self._base_url} does not work: {answer.text}")
+        scopes = response.json().get("scopes", [])
+        if "mail.send" not in scopes:
+            raise TransportError("the API key of SendGrid may not send: give it 'Mail Send'")
+        return f"{self._base_url}: the API key may send"
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _send_all(self, batch: SendgridBatch) -> None:
+        sendable = batch.prepare()
+        starts = range(0, len(sendable), MOST_RECIPIENTS)
+        await asyncio.gather(
+            *(self._send_some(batch, sendable[start : start + MOST_RECIPIENTS]) for start in starts)
+        )
+
+    async def _send_some(self, batch: SendgridBatch, positions: list[int]) -> None:
+        """Send until each of these is settled: fewer with every call, so it ends."""
+        waiting = [positions]
+        while waiting and not batch.cancelled:
+            current = waiting.pop()
+            async with self._calls:
+                answer = await self._call(batch, current)
+            refused = answer.refused(len(current))
+            for index, reply in refused.items():
+                batch.settle(current[index], Result(ResultKind.REFUSED, reply))
+            left = [each for index, each in enumerate(current) if index not in refused]
+            if refused:
+                waiting += [left] if left else []
+            elif answer.status == 413 and len(left) > 1:
+                middle = len(left) // 2
+                waiting += [left[middle:], left[:middle]]
+            else:
+                for each in left:
+                    batch.settle(each, answer.result)
+
+    async def _call(self, batch: SendgridBatch, positions: list[int]) -> Answer:
+        wait = self._not_before - time.monotonic()
+        if wait > self._patience:
+            return Answer(429, f"429 SendGrid's rate limit ends in {wait:.0f} s")
+        if wait > 0:
+            await asyncio.sleep(wait)
+        written = _Written(batch, positions)
+        try:
+            response = await self._client.post(
+                "/v3/mail/send",
+                content=batch.body(positions),
+                headers={"Content-Type": "application/json"},
+                extensions={"trace": written.trace},
+            )
+        except httpx2.HTTPError as exc:
+            return Answer(0, _reason(exc), in_doubt=written.completely)
+        answer = answer_of(response.status_code, response.content, response.headers)
+        if answer.retry_after:
+            self._not_before = time.monotonic() + answer.retry_after
+        return answer
+
+
+class _Written:
+    """How much of a request has left, from the trace of the HTTP client."""
+
+    def __init__(self, batch: SendgridBatch, positions: list[int]) -> None:
+        self._batch = batch
+        self._positions = positions
+        self.completely = False
+
+    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        if event.endswith("send_request_body.started"):
+            self._batch.hand_over(self._positions)
+            self.completely = True
+        elif event.endswith("send_request_body.failed"):
+            # A broken connection took nothing of it; of a slow one nobody knows.
+            self.completely = not isinstance(info.get("exception"), httpcore2.WriteError)
+
+
+def base_url_of(rest: str) -> str:
+    """From what follows `sendgrid:`: another host than SendGrid's own. HTTP only to ourselves."""
+    parts = urlsplit(f"x:{rest}")
+    host = parts.hostname or ""
+    if not re.fullmatch(r"[A-Za-z0-9.:-]+", host) or parts.username or parts.path.strip("/"):
+        raise Invalid("transport", "sendgrid:// is followed by nothing, or by host and port")
+    scheme = "http" if host in ("127.0.0.1", "localhost", "::1") else "https"
+    return f"{scheme}://{parts.netloc}"
+
+
+def _reason(exc: httpx2.HTTPError) -> str:
+    return " ".join(f"{type(exc).__name__} {exc}".split())

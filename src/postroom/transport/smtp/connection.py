@@ -1,0 +1,187 @@
+"""One connection to a mail server: bytes in, bytes out. What they mean is decided elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from typing import Protocol, cast
+
+from postroom.transport.replies import Reply
+from postroom.transport.smtp.address import SmtpServer
+from postroom.transport.smtp.dialogue import Dialogue
+from postroom.transport.smtp.offers import Offers
+from postroom.transport.smtp.reading import BadReply, ReplyReader
+from postroom.transport.smtp.work import Work
+
+
+class ConnectionLost(ConnectionError):
+    """The server closed the connection while it was being opened."""
+
+
+class Owner(Protocol):
+    """Who is told of a connection."""
+
+    def resting(self, connection: Connection) -> None: ...
+
+    def gone(self, connection: Connection) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """Until `serve` it answers questions one by one (`ask`); then a dialogue takes it over."""
+
+    def __init__(self, server: SmtpServer, owner: Owner) -> None:
+        self.server = server
+        self.offers = Offers()
+        self.greeting = ""
+        self.dialogue: Dialogue | None = None
+        self.moved_at = 0.0
+        """When the server last did something that we waited for."""
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._reader = ReplyReader()
+        self._replies: deque[Reply] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._problem = ""
+        self._is_leaving = False
+        self.is_retired = False
+
+    # — While it is opened —
+
+    async def ask(self, command: bytes, seconds: float) -> Reply:
+        """One command, one reply. `ConnectionLost`, `TimeoutError`."""
+        if self._transport is None or self._problem:
+            raise ConnectionLost(self._problem or "not connected")
+        self._transport.write(command)
+        return await self.reply(seconds)
+
+    async def reply(self, seconds: float) -> Reply:
+        """The reply that comes next."""
+        async with asyncio.timeout(seconds):
+            while not self._replies:
+                if self._problem:
+                    raise ConnectionLost(self._problem)
+                self._waiter = self._loop.create_future()
+                await self._waiter
+        return self._replies.popleft()
+
+    async def start_tls(self, context: ssl.SSLContext, seconds: float) -> None:
+        if self._transport is None or self._replies or not self._reader.is_empty:
+            # What came before the handshake was not encrypted: whoever sent it (RFC 3207 5).
+            raise ConnectionLost("the server spoke between STARTTLS and the handshake")
+        secured = await self._loop.start_tls(
+            self._transport,
+            self,
+            context,
+            server_hostname=self.server.host,
+            ssl_handshake_timeout=seconds,
+        )
+        if secured is None:
+            raise ConnectionLost("closed during the handshake")
+        self._transport = secured
+
+    def serve(self, work: Work) -> None:
+        """It is open: from now on it takes work."""
+        self.dialogue = Dialogue(str(self.server), self.offers, work, self)
+        self.moved_at = self._loop.time()
+
+    @property
+    def tls_version(self) -> str | None:
+        found = self._transport and self._transport.get_extra_info("ssl_object")
+        return cast(ssl.SSLObject, found).version() if found else None
+
+    def address(self, which: str) -> str:
+        """The IP address of our end (`sockname`) or of the other (`peername`)."""
+        found = self._transport and self._transport.get_extra_info(which)
+        return str(found[0]) if found else ""
+
+    # — While it works (the dialogue's channel) —
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def hang_up(self) -> None:
+        self._is_leaving = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def rest(self) -> None:
+        self._owner.resting(self)
+
+    def wake(self) -> None:
+        if self.dialogue is not None:
+            self.moved_at = self._loop.time()
+            self.dialogue.wake()
+
+    def retire(self) -> None:
+        """Finish what is in hand, then rest for good."""
+        self.is_retired = True
+        if self.dialogue is not None:
+            self.dialogue.retire()
+
+    def give_up(self, reason: str, *, retry: bool) -> None:
+        """Stop waiting: the emails in hand learn it now, not when the socket is closed."""
+        if self.dialogue is not None:
+            self.dialogue.lost(reason, retry=retry)
+        self.hang_up()
+
+    def leave(self, seconds: float) -> None:
+        """Say good-bye (RFC 5321 4.1.1.10) and close, answered or not."""
+        if self._transport is None or self._is_leaving:
+            return
+        self._is_leaving = True
+        self._transport.write(b"QUIT\r\n")
+        self._loop.call_later(seconds, self._transport.abort)
+
+    # — From asyncio —
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_leaving:
+            if self._transport is not None:
+                self._transport.close()
+        elif self.dialogue is not None:
+            if self.dialogue.received(data):
+                self.moved_at = self._loop.time()
+        else:
+            self._received_while_opened(data)
+
+    def pause_writing(self) -> None:
+        if self.dialogue is not None:
+            self.dialogue.paused()
+
+    def resume_writing(self) -> None:
+        if self.dialogue is not None:
+            self.moved_at = self._loop.time()
+            self.dialogue.resumed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"the connection broke: {exc}" if exc else "the server closed the connection")
+        if self.dialogue is not None:
+            self.dialogue.lost(self._problem)
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._owner.gone(self)
+
+    def _received_while_opened(self, data: bytes) -> None:
+        try:
+            self._replies.extend(self._reader.feed(data))
+        except BadReply as exc:
+            self._fail(f"the server sent {exc}")
+            self.hang_up()
+        else:
+            self._notify()
+
+    def _fail(self, problem: str) -> None:
+        self._problem = self._problem or problem
+        self._notify()
+
+    def _notify(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

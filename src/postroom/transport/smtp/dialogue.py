@@ -1,0 +1,300 @@
+"""What to say to a mail server, and what its replies mean for which email. It has no socket.
+
+With PIPELINING (RFC 2920) one write carries the end of one email and the beginning of the next,
+and one read all four replies:
+
+    client                                              server
+    MAIL A, RCPT A, DATA                          ──▶
+                                                  ◀──   250, 250, 354
+    content of A, final dot, MAIL B, RCPT B, DATA ──▶
+                                                  ◀──   250 (A is accepted), 250, 250, 354
+    content of B, final dot, MAIL C, …
+
+Without it, each command waits for its reply. In both cases at most one email of a connection is
+between its final dot and its reply; whatever else is under way was certainly not delivered.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from postroom.transport.contract import Result, ResultKind
+from postroom.transport.replies import Reply, Stage, is_negative, judge, reply_text
+from postroom.transport.smtp.hands import Hands
+from postroom.transport.smtp.offers import Offers
+from postroom.transport.smtp.reading import BadReply, ReplyReader
+from postroom.transport.smtp.work import Batch, Email, Work
+
+PIECE = 64 * 1024
+"""Larger mails are written piece by piece: a break before the last piece leaves no doubt."""
+
+_NOTHING: tuple[Stage, ...] = ()
+_CONTENT = (Stage.CONTENT,)
+_ENVELOPE = (Stage.MAIL, Stage.RCPT, Stage.DATA)
+_AFTER_RESET = (Stage.RSET, *_ENVELOPE)
+_WHOLE = (Stage.CONTENT, *_ENVELOPE)
+_ACCEPTED = ResultKind.ACCEPTED
+
+
+class Channel(Protocol):
+    """What a dialogue needs of a connection."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def hang_up(self) -> None:
+        """Close without another word; nothing that arrives later counts."""
+
+    def rest(self) -> None:
+        """There is nothing to do; `Dialogue.wake` when there is."""
+
+
+class Dialogue:
+    """The conversation on one connection that is greeted, encrypted and logged in."""
+
+    def __init__(self, host: str, offers: Offers, work: Work, channel: Channel) -> None:
+        self._pipelining = offers.pipelining
+        self._hands = Hands(host, offers, work)
+        self._channel = channel
+        self._reader = ReplyReader()
+        self._awaited = _NOTHING  # the replies to the last write, in order
+        self._answered = 0  # how many of them have come
+        self._data_open = False  # 354 came for the envelope
+        self._refused_at: Stage | None = None  # where the envelope was refused
+        self._must_reset = False  # before the next envelope
+        self._written = -1  # how much of a large content was; -1: no large one is being written
+        self._is_paused = False
+        self._is_over = False
+
+    # — From the pool —
+
+    @property
+    def awaits(self) -> Stage | None:
+        """What has not been answered yet."""
+        if self._answered == len(self._awaited):
+            return None
+        return self._awaited[self._answered]
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the server has yet to take a part of a large mail."""
+        return self._written >= 0
+
+    def wake(self) -> None:
+        """There is work: take some, if nothing is under way."""
+        if self.awaits is None and not self._is_over:
+            self._begin()
+
+    def retire(self) -> None:
+        """Finish what is in hand, and rest."""
+        self._hands.retired = True
+
+    def has_sent(self, batch: Batch) -> bool:
+        """Whether an email of this batch was handed over and not answered yet."""
+        return self._hands.sent is not None and self._hands.sent.batch is batch
+
+    def lost(self, reason: str, *, retry: bool = True) -> None:
+        """The connection is gone. What was handed over is in doubt, the rest is given back.
+
+        Without `retry` it is deferred: the reason took so long that the next would, too.
+        """
+        self._is_over = True
+        where = f" before the reply to {self.awaits}" if self.awaits else ""
+        self._hands.abandon(reason + where, retry=retry)
+
+    # — From the connection —
+
+    def received(self, data: bytes) -> bool:
+        """Bytes have arrived; answers whether they completed a reply."""
+        if self._is_over:
+            return False
+        if self._awaited is _WHOLE and not self._answered and self._is_plain_success(data):
+            return True
+        try:
+            replies = self._reader.feed(data)
+        except BadReply as exc:
+            self._break(f"the server sent {exc}")
+            return False
+        for reply in replies:
+            self._replied(reply)
+        return bool(replies)
+
+    def paused(self) -> None:
+        self._is_paused = True
+
+    def resumed(self) -> None:
+        self._is_paused = False
+        if self.is_writing and not self._is_over:
+            self._write_pieces()
+
+    # — Replies —
+
+    def _is_plain_success(self, data: bytes) -> bool:
+        """The ordinary case, taken without parsing: accepted, and the next may come."""
+        lines = data.split(b"\r\n")
+        if (
+            len(lines) != 5
+            or lines[4]
+            or lines[0][:4] != b"250 "
+            or lines[1][:4] != b"250 "
+            or lines[2][:4] != b"250 "
+            or lines[3][:4] != b"354 "
+            or not self._reader.is_empty
+        ):
+            return False
+        self._hands.settle_sent(Result(_ACCEPTED, reply_text(lines[0])))
+        self._answered = 4
+        self._send_content()
+        return True
+
+    def _replied(self, reply: Reply) -> None:
+        stage = self.awaits
+        if self._is_over:
+            return
+        if stage is None:  # nothing was asked: mostly 421, before an idle connection is closed
+            self._break(reply.text)
+        elif reply.code == 421:
+            # RFC 5321 3.8: it closes the connection, and did nothing of what it was asked last.
+            self._hands.dismiss(judge(stage, reply))
+            self._break(reply.text)
+        else:
+            self._answered += 1
+            self._decide(stage, reply)
+            if not self._is_over and self._answered == len(self._awaited):
+                self._advance()
+
+    def _decide(self, stage: Stage, reply: Reply) -> None:
+        if stage is Stage.CONTENT:
+            self._content_answered(reply)
+        elif stage is Stage.DATA and reply.code == 354:
+            self._data_open = True
+        elif stage is Stage.DATA or not reply.is_positive:
+            self._refused(stage, reply)
+
+    def _content_answered(self, reply: Reply) -> None:
+        result = judge(Stage.CONTENT, reply)
+        if self.is_writing:  # a large mail: its rest is not sent, so only closing ends this
+            if is_negative(reply):
+                self._hands.settle_next(result)
+            self._break(f"a reply in the middle of the mail: {reply.text}")
+            return
+        # Nothing is there to settle after the lone dot that follows a refused recipient.
+        self._hands.settle_sent(result)
+        if result.kind is ResultKind.IN_DOUBT:
+            self._break(result.reply)
+
+    def _refused(self, stage: Stage, reply: Reply) -> None:
+        if not is_negative(reply) or stage is Stage.RSET:
+            self._break(f"unexpected reply to {stage}: {reply.text}")
+        elif self._refused_at is None:
+            # The first refusal of an envelope is what counts; the others follow from it.
+            self._refused_at = stage
+            self._must_reset = stage is not Stage.MAIL
+            self._hands.settle_next(judge(stage, reply))
+
+    def _break(self, reason: str) -> None:
+        self._is_over = True
+        self._hands.abandon(reason)
+        self._channel.hang_up()
+
+    # — Commands —
+
+    def _advance(self) -> None:
+        """All replies to the last write are in: what comes next?"""
+        if self._hands.next is None:
+            if self._data_open:
+                self._end_refused()
+            else:
+                self._begin()
+        elif self._data_open:
+            self._send_content()
+        # The rest is for servers without PIPELINING.
+        elif self._awaited[-1] is Stage.RSET:
+            self._write((Stage.MAIL,), self._hands.envelope.mail)
+        elif self._awaited[-1] is Stage.MAIL:
+            self._write((Stage.RCPT,), self._hands.envelope.rcpt)
+        else:
+            self._write((Stage.DATA,), b"DATA\r\n")
+
+    def _write(self, awaited: tuple[Stage, ...], data: bytes) -> None:
+        self._awaited = awaited
+        self._answered = 0
+        self._channel.write(data)
+
+    def _begin(self) -> None:
+        """Open the envelope of the next email, or rest."""
+        envelope = self._hands.take()
+        self._data_open = False
+        self._refused_at = None
+        if envelope is None:
+            self._awaited = _NOTHING
+            self._answered = 0
+            self._channel.rest()
+            return
+        reset, self._must_reset = self._must_reset, False
+        if self._pipelining:
+            commands = (b"RSET\r\n" if reset else b"", envelope.mail, envelope.rcpt, b"DATA\r\n")
+            self._write(_AFTER_RESET if reset else _ENVELOPE, b"".join(commands))
+        elif reset:
+            self._write((Stage.RSET,), b"RSET\r\n")
+        else:
+            self._write((Stage.MAIL,), envelope.mail)
+
+    def _end_refused(self) -> None:
+        """DATA was allowed although the recipient was refused: RFC 2920 3.1 wants a lone dot."""
+        if self._refused_at is not Stage.RCPT:  # it may have been taken, and get an empty mail
+            self._break("the server wants a mail from a sender that it has refused")
+            return
+        self._must_reset = False  # the dot ends the transaction
+        self._end_content(b"")
+
+    def _send_content(self) -> None:
+        email = self._hands.next
+        if email is None or self._must_stop(email):
+            return
+        if len(email.content) > PIECE:
+            self._awaited = _CONTENT
+            self._answered = 0
+            self._written = 0
+            self._write_pieces()
+            return
+        self._hands.sent = email
+        self._end_content(email.content)
+
+    def _must_stop(self, email: Email) -> bool:
+        """After 354 whatever ends the content would be delivered: a cancelled email takes its
+        connection with it."""
+        if email.batch.cancelled:
+            self._hands.next = None
+            self._break("cancelled")
+        return self._is_over
+
+    def _write_pieces(self) -> None:
+        """Write until the connection takes no more; the last piece has the final dot."""
+        email = self._hands.next
+        if email is None or self._must_stop(email):
+            return
+        while not self._is_paused:
+            piece = email.content[self._written : self._written + PIECE]
+            self._written += PIECE
+            if self._written >= len(email.content):
+                self._written = -1
+                self._hands.sent = email
+                self._end_content(piece)
+                return
+            self._channel.write(piece)
+
+    def _end_content(self, rest: bytes) -> None:
+        """Write the final dot, and with it the envelope of the next email if there is one."""
+        sent = self._hands.sent
+        self._data_open = False
+        self._refused_at = None
+        self._hands.next = None
+        envelope = self._hands.take() if self._pipelining else None
+        if sent is not None:
+            sent.content = b""
+            sent.hand_over()
+        if envelope is not None:
+            data = b"".join((rest, b".\r\n", envelope.mail, envelope.rcpt, b"DATA\r\n"))
+            self._write(_WHOLE, data)
+        else:
+            self._write(_CONTENT, rest + b".\r\n")

@@ -1,0 +1,67 @@
+"""An email made ready for one server: its content and its commands, or why it cannot be sent."""
+
+from __future__ import annotations
+
+from postroom.domain.errors import Invalid
+from postroom.mail.envelope import envelope_address
+from postroom.transport.contract import Result, ResultKind
+from postroom.transport.smtp.offers import Offers
+from postroom.transport.smtp.work import Email
+
+
+class Envelope:
+    """The commands of an email. Pipelined they are one write, otherwise three."""
+
+    __slots__ = ("mail", "rcpt")
+
+    def __init__(self, mail: bytes, rcpt: bytes) -> None:
+        self.mail = mail
+        self.rcpt = rcpt
+
+
+def prepare(email: Email, offers: Offers, host: str) -> Envelope | Result:
+    """Compose the email and its envelope; a result when this server cannot take it."""
+    batch = email.batch
+    try:
+        address = envelope_address(email.recipient.address)
+    except Invalid as exc:
+        return Result(ResultKind.REFUSED, str(exc))
+    utf8 = batch.utf8 or not address.isascii()
+    if utf8 and not offers.smtputf8:
+        return _needs_smtputf8(email, host)
+    if not email.content:
+        try:
+            email.content = batch.mailing.wire(email.recipient)
+        except Invalid as exc:
+            return Result(ResultKind.REFUSED, str(exc))
+        except Exception as exc:  # whatever it is: the other emails of the batch must go on
+            return Result(ResultKind.BLAMED, f"the mail cannot be composed: {exc!r}")
+    mail = batch.mail_command
+    if offers.size is not None:
+        size = len(email.content)
+        if offers.size and size > offers.size and _is_too_large(email, offers.size):
+            return Result(
+                ResultKind.BLAMED,
+                f"the mail has {size} bytes; {host} takes at most {offers.size}",
+            )
+        mail = b"%b SIZE=%d" % (mail, size)
+    if utf8:
+        mail += b" SMTPUTF8"
+    return Envelope(mail + b"\r\n", b"RCPT TO:<%b>\r\n" % address.encode())
+
+
+def _needs_smtputf8(email: Email, host: str) -> Result:
+    if email.batch.utf8:
+        return Result(
+            ResultKind.BLAMED,
+            f"{host} does not offer SMTPUTF8, which this message's own headers need:"
+            " use a From address in ASCII",
+        )
+    return Result(
+        ResultKind.REFUSED, f"{host} does not offer SMTPUTF8, which this address needs (RFC 6531)"
+    )
+
+
+def _is_too_large(email: Email, limit: int) -> bool:
+    # RFC 1870 3: doubled dots do not count.
+    return len(email.batch.mailing.mail(email.recipient)) > limit

@@ -1,0 +1,71 @@
+"""The emails that one connection has in hand: never more than two."""
+
+from __future__ import annotations
+
+from postroom.transport.contract import Result, ResultKind
+from postroom.transport.smtp.envelopes import Envelope, prepare
+from postroom.transport.smtp.offers import Offers
+from postroom.transport.smtp.work import Email, Work
+
+
+class Hands:
+    """`sent`: its final dot was written, its reply has not come. `next`: it has only an envelope,
+    or a part of its content, and so was certainly not delivered."""
+
+    __slots__ = ("_host", "_offers", "_work", "envelope", "next", "retired", "sent")
+
+    def __init__(self, host: str, offers: Offers, work: Work) -> None:
+        self._host = host
+        self._offers = offers
+        self._work = work
+        self.sent: Email | None = None
+        self.next: Email | None = None
+        self.envelope = Envelope(b"", b"")  # of `next`
+        self.retired = False  # takes no more
+
+    def take(self) -> Envelope | None:
+        """The next email that this server can take becomes `next`."""
+        while not self.retired and (email := self._work.take()) is not None:
+            envelope = prepare(email, self._offers, self._host)
+            if isinstance(envelope, Envelope):
+                self.next = email
+                self.envelope = envelope
+                return envelope
+            email.settle(envelope)
+        self.next = None
+        return None
+
+    def settle_sent(self, result: Result) -> None:
+        email, self.sent = self.sent, None
+        if email is not None:
+            email.settle(result)
+
+    def settle_next(self, result: Result) -> None:
+        email, self.next = self.next, None
+        if email is not None:
+            email.settle(result)
+
+    def dismiss(self, result: Result) -> None:
+        """The server closes the connection, and said so in reply to one of the two."""
+        if self.sent is not None:
+            self.settle_sent(result)
+            self._give_back(result.reply, counts=False)
+        elif result.kind is ResultKind.BLAMED:
+            self.settle_next(result)
+        else:
+            self._give_back(result.reply, counts=True)
+
+    def abandon(self, reason: str, *, retry: bool = True) -> None:
+        """The connection is gone. Without `retry` what could go to another one is deferred."""
+        reason = f"{self._host}: {reason}"
+        innocent = self.sent is not None  # of what happened while the other one had its turn
+        self.settle_sent(Result(ResultKind.IN_DOUBT, reason))
+        if retry or innocent:
+            self._give_back(reason, counts=not innocent)
+        else:
+            self.settle_next(Result(ResultKind.DEFERRED, reason))
+
+    def _give_back(self, reason: str, *, counts: bool) -> None:
+        email, self.next = self.next, None
+        if email is not None:
+            self._work.give_back(email, reason, counts=counts)

@@ -1,0 +1,185 @@
+"""From a server's address to a connection that takes mail: connect, EHLO, TLS, AUTH."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+import ssl
+
+from postroom.transport.contract import Result, ResultKind
+from postroom.transport.replies import Reply, Stage, judge
+from postroom.transport.smtp.address import SmtpServer, Tls
+from postroom.transport.smtp.connection import Connection, ConnectionLost, Owner
+from postroom.transport.smtp.login import log_in
+from postroom.transport.smtp.offers import Offers, parse_offers
+from postroom.transport.smtp.timeouts import Timeouts
+
+
+class OpeningFailed(Exception):
+    """No connection could be had. `result` is what that means for the emails that wait for it."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.reply)
+        self.result = result
+
+
+async def open_connection(server: SmtpServer, timeouts: Timeouts, owner: Owner) -> Connection:
+    """A connection that is ready for MAIL. `OpeningFailed` says, in one line, why there is none."""
+    try:
+        connection = await _connect(server, timeouts, owner)
+    except TimeoutError:
+        raise _unreachable(server, f"no answer within {timeouts.connect:g} s") from None
+    except ssl.SSLError as exc:
+        raise _tls_failed(server, exc) from exc
+    except OSError as exc:
+        raise _unreachable(server, _reason(exc)) from exc
+    except UnicodeError as exc:  # from the codec for host names
+        raise _unreachable(server, "its name cannot be one") from exc
+    try:
+        await _introduce(connection, timeouts)
+    except TimeoutError:
+        connection.hang_up()
+        raise _unreachable(server, "it accepts connections, but does not answer") from None
+    except ssl.SSLError as exc:
+        connection.hang_up()
+        raise _tls_failed(server, exc) from exc
+    except OSError as exc:
+        connection.hang_up()
+        raise _unreachable(server, _reason(exc)) from exc
+    except BaseException:
+        connection.hang_up()
+        raise
+    return connection
+
+
+async def _connect(server: SmtpServer, timeouts: Timeouts, owner: Owner) -> Connection:
+    loop = asyncio.get_running_loop()
+    implicit = server.tls is Tls.IMPLICIT
+    async with asyncio.timeout(timeouts.connect):
+        _, connection = await loop.create_connection(
+            lambda: Connection(server, owner),
+            server.host,
+            server.port,
+            ssl=_context(server) if implicit else None,
+            server_hostname=server.host if implicit else None,
+        )
+    return connection
+
+
+async def _introduce(connection: Connection, timeouts: Timeouts) -> None:
+    server = connection.server
+    greeting = await connection.reply(timeouts.greeting)
+    _expect(server, Stage.CONNECT, greeting, 220)
+    connection.greeting = greeting.text[4:]
+    name = server.ehlo or await _own_name(connection)
+    connection.offers = await _say_hello(connection, name, timeouts)
+    if await _start_tls(connection, timeouts):
+        # What was offered before does not count any more (RFC 3207 4.2).
+        connection.offers = await _say_hello(connection, name, timeouts)
+    if server.username:
+        reply = await _log_in(connection, timeouts)
+        _expect(server, Stage.AUTH, reply, 235)
+
+
+async def _say_hello(connection: Connection, name: str, timeouts: Timeouts) -> Offers:
+    reply = await connection.ask(f"EHLO {name}\r\n".encode(), timeouts.command)
+    if reply.code in (500, 501, 502, 504):  # RFC 5321 3.2: it knows only HELO
+        reply = await connection.ask(f"HELO {name}\r\n".encode(), timeouts.command)
+    _expect(connection.server, Stage.EHLO, reply, 250)
+    return parse_offers(list(reply.lines))
+
+
+async def _start_tls(connection: Connection, timeouts: Timeouts) -> bool:
+    server = connection.server
+    if server.tls in (Tls.IMPLICIT, Tls.OFF):
+        return False
+    if not connection.offers.starttls:
+        if server.tls is Tls.REQUIRED:
+            raise _blamed(server, "it does not offer STARTTLS, which tls=required asks for")
+        return False
+    reply = await connection.ask(b"STARTTLS\r\n", timeouts.command)
+    _expect(server, Stage.STARTTLS, reply, 220)
+    await connection.start_tls(_context(server), timeouts.connect)
+    return True
+
+
+async def _log_in(connection: Connection, timeouts: Timeouts) -> Reply:
+    server = connection.server
+    if connection.tls_version is None and not _is_loopback(connection.address("peername")):
+        raise _blamed(
+            server,
+            "a password is not sent without TLS: use smtps://, or a server that offers STARTTLS",
+        )
+    reply = await log_in(connection, timeouts.command)
+    if reply is None:
+        offered = " ".join(sorted(connection.offers.auth)) or "none"
+        raise _blamed(server, f"it does not offer AUTH PLAIN or LOGIN (offered: {offered})")
+    return reply
+
+
+async def _own_name(connection: Connection) -> str:
+    """Our full name, or our address when we have none (RFC 5321 4.1.4)."""
+    name = await asyncio.get_running_loop().run_in_executor(None, socket.getfqdn)
+    if "." in name and name.isascii() and not name.endswith(".arpa"):
+        return name
+    address = connection.address("sockname")
+    return f"[IPv6:{address}]" if ":" in address else f"[{address}]"
+
+
+def _context(server: SmtpServer) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=server.ca_file or None)
+    except OSError as exc:
+        raise _blamed(server, f"cannot read the certificates in ca={server.ca_file}") from exc
+    if not server.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _expect(server: SmtpServer, stage: Stage, reply: Reply, code: int) -> None:
+    if reply.code == code:
+        return
+    result = judge(stage, reply)
+    hint = ""
+    if stage is Stage.AUTH and result.kind is ResultKind.BLAMED:
+        hint = ": check user and password"
+    raise OpeningFailed(Result(result.kind, f"{server}: {result.reply}{hint}"))
+
+
+def _unreachable(server: SmtpServer, why: str) -> OpeningFailed:
+    return OpeningFailed(Result(ResultKind.DEFERRED, f"{server} cannot be reached: {why}"))
+
+
+def _blamed(server: SmtpServer, why: str) -> OpeningFailed:
+    return OpeningFailed(Result(ResultKind.BLAMED, f"{server}: {why}"))
+
+
+def _tls_failed(server: SmtpServer, exc: ssl.SSLError) -> OpeningFailed:
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        return _blamed(
+            server,
+            f"its certificate is not trusted ({exc.verify_message}): give ca=FILE with the"
+            " certificate of its authority, or verify=no to trust anybody",
+        )
+    if exc.reason == "WRONG_VERSION_NUMBER":
+        return _blamed(server, "it does not speak TLS from the first byte: use smtp:// here")
+    return _unreachable(server, f"TLS failed: {exc.reason or exc}")
+
+
+def _reason(exc: OSError) -> str:
+    if isinstance(exc, ConnectionLost):
+        return str(exc)
+    if isinstance(exc, socket.gaierror):
+        return f"its name cannot be resolved ({exc.strerror})"
+    # asyncio's own text names the address again.
+    return os.strerror(exc.errno) if exc.errno else str(exc) or type(exc).__name__

@@ -1,0 +1,83 @@
+"""From settings to running parts: the only place that knows them all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from postroom.scheduler import Scheduler
+from postroom.sender import Sender, SenderSettings
+from postroom.sender.doubts import DoubtService
+from postroom.sender.policy import RetryPlan, WhenInDoubt
+from postroom.services.imports import ImportService
+from postroom.services.lists import ListService
+from postroom.services.messages import MessageService
+from postroom.services.outcomes import OutcomeService
+from postroom.services.subscriptions import SubscriptionService
+from postroom.services.tracing import TraceService
+from postroom.settings import Settings
+from postroom.storage import Store, open_store
+from postroom.transport.contract import Transport
+from postroom.transport.opening import open_transport
+
+
+class Services:
+    """The use cases over one store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.messages = MessageService(store)
+        self.lists = ListService(store, self.messages)
+        self.subscriptions = SubscriptionService(store, self.lists)
+        self.imports = ImportService(store, self.lists, self.subscriptions)
+        self.outcomes = OutcomeService(store)
+        self.tracing = TraceService(self.lists, self.subscriptions, self.messages, self.outcomes)
+        self.doubts = DoubtService(store, self.outcomes)
+
+
+@asynccontextmanager
+async def opened_store(settings: Settings) -> AsyncIterator[Store]:
+    async with await open_store(settings.store_url) as store:
+        yield store
+
+
+@asynccontextmanager
+async def opened_services(settings: Settings) -> AsyncIterator[Services]:
+    async with opened_store(settings) as store:
+        yield Services(store)
+
+
+@asynccontextmanager
+async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
+    transport = open_transport(
+        settings.text("transport"),
+        folder=settings.data / "outbox",
+        sendgrid_api_key=settings.text("sendgrid_api_key") or None,
+        connections=settings.value("connections"),
+    )
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+def make_sender(store: Store, transport: Transport, settings: Settings) -> Sender:
+    return Sender(
+        store,
+        transport,
+        SenderSettings(
+            base_url=settings.value("base_url"),
+            journals=settings.data / "journals",
+            in_doubt=WhenInDoubt(settings.value("in_doubt")),
+            lease=settings.value("sender_lease").total_seconds(),
+            retry=RetryPlan(
+                settings.value("retry_first"),
+                settings.value("retry_longest"),
+                settings.value("retry_for"),
+            ),
+        ),
+    )
+
+
+def make_scheduler(store: Store, settings: Settings) -> Scheduler:
+    return Scheduler(store, lease_seconds=settings.value("scheduler_lease").total_seconds())

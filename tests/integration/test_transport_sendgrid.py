@@ -1,0 +1,319 @@
+"""SendGrid's API, played by a real HTTP server on loopback."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from postroom.mail.mailing import Recipient
+from postroom.transport.contract import ResultKind, TransportError
+from postroom.transport.sendgrid import Parts, SendgridTransport
+from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
+from tests.services.waiting import LOOPBACK, free_ports
+
+pytestmark = pytest.mark.timeout(60)
+
+ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
+BLAMED, IN_DOUBT = ResultKind.BLAMED, ResultKind.IN_DOUBT
+Reply = Callable[[dict[str, Any]], Awaitable[web.StreamResponse]]
+
+
+class Templated(PlainMailing):
+    def parts(self) -> Parts:
+        return Parts(
+            subject="Hello",
+            text="You are %text-email%",
+            html="<p>You are %html-email%</p>",
+            from_name="The News",
+            headers={"List-Id": "<news.example.com>"},
+        )
+
+    def values(self, recipient: Recipient) -> Mapping[str, str]:
+        return {"%text-email%": recipient.address, "%html-email%": recipient.address}
+
+    def headers(self, recipient: Recipient) -> Mapping[str, str]:
+        return {"List-Unsubscribe": f"<https://example.com/u?id={recipient.guid}>"}
+
+
+class Api:
+    """Answers as it is told, and remembers the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.request: web.Request | None = None
+        self.reply: Reply = self.accept
+        self.scopes: web.Response = web.json_response({"scopes": ["mail.send"]})
+
+    async def accept(self, call: dict[str, Any]) -> web.StreamResponse:
+        return web.Response(status=202, headers={"X-Message-Id": "abc"})
+
+    async def on_send(self, request: web.Request) -> web.StreamResponse:
+        self.request = request
+        self.keys.append(request.headers["Authorization"])
+        call = await request.json()
+        self.calls.append(call)
+        return await self.reply(call)
+
+    async def on_scopes(self, request: web.Request) -> web.StreamResponse:
+        return self.scopes
+
+    def answers(self, status: int, *errors: tuple[str, str], **headers: str) -> None:
+        async def reply(call: dict[str, Any]) -> web.StreamResponse:
+            body = {"errors": [{"field": field, "message": text} for field, text in errors]}
+            shown = {name.replace("_", "-"): value for name, value in headers.items()}
+            return web.json_response(body, status=status, headers=shown)
+
+        self.reply = reply
+
+
+@asynccontextmanager
+async def running_api(**options: Any) -> AsyncIterator[tuple[Api, SendgridTransport]]:
+    api = Api()
+    app = web.Application(client_max_size=50_000_000)
+    app.router.add_post("/v3/mail/send", api.on_send)
+    app.router.add_get("/v3/scopes", api.on_scopes)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    [port] = free_ports(1)
+    await web.TCPSite(runner, LOOPBACK, port).start()
+    transport = SendgridTransport("SG.key", base_url=f"http://{LOOPBACK}:{port}", **options)
+    try:
+        yield api, transport
+    finally:
+        await transport.close()
+        await runner.cleanup()
+
+
+def addresses(call: dict[str, Any]) -> list[str]:
+    return [each["to"][0]["email"] for each in call["personalizations"]]
+
+
+async def test_one_call_carries_a_thousand_recipients() -> None:
+    async with running_api() as (api, transport):
+        notes = Notes()
+        results = await transport.send(Templated(), many(1200), notes)
+
+        assert set(kinds(results)) == {ACCEPTED}
+        assert sorted(len(addresses(call)) for call in api.calls) == [200, 1000]
+        assert sorted(notes.handed_over) == list(range(1200))
+        assert set(api.keys) == {"Bearer SG.key"}
+
+
+async def test_a_call_says_all_that_is_needed() -> None:
+    async with running_api() as (api, transport):
+        await transport.send(Templated(), recipients("a"), Notes())
+
+        [call] = api.calls
+        assert call["from"] == {"email": "news@example.com", "name": "The News"}
+        assert call["subject"] == "Hello"
+        assert [each["type"] for each in call["content"]] == ["text/plain", "text/html"]
+        assert call["headers"] == {"List-Id": "<news.example.com>"}
+        assert call["personalizations"] == [
+            {
+                "to": [{"email": "a@example.com"}],
+                "substitutions": {
+                    "%text-email%": "a@example.com",
+                    "%html-email%": "a@example.com",
+                },
+                "headers": {
+                    "List-Unsubscribe": "<https://example.com/u?id=a>",
+                    "Message-ID": "<a@postroom.test>",
+                },
+                "custom_args": {"postroom_message_id": "<a@postroom.test>"},
+            }
+        ]
+
+
+async def test_a_bad_recipient_is_refused_and_the_others_are_sent() -> None:
+    async with running_api() as (api, transport):
+
+        async def reply(call: dict[str, Any]) -> web.StreamResponse:
+            errors = [
+                {
+                    "message": "Does not contain a valid address.",
+                    "field": f"personalizations.{n}.to",
+                }
+                for n, address in enumerate(addresses(call))
+                if address.startswith("bad")
+            ]
+            if errors:
+                return web.json_response({"errors": errors}, status=400)
+            return web.Response(status=202)
+
+        api.reply = reply
+        notes = Notes()
+        results = await transport.send(Templated(), recipients("a", "bad1", "b", "bad2"), notes)
+
+        assert kinds(results) == [ACCEPTED, REFUSED, ACCEPTED, REFUSED]
+        assert "Does not contain a valid address" in results[1].reply
+        assert addresses(api.calls[-1]) == ["a@example.com", "b@example.com"]
+
+
+async def test_an_address_that_cannot_be_sent_to_is_refused_at_once() -> None:
+    async with running_api() as (_, transport):
+        results = await transport.send(Templated(), recipients("a", "b<c@example.com"), Notes())
+
+        assert kinds(results) == [ACCEPTED, REFUSED]
+
+
+@pytest.mark.parametrize(
+    ("status", "field", "kind"),
+    [
+        (400, "from.email", BLAMED),
+        (400, "", BLAMED),
+        (400, "personalizations.99.to", BLAMED),
+        (401, "", BLAMED),
+        (403, "from", BLAMED),
+        (404, "", BLAMED),
+        (413, "", BLAMED),
+        (429, "", DEFERRED),
+        (500, "", DEFERRED),
+        (503, "", DEFERRED),
+    ],
+)
+async def test_an_answer_for_all(status: int, field: str, kind: ResultKind) -> None:
+    async with running_api() as (api, transport):
+        api.answers(status, (field, "that is why"))
+        results = await transport.send(Templated(), recipients("a", "b"), Notes())
+
+        assert kinds(results) == [kind, kind]
+        assert "that is why" in results[0].reply
+        assert str(status) in results[0].reply
+
+
+async def test_what_is_too_large_is_split() -> None:
+    async with running_api() as (api, transport):
+
+        async def reply(call: dict[str, Any]) -> web.StreamResponse:
+            return web.Response(status=413 if len(addresses(call)) > 30 else 202)
+
+        api.reply = reply
+        results = await transport.send(Templated(), many(100), Notes())
+
+        assert kinds(results) == [ACCEPTED] * 100
+        accepted = [call for call in api.calls if len(addresses(call)) <= 30]
+        assert sorted(a for call in accepted for a in addresses(call)) == sorted(
+            each.address for each in many(100)
+        )
+
+
+async def test_retry_after_is_honoured() -> None:
+    async with running_api() as (api, transport):
+        api.answers(429, ("", "too many"), Retry_After="60")
+        await transport.send(Templated(), recipients("a"), Notes())
+        api.reply = api.accept
+        results = await transport.send(Templated(), recipients("b"), Notes())
+
+        assert kinds(results) == [DEFERRED]
+        assert "rate limit" in results[0].reply
+        assert len(api.calls) == 1
+
+
+async def test_a_short_rate_limit_is_waited_for() -> None:
+    async with running_api() as (api, transport):
+        api.answers(429, ("", "too many"), Retry_After="1")
+        await transport.send(Templated(), recipients("a"), Notes())
+        api.reply = api.accept
+        started = time.monotonic()
+        results = await transport.send(Templated(), recipients("b"), Notes())
+
+        assert kinds(results) == [ACCEPTED]
+        assert time.monotonic() - started > 0.8
+
+
+async def test_nobody_there_is_deferred() -> None:
+    [port] = free_ports(1)
+    transport = SendgridTransport("SG.key", base_url=f"http://{LOOPBACK}:{port}")
+    notes = Notes()
+
+    results = await transport.send(Templated(), recipients("a"), notes)
+
+    assert kinds(results) == [DEFERRED]
+    assert notes.handed_over == []
+    with pytest.raises(TransportError, match="cannot be reached"):
+        await transport.check()
+    await transport.close()
+
+
+@pytest.mark.parametrize("drops", [False, True], ids=["too slow", "hangs up"])
+async def test_no_answer_to_a_whole_call_is_in_doubt(drops: bool) -> None:
+    async with running_api(answer_seconds=0.5) as (api, transport):
+
+        async def reply(call: dict[str, Any]) -> web.StreamResponse:
+            if drops and api.request is not None and api.request.transport is not None:
+                api.request.transport.abort()
+            else:
+                await asyncio.sleep(5)
+            return web.Response()
+
+        api.reply = reply
+        notes = Notes()
+        results = await transport.send(Templated(), recipients("a", "b"), notes)
+
+        assert kinds(results) == [IN_DOUBT, IN_DOUBT]
+        assert notes.handed_over == [0, 1]
+
+
+async def test_a_cancelled_call_waits_for_its_answer() -> None:
+    async with running_api() as (api, transport):
+
+        async def slow(call: dict[str, Any]) -> web.StreamResponse:
+            await asyncio.sleep(0.5)
+            return web.Response(status=202)
+
+        api.reply = slow
+        notes = Notes()
+        sending = asyncio.create_task(transport.send(Templated(), recipients("a"), notes))
+        await asyncio.sleep(0.2)
+        sending.cancel()
+        await asyncio.sleep(0.1)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+        assert notes.settled_as[0].kind is ACCEPTED
+
+
+async def test_a_cancelled_call_does_not_wait_for_ever() -> None:
+    async with running_api(grace=0.2) as (api, transport):
+
+        async def slow(call: dict[str, Any]) -> web.StreamResponse:
+            await asyncio.sleep(10)
+            return web.Response(status=202)
+
+        api.reply = slow
+        notes = Notes()
+        sending = asyncio.create_task(transport.send(Templated(), recipients("a"), notes))
+        await asyncio.sleep(0.2)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+        assert notes.settled_as[0].kind is IN_DOUBT
+
+
+async def test_a_mailing_without_templates_is_said_to_be_one() -> None:
+    async with running_api() as (_, transport):
+        results = await transport.send(PlainMailing(), recipients("a"), Notes())
+
+        assert kinds(results) == [BLAMED]
+        assert "SendGrid" in results[0].reply
+
+
+async def test_check_says_whether_the_key_may_send() -> None:
+    async with running_api() as (api, transport):
+        assert "may send" in await transport.check()
+        assert "SG.key" not in repr(transport)
+
+        api.scopes = web.json_response({"scopes": ["stats.read"]})
+        with pytest.raises(TransportError, match="Mail Send"):
+            await transport.check()
+
+        api.scopes = web.json_response({"errors": [{"message": "bad key"}]}, status=401)
+        with pytest.raises(TransportError, match="does not accept the API key: 401 bad key"):
+            await transport.check()

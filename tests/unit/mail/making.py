@@ -1,0 +1,68 @@
+"""Mailings for tests, with everything that a test does not care about filled in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from postroom.domain.addresses import Address
+from postroom.domain.lists import ListName, SubscriberGuid
+from postroom.domain.refs import MessageRef
+from postroom.mail.compose import compile_mailing
+from postroom.mail.confirmation import compile_confirmation
+from postroom.mail.mailing import Mailing, Recipient
+
+GUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+OTHER_GUID = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+DATE = datetime(2026, 11, 15, 7, 28, 20, tzinfo=UTC)
+URL = f"https://lists.example.com/unsubscribe?id={GUID}&listName=contoso1"
+LEAVE = "{{ unsubscribe_url }}"
+
+
+def recipient(address: str = "anna@example.org", guid: str = GUID) -> Recipient:
+    return Recipient(Address(address), SubscriberGuid(guid))
+
+
+def mailing(
+    *,
+    ref: str = "638987654321098765",
+    subject: str = "News",
+    html: str | None = None,
+    text: str | None = None,
+    list_name: str = "contoso1",
+    description: str = "Contoso news",
+    from_address: str = "news@contoso.example",
+    base_url: str = "https://lists.example.com",
+    date: datetime = DATE,
+    language: str = "en",
+) -> Mailing:
+    return compile_mailing(
+        ref=MessageRef(ref),
+        subject=subject,
+        html=html,
+        text="Hello" if html is None and text is None else text,
+        list_name=ListName(list_name),
+        description=description,
+        from_address=Address(from_address),
+        base_url=base_url,
+        date=date,
+        language=language,
+    )
+
+
+def confirmation(
+    *,
+    list_name: str = "contoso1",
+    description: str = "Contoso news",
+    from_address: str = "news@contoso.example",
+    base_url: str = "https://lists.example.com",
+    date: datetime = DATE,
+    language: str = "en",
+) -> Mailing:
+    return compile_confirmation(
+        list_name=ListName(list_name),
+        description=description,
+        from_address=Address(from_address),
+        base_url=base_url,
+        date=date,
+        language=language,
+    )

@@ -1,0 +1,52 @@
+"""The confirmation email: a link, no unsubscribe link, in several languages."""
+
+from datetime import timedelta
+
+import pytest
+
+from postroom.mail.texts import texts_in
+from tests.unit.mail.making import DATE, GUID, confirmation, recipient
+from tests.unit.mail.strict import bodies, parse, read_headers
+
+LINK = f"https://lists.example.com/confirm?id={GUID}&listName=contoso1"
+
+
+def test_the_headers_are_those_of_an_automatic_answer() -> None:
+    headers = read_headers(confirmation().mail(recipient()))
+    assert headers["auto-submitted"] == b"auto-generated"
+    assert headers["subject"] == b"Please confirm your subscription to Contoso news"
+    assert not [name for name in headers if name.startswith("list-")]
+
+
+@pytest.mark.parametrize("language", ["en", "fr", "de", "ko", "ru"])
+def test_both_bodies_have_the_link_and_nothing_to_unsubscribe(language: str) -> None:
+    message = parse(confirmation(language=language).mail(recipient("o'brien&co@example.org")))
+    both = bodies(message)
+    assert list(both) == ["text/plain", "text/html"]
+    assert f"\n{LINK}\n" in both["text/plain"]
+    assert f'href="{LINK.replace("&", "&amp;")}"' in both["text/html"]
+    assert "o'brien&co@example.org" in both["text/plain"]
+    assert "o&#x27;brien&amp;co@example.org" in both["text/html"]
+    assert f'<html lang="{language}">' in both["text/html"]
+    for body in both.values():
+        assert "unsubscribe" not in body.lower()
+        assert "{" not in body
+
+
+def test_a_description_is_shown_not_run() -> None:
+    both = bodies(parse(confirmation(description="<b>{{ x }}</b> {0}").mail(recipient())))
+    assert "&lt;b&gt;{{ x }}&lt;/b&gt; {0}" in both["text/html"]
+    assert "<b>{{ x }}</b> {0}" in both["text/plain"]
+
+
+def test_tried_again_it_is_the_same_email_and_asked_for_again_another() -> None:
+    first = confirmation().message_id(recipient())
+    assert first == confirmation().message_id(recipient())
+    assert first != confirmation(date=DATE + timedelta(seconds=1)).message_id(recipient())
+    assert first != confirmation().message_id(recipient("bert@example.org"))
+
+
+def test_an_unknown_language_is_english_and_a_region_is_its_language() -> None:
+    assert texts_in("xx").language == "en"
+    assert texts_in("").language == "en"
+    assert texts_in("FR-ca").language == "fr"

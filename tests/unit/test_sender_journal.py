@@ -1,0 +1,91 @@
+"""The journal of a sender, and what its successor reads in it."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from postroom.domain.addresses import Address
+from postroom.sender.journal import Journal, dead_journals
+from postroom.transport.contract import Result, ResultKind
+
+ANN, BOB = Address("ann@example.com"), Address("bob@example.com")
+PAGE = "2026-11-15,638987654321000000,000042"
+
+
+def test_the_journal_of_the_living_is_left_alone(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "me")
+    journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
+    assert list(dead_journals(tmp_path)) == []
+    journal.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_senders_pages_can_be_read(tmp_path: Path) -> None:
+    program = f"""
+        import os, signal
+        from pathlib import Path
+        from postroom.sender.journal import Journal
+        from postroom.transport.contract import Result, ResultKind
+
+        journal = Journal(Path({str(tmp_path)!r}), "dead")
+        journal.page_taken("done", "1", "r", "done,0")
+        journal.handing_over("done", "ann@example.com")
+        journal.page_taken({PAGE!r}, "7", "old", "{PAGE},0")
+        journal.page_renewed({PAGE!r}, "new")
+        journal.handing_over({PAGE!r}, "ann@example.com")
+        journal.settled({PAGE!r}, "ann@example.com", Result(ResultKind.ACCEPTED, "250 ok\\ttab"))
+        journal.handing_over({PAGE!r}, "bob@example.com")
+        journal.page_ended("done")
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+
+    [dead] = dead_journals(tmp_path)
+
+    assert dead.owner == "dead"
+    [(page, told)] = dead.open_pages().items()
+    assert page == PAGE
+    assert (told.item_id, told.receipt, told.item_body) == ("7", "new", f"{PAGE},0")
+    assert told.handed_over == {ANN, BOB}
+    assert told.results == {ANN: Result(ResultKind.ACCEPTED, "250 ok tab")}
+    assert list(dead_journals(tmp_path)) == []  # we have it
+    dead.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_without_its_end_does_not_count(tmp_path: Path) -> None:
+    text = f"P\t{PAGE}\t7\tr\t{PAGE},0\nH\t{PAGE}\t{ANN}\nH\t{PAGE}\tbo"
+    (tmp_path / "dead.1.journal").write_bytes(text.encode() + bytes(100))
+    [dead] = dead_journals(tmp_path)
+    assert dead.open_pages()[PAGE].handed_over == {ANN}
+    dead.leave()
+
+
+def test_an_email_that_is_tried_again_is_under_way_again(tmp_path: Path) -> None:
+    lines = [f"P\t{PAGE}\t7\tr\t{PAGE},0", f"H\t{PAGE}\t{ANN}", f"S\t{PAGE}\t{ANN}\tdeferred\t451"]
+    (tmp_path / "dead.1.journal").write_text("\n".join([*lines, lines[1], ""]))
+    [dead] = dead_journals(tmp_path)
+    assert dead.open_pages()[PAGE].results == {}
+    dead.leave()
+
+
+def test_long_work_goes_into_further_files_that_are_removed_when_done(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "me")
+    reply = Result(ResultKind.ACCEPTED, "250 " + "x" * 490)
+    pages = [f"{PAGE[:-6]}{number:06}" for number in range(300)]
+    for number, page in enumerate(pages):
+        journal.page_taken(page, "7", "r", f"{page},0")
+        for _ in range(100):
+            journal.handing_over(page, ANN)
+            journal.settled(page, ANN, reply)
+        if number:
+            journal.page_ended(pages[number - 1])
+        assert len(os.listdir(tmp_path)) <= 2
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 2 * 8 * 1024 * 1024
+    journal.page_ended(pages[-1])
+    journal.close()
+    assert list(tmp_path.iterdir()) == []

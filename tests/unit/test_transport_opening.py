@@ -1,0 +1,71 @@
+"""From a URL to a transport, or to one clear line."""
+
+from pathlib import Path
+
+import pytest
+
+from postroom.domain.errors import Invalid
+from postroom.transport.contract import TransportError
+from postroom.transport.opening import open_transport
+from postroom.transport.outbox import OutboxTransport
+from postroom.transport.sendgrid import SendgridTransport
+from postroom.transport.smtp import SmtpTransport
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("outbox:", OutboxTransport),
+        ("outbox://", OutboxTransport),
+        ("smtp://user:geheim@mx.test", SmtpTransport),
+        ("smtps://mx.test,smtp://other.test", SmtpTransport),
+        ("sendgrid://", SendgridTransport),
+        ("sendgrid://127.0.0.1:8025", SendgridTransport),
+    ],
+)
+async def test_a_url_opens_a_transport(url: str, kind: type, tmp_path: Path) -> None:
+    transport = open_transport(url, folder=tmp_path, sendgrid_api_key="SG.geheim")
+
+    assert isinstance(transport, kind)
+    assert "geheim" not in repr(transport)
+    await transport.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "outbox",
+        "outbox:/tmp/x",
+        "mailto:a@example.com",
+        "http://user:geheim@mx.test",
+        "smtp://user:geheim@",
+        "sendgrid://user:geheim@host",
+        "sendgrid://host/path",
+    ],
+)
+def test_a_wrong_url_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(Invalid) as caught:
+        open_transport(url, folder=tmp_path, sendgrid_api_key="SG.x")
+
+    assert caught.value.field == "transport"
+    assert "geheim" not in str(caught.value)
+
+
+def test_sendgrid_without_a_key_says_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(TransportError, match="POSTROOM_SENDGRID_API_KEY"):
+        open_transport("sendgrid://", folder=tmp_path)
+
+
+@pytest.mark.parametrize("key", ["SG.a\r\nX: y", "SG.gehe im", "SG.ü"])
+def test_a_key_that_is_none_is_not_repeated(key: str, tmp_path: Path) -> None:
+    with pytest.raises(TransportError) as caught:
+        open_transport("sendgrid://", folder=tmp_path, sendgrid_api_key=key)
+
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize("connections", [0, -1, 1000])
+def test_connections_are_limited(connections: int, tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="connections"):
+        open_transport("outbox:", folder=tmp_path, connections=connections)
