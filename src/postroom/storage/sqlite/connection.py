@@ -15,7 +15,7 @@ from postroom.storage.sqlite.errors import translated
 SAFE_VERSION = 3_051_003
 BUSY_SECONDS = 30.0
 _STATEMENTS = 256  # each table has about a dozen; the cache must hold them all
-_CACHE_KIB = 32_768
+_CACHE_KIB = 2_048  # each: the system's own cache has the rest, once for all connections
 _WAL_PAGES = 8_192  # checkpoint after 32 MiB: fewer, larger transfers into the database file
 
 
