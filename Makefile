@@ -7,6 +7,9 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 VENV := .venv
+
+# Tests wait more than they compute, so there may be more of them at once than cores.
+JOBS ?= 3
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -44,7 +47,7 @@ run: setup ## Set up what is missing and start Postroom
 
 .PHONY: test
 test: setup services ## Run all tests, with the services they need
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, types and layers

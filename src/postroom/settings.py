@@ -92,6 +92,37 @@ def _seconds(least: float, most: float) -> Callable[[str], timedelta]:
     return parse
 
 
+def _rate(text: str) -> float | None:
+    """Emails per second; None: without a limit."""
+    if not text.strip() or re.fullmatch(r"\s*0+(\.0*)?\s*", text):
+        return None
+    return _positive_rate(text)
+
+
+def _positive_rate(text: str) -> float:
+    found = re.fullmatch(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*", text, re.ASCII)
+    if found is None or not 0.01 <= float(found[1]) <= 100_000:
+        raise ValueError("is a number of emails per second from 0.01 to 100000")
+    return float(found[1])
+
+
+def _rates_by_domain(text: str) -> dict[str, float]:
+    """`gmail.com=20,*=5`: emails per second, by domain; `*` is each of the others."""
+    rates: dict[str, float] = {}
+    for pair in text.split(",") if text.strip() else ():
+        domain, separator, rate = pair.partition("=")
+        domain = domain.strip().lower()
+        if not separator or not re.fullmatch(r"\*|[^\s@.*]+(\.[^\s@.*]+)+", domain):
+            raise ValueError("is written like gmail.com=20,outlook.com=10,*=5")
+        if domain in rates:
+            raise ValueError(f"names {domain} twice")
+        try:
+            rates[domain] = _positive_rate(rate)
+        except ValueError as exc:
+            raise ValueError(f"is wrong about {domain}: {rate.strip()!r} {exc}") from exc
+    return rates
+
+
 def _base_url(text: str) -> str:
     if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text):
         raise ValueError("begins with http:// or https:// and has no query")
@@ -124,7 +155,20 @@ SETTINGS = (
         _one_of("resend", "hold"),
     ),
     Setting(
-        "connections", "8", "Connections to a mail server, of each sender.", _whole_number(1, 1000)
+        "connections", "16", "Connections to a mail server, of each sender.", _whole_number(1, 1000)
+    ),
+    Setting(
+        "rate",
+        "",
+        "Emails per second, of all senders together; 0 or nothing: no limit.",
+        _rate,
+    ),
+    Setting(
+        "rate_per_domain",
+        "",
+        "Emails per second to a recipient domain, of all senders together:"
+        " gmail.com=20,outlook.com=10,*=5 (* is each of the others).",
+        _rates_by_domain,
     ),
     Setting("retry_first", "5m", "The first pause before a deferred email is tried again; it"
             " doubles each time.", parse_duration),

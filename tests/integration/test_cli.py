@@ -1,63 +1,197 @@
-"""The command line as a user meets it: a process, its output and its exit status."""
+"""The command line as a user meets it: exit statuses, help, settings."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from postroom import __version__
-
-POSTROOM = Path(sys.executable).with_name("postroom")
-
-
-def run(
-    *arguments: str, folder: Path, store: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-    if store is not None:
-        environment["POSTROOM_STORE"] = store
-    return subprocess.run(
-        [POSTROOM, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+from postroom.cli.main import COMMANDS, postroom
+from tests.services.postroom import CommandLine
+from tests.services.waiting import free_ports
 
 
-def test_it_tells_its_version(tmp_path: Path) -> None:
-    done = run("--version", folder=tmp_path)
-    assert (done.returncode, done.stdout.strip()) == (0, f"postroom, version {__version__}")
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
 
 
-def test_up_makes_a_store_in_the_data_folder_and_shows_it(tmp_path: Path) -> None:
-    done = run("up", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "new and empty" in done.stdout
-    assert (tmp_path / "postroom-data" / "postroom.db").exists()
+def test_it_tells_its_version(cli: CommandLine) -> None:
+    assert cli.ok("--version").strip() == f"postroom, version {__version__}"
 
 
-def test_the_store_is_chosen_by_option_over_environment(tmp_path: Path) -> None:
-    assert run("up", folder=tmp_path, store="sqlite:///from-environment.db").returncode == 0
-    assert (tmp_path / "from-environment.db").exists()
-    done = run("up", "--store", "sqlite:///option.db", folder=tmp_path, store="nonsense")
-    assert done.returncode == 0
-    assert (tmp_path / "option.db").exists()
+def test_the_store_is_made_in_the_data_folder(cli: CommandLine) -> None:
+    cli.ok("list", "ls")
+    assert (cli.folder / "postroom-data" / "postroom.db").exists()
 
 
-def test_a_users_mistake_is_one_line_and_status_1(tmp_path: Path) -> None:
-    done = run("up", "--store", "mysql://user:secret@host/x", folder=tmp_path)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    [line] = done.stderr.splitlines()
-    assert line.startswith("postroom: a store URL begins with one of")
+def test_the_store_is_chosen_by_option_over_environment(cli: CommandLine) -> None:
+    cli.ok("list", "ls", store="sqlite:///from-environment.db")
+    assert (cli.folder / "from-environment.db").exists()
+    cli.ok("list", "ls", "--store", "sqlite:///option.db", store="nonsense")
+    assert (cli.folder / "option.db").exists()
+
+
+def test_a_users_mistake_is_one_line_and_status_1(cli: CommandLine) -> None:
+    line = cli.fails("list", "ls", "--store", "mysql://user:secret@host/x")
+    assert line.startswith("a store URL begins with one of")
     assert "secret" not in line
 
 
-@pytest.mark.parametrize("arguments", [["upp"], ["up", "--nonsense"], ["up", "too", "many"]])
-def test_wrong_use_is_status_2(arguments: list[str], tmp_path: Path) -> None:
-    done = run(*arguments, folder=tmp_path)
-    assert done.returncode == 2
-    assert "Usage: postroom" in done.stderr
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["upp"],
+        ["up", "--nonsense"],
+        ["up", "too", "many"],
+        ["list"],
+        ["list", "create", "news"],
+        ["list", "edit", "news"],
+        ["list", "delete", "news"],
+        ["subscriber", "edit", "news", "ann@example.org"],
+        ["subscriber", "edit", "news", "ann@example.org", "--block", "x", "--unblock"],
+        ["subscriber", "ls", "news", "--limit", "0"],
+        ["message", "create", "news", "--subject", "Hi", "--at", "tomorrow"],
+        ["message", "create", "news", "--subject", "Hi", "--html", "missing.htm"],
+        ["message", "edit", "639303303456562193"],
+        ["message", "emails", "639303303456562193", "--outcome", "lost"],
+        ["message", "decide", "639303303456562193", "ann@example.org"],
+        ["queue", "purge", "mail/send"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_status_2(arguments: list[str], cli: CommandLine) -> None:
+    cli.misused(*arguments)
+
+
+def test_a_setting_that_makes_no_sense_is_one_line_that_says_where_it_is(cli: CommandLine) -> None:
+    (cli.folder / "postroom.toml").write_text('retry_first = "soon"\n')
+    assert cli.fails("list", "ls") == (
+        "postroom.toml: retry_first 'soon' is written like 500ms, 30s, 20m, 2h or 5d"
+    )
+
+
+# -- help -----------------------------------------------------------------------------------------
+
+
+def test_the_help_says_of_each_command_what_the_command_says_of_itself() -> None:
+    context = click.Context(postroom)
+    for commands in COMMANDS.values():
+        for name, (_, told) in commands.items():
+            command = postroom.get_command(context, name)
+            assert command is not None
+            assert (command.name, command.get_short_help_str(limit=100)) == (name, told)
+
+
+def test_help_loads_no_engine_no_transport_and_no_drawing() -> None:
+    heavy = "psycopg azure apsw aiohttp rich email_validator postroom.wiring postroom.storage"
+    look = (
+        "import sys, postroom.cli.main as m\n"
+        "try: m.postroom(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {heavy.split()} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
+    assert done.stderr.strip() == "[]"
+    assert "subscriber" in done.stdout
+
+
+def all_commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> list[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += all_commands(command, (*path, name))
+        else:
+            found.append(((*path, name), command))
+    return found
+
+
+# What prints no data: it runs until it is stopped, streams a file, or only says that it did it.
+WITHOUT_JSON = {"up", "scheduler", "sender", "subscriber export", "message delete", "queue purge"}
+
+
+def test_every_command_explains_itself_and_speaks_json() -> None:
+    for path, command in all_commands(postroom):
+        name = " ".join(path)
+        options = {option for each in command.params for option in each.opts}
+        assert command.help, name
+        assert ("--json" in options) == (name not in WITHOUT_JSON), name
+        assert {"--store", "--data"} <= options, name
+
+
+# -- check ----------------------------------------------------------------------------------------
+
+
+def test_check_shows_settings_where_they_are_from_and_no_secret(cli: CommandLine) -> None:
+    (cli.folder / "postroom.toml").write_text('in_doubt = "hold"\n')
+    found = cli.json("check", sendgrid_api_key="SG.secret")
+    settings = {each["name"]: each for each in found["settings"]}
+    assert settings["in_doubt"] == {"name": "in_doubt", "value": "hold", "from": "postroom.toml"}
+    assert settings["sendgrid_api_key"]["from"] == "POSTROOM_SENDGRID_API_KEY"
+    assert "secret" not in json.dumps(found)
+    states = {each["part"]: each["state"] for each in found["findings"]}
+    assert found["ok"] is True
+    assert states == {"data": "ok", "store": "ok", "transport": "warning"}
+    assert "secret" not in cli.ok("check", sendgrid_api_key="SG.secret")
+
+
+def test_check_says_what_is_wrong_with_the_store(cli: CommandLine) -> None:
+    [port] = free_ports(1)
+    url = f"postgresql://postroom:hidden@127.0.0.1:{port}/mail"
+    done = cli.run("check", "--store", url)
+    assert done.returncode == 1
+    assert "hidden" not in done.stdout + done.stderr
+    assert done.stderr.splitlines() == ["postroom: not well: store (see above)"]
+    [line] = [each for each in done.stdout.splitlines() if each.startswith("error")]
+    assert f"127.0.0.1:{port}" in line
+
+
+def test_check_says_that_a_mail_server_cannot_be_reached(cli: CommandLine) -> None:
+    [port] = free_ports(1)
+    done = cli.run("check", "--json", transport=f"smtp://ann:hidden@127.0.0.1:{port}")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["ok"] is False
+    [broken] = [each for each in found["findings"] if each["state"] == "error"]
+    assert broken["part"] == "transport"
+    assert "POSTROOM_TRANSPORT" in broken["advice"]
+    assert "hidden" not in done.stdout + done.stderr
+
+
+def test_check_says_that_the_data_folder_cannot_be_written(cli: CommandLine) -> None:
+    (cli.folder / "occupied").write_text("a file, no folder")
+    done = cli.run("check", "--data", "occupied/inside", "--store", "sqlite:///elsewhere.db")
+    assert done.returncode == 1
+    assert "not well: data" in done.stderr
+
+
+# -- the store's contents -------------------------------------------------------------------------
+
+
+def test_a_look_into_queues_tables_and_blobs(cli: CommandLine) -> None:
+    assert cli.json("queue", "ls")["items"] == []
+    put = cli.json("queue", "put", "shop/Orders;retry", "line one\nline two")
+    [peeked] = cli.json("queue", "peek", "shop/Orders;retry")["items"]
+    assert (peeked["id"], peeked["body"]) == (put["id"], "line one\nline two")
+    assert "line one↵line two" in cli.ok("queue", "peek", "shop/Orders;retry")
+    [queue] = cli.json("queue", "ls")["items"]
+    assert (queue["name"], queue["length"]) == ("shop/Orders;retry", 1)
+    cli.ok("queue", "purge", "shop/Orders;retry", "--yes")
+    assert cli.json("queue", "peek", "shop/Orders;retry")["items"] == []
+
+    cli.ok("list", "create", "news", "--description", "News", "--from", "news@contoso.com")
+    assert {"name": "mailinglist"} in cli.json("table", "ls")["items"]
+    (cli.folder / "hello.txt").write_text("Hello")
+    ref = cli.json("message", "create", "news", "--subject", "Hi", "--text", "hello.txt")["ref"]
+    assert cli.json("blob", "ls")["items"] == [{"name": "mailbodies"}]
+    [blob] = cli.json("blob", "ls", "mailbodies")["items"]
+    assert (blob["name"], blob["size"]) == (f"{ref}.txt", 5)
+    assert cli.fails("blob", "ls", "No Bodies").startswith("container 'No Bodies'")

@@ -1,8 +1,8 @@
-"""SendGrid's API, played by a real HTTP server on loopback."""
+"""Sending by SendGrid, whose API is played by a real HTTP server on loopback."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,13 +13,13 @@ from postroom.mail.mailing import Recipient
 from postroom.transport.contract import ResultKind, TransportError
 from postroom.transport.sendgrid import Parts, SendgridTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
+from tests.services.sendgrid_api import SendgridApi, running_sendgrid_api
 from tests.services.waiting import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.timeout(60)
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
 BLAMED, IN_DOUBT = ResultKind.BLAMED, ResultKind.IN_DOUBT
-Reply = Callable[[dict[str, Any]], Awaitable[web.StreamResponse]]
 
 
 class Templated(PlainMailing):
@@ -39,54 +39,14 @@ class Templated(PlainMailing):
         return {"List-Unsubscribe": f"<https://example.com/u?id={recipient.guid}>"}
 
 
-class Api:
-    """Answers as it is told, and remembers the calls."""
-
-    def __init__(self) -> None:
-        self.calls: list[dict[str, Any]] = []
-        self.keys: list[str] = []
-        self.request: web.Request | None = None
-        self.reply: Reply = self.accept
-        self.scopes: web.Response = web.json_response({"scopes": ["mail.send"]})
-
-    async def accept(self, call: dict[str, Any]) -> web.StreamResponse:
-        return web.Response(status=202, headers={"X-Message-Id": "abc"})
-
-    async def on_send(self, request: web.Request) -> web.StreamResponse:
-        self.request = request
-        self.keys.append(request.headers["Authorization"])
-        call = await request.json()
-        self.calls.append(call)
-        return await self.reply(call)
-
-    async def on_scopes(self, request: web.Request) -> web.StreamResponse:
-        return self.scopes
-
-    def answers(self, status: int, *errors: tuple[str, str], **headers: str) -> None:
-        async def reply(call: dict[str, Any]) -> web.StreamResponse:
-            body = {"errors": [{"field": field, "message": text} for field, text in errors]}
-            shown = {name.replace("_", "-"): value for name, value in headers.items()}
-            return web.json_response(body, status=status, headers=shown)
-
-        self.reply = reply
-
-
 @asynccontextmanager
-async def running_api(**options: Any) -> AsyncIterator[tuple[Api, SendgridTransport]]:
-    api = Api()
-    app = web.Application(client_max_size=50_000_000)
-    app.router.add_post("/v3/mail/send", api.on_send)
-    app.router.add_get("/v3/scopes", api.on_scopes)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    [port] = free_ports(1)
-    await web.TCPSite(runner, LOOPBACK, port).start()
-    transport = SendgridTransport("SG.key", base_url=f"http://{LOOPBACK}:{port}", **options)
-    try:
-        yield api, transport
-    finally:
-        await transport.close()
-        await runner.cleanup()
+async def running_api(**options: Any) -> AsyncIterator[tuple[SendgridApi, SendgridTransport]]:
+    async with running_sendgrid_api() as api:
+        transport = SendgridTransport("SG.key", base_url=f"http://{api.host}", **options)
+        try:
+            yield api, transport
+        finally:
+            await transport.close()
 
 
 def addresses(call: dict[str, Any]) -> list[str]:

@@ -193,13 +193,13 @@ class Session:
             self._say("554 5.5.1 no valid recipients")
             return
         rule = self._server.rules.find("end", subject)
-        reply = "250 2.0.0 recorded" if rule is None else rule["reply"]
+        reply = "250 2.0.0 recorded"
+        if rule is not None and (rule["reply"] or rule["drop"]):
+            reply = rule["reply"]
         self._server.record(self._sender or "", self._recipients, content, reply)
         self._forget()
-        if rule is None:
+        if rule is None or not await self._obey(rule):
             self._say(reply)
-        else:
-            await self._obey(rule)
 
     async def _content(self, rule: dict[str, Any] | None) -> bytes:
         """Everything up to the final dot; a rule interrupts in the middle."""

@@ -19,8 +19,18 @@ def test_the_journal_of_the_living_is_left_alone(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "me")
     journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
     assert list(dead_journals(tmp_path)) == []
+    journal.page_ended(PAGE)
     journal.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_could_not_be_settled_is_left_to_the_next_sender(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "me")
+    journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
+    journal.close()
+    [dead] = dead_journals(tmp_path)
+    assert list(dead.open_pages()) == [PAGE]
+    dead.leave()
 
 
 def test_a_killed_senders_pages_can_be_read(tmp_path: Path) -> None:

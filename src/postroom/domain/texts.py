@@ -30,5 +30,13 @@ def one_line(field: str, text: str, *, longest: int, required: bool = True) -> s
 
 
 def _is_unprintable(character: str) -> bool:
-    """Control characters, half surrogates and code points that are no characters."""
-    return unicodedata.category(character) in ("Cc", "Cs", "Cn")
+    """Control characters, half surrogates and code points that are no characters.
+
+    Unassigned ones are allowed: they are next year's emoji, of which this Python does not know yet.
+    """
+    code = ord(character)
+    return (
+        unicodedata.category(character) in ("Cc", "Cs")
+        or code & 0xFFFE == 0xFFFE  # the last two of each plane
+        or 0xFDD0 <= code <= 0xFDEF
+    )

@@ -15,6 +15,7 @@ from postroom.domain.lists import ListName, parse_list_name
 from postroom.mail import headers
 from postroom.mail.envelope import ascii_domain, envelope_address
 from postroom.mail.parts import Part, content
+from postroom.mail.placeholders import Source
 from postroom.mail.quoted import Pieces, Slot
 from postroom.mail.template import MessageIds, SplicedMailing
 
@@ -73,6 +74,7 @@ def assembled(
         from_address=sender.address,
         subject="".join(each if isinstance(each, str) else "{{ email }}" for each in subject),
         ids=MessageIds(key, sender.domain, scope),
+        source=Source(subject, sender.description, more_headers, parts),
     )
 
 

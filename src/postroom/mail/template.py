@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from postroom.domain.errors import Invalid
 from postroom.mail import headers
 from postroom.mail.envelope import envelope_address, needs_smtputf8
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.placeholders import Parts, Placeholders, Source
 from postroom.mail.quoted import LONGEST_GUID, LONGEST_VALUE, Pieces, Slot, quoted
 
 # Most addresses are made of these, and are written the same in headers, text and HTML.
@@ -42,11 +44,18 @@ class SplicedMailing(Mailing):
     """A mailing whose pieces are joined with each recipient's values between them."""
 
     def __init__(
-        self, pieces: Pieces, *, from_address: Address, subject: str, ids: MessageIds
+        self,
+        pieces: Pieces,
+        *,
+        from_address: Address,
+        subject: str,
+        ids: MessageIds,
+        source: Source,
     ) -> None:
         self.from_address = from_address
         self.subject = subject
         self._ids = ids
+        self._source = source
         self._hash = hashlib.blake2b(
             f"{ids.key} {ids.scope} ".encode(), digest_size=_DIGEST_SIZE, usedforsecurity=False
         )
@@ -91,6 +100,24 @@ class SplicedMailing(Mailing):
     def needs_smtputf8(self) -> bool:
         return needs_smtputf8(self.from_address)
 
+    # — For relays that put the values in themselves —
+
+    def parts(self) -> Parts:
+        """The mail as text with placeholders."""
+        return self._placeholders.parts
+
+    def values(self, recipient: Recipient) -> Mapping[str, str]:
+        """Placeholder → what stands there for this recipient, escaped as its place needs."""
+        return self._placeholders.values(recipient.address, _checked_guid(recipient))
+
+    def headers(self, recipient: Recipient) -> Mapping[str, str]:
+        """The headers that a list's mail has beside the ordinary ones, for this recipient."""
+        return self._placeholders.headers(_checked_guid(recipient))
+
+    @cached_property
+    def _placeholders(self) -> Placeholders:
+        return Placeholders(self._source)
+
     def _digest(self, address: bytes) -> bytes:
         hashed = self._hash.copy()
         hashed.update(address)
@@ -108,6 +135,13 @@ class SplicedMailing(Mailing):
 
     def _positions(self, slot: Slot) -> tuple[int, ...]:
         return tuple(position for position, each in enumerate(self._pieces) if each is slot)
+
+
+def _checked_guid(recipient: Recipient) -> str:
+    guid = recipient.guid.encode("utf-8", "replace")
+    if guid.translate(None, _IN_GUID) or not 0 < len(guid) <= LONGEST_GUID:
+        raise Invalid("id", "is not an identifier of ours")
+    return guid.decode("ascii")
 
 
 def _in_subject(plain: bytes) -> bytes:

@@ -15,6 +15,7 @@ twice, and nobody is left out.
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -31,6 +32,7 @@ from postroom.storage import (
     Insert,
     KeyRange,
     QueryResult,
+    StaleETag,
     Store,
     Value,
     eq,
@@ -76,7 +78,7 @@ class FanOut:
     async def run(self, message: Message, goes_on: Callable[[], bool]) -> Message:
         """Queuing → Processing. `Superseded` if it is no longer ours to do."""
         message, last = await self.finish_interrupted(message)
-        if message.reason != NO_LIST:
+        if message.from_address is not None:  # else there was no list when it was due
             following = asyncio.ensure_future(self._read(message, last))
             try:
                 while found := await following:
@@ -86,8 +88,9 @@ class FanOut:
                     message = await self._queue_window(message, found)
             finally:
                 following.cancel()
-        if message.queued_pages == 0 and not message.reason:
-            message = msgspec.structs.replace(message, reason=NO_SUBSCRIBER)
+        if message.queued_pages == 0:
+            reason = NO_LIST if message.from_address is None else NO_SUBSCRIBER
+            message = msgspec.structs.replace(message, reason=reason)
         return await self._save(msgspec.structs.replace(message, status=MessageStatus.PROCESSING))
 
     async def finish_interrupted(self, message: Message) -> tuple[Message, str | None]:
@@ -111,49 +114,67 @@ class FanOut:
 
     async def _finish_page(self, message: Message, page: Entity) -> None:
         number = int(page.row)
-        if await self._was_never_written(message, number):
-            await self._write_again(message, page)
+        await self._finish_emails(message, number)
         item = WorkItem(message.day, message.ref, number, restarted=True)
         await self._queue.put(str(item))
 
-    async def _was_never_written(self, message: Message, number: int) -> bool:
-        """Whether a page's emails are still to be made.
+    async def _finish_emails(self, message: Message, number: int) -> None:
+        """Make sure that a page has its emails, and that its row counts them.
 
         The order of the looks matters: a sender removes the emails before it gives up its claim,
-        and gives that up together with saying that the page is done.
+        and gives that up together with recording what became of them.
         """
         partition = page_partition(message.day, message.ref, number)
-        if (await self._emails.query(KeyRange.only(partition), limit=1)).entities:
-            return False
+        written = len((await self._emails.query(KeyRange.only(partition))).entities)
         pages = records.pages_partition(message.day, message.ref)
         if await self._pages.get(pages, records.claim_row(number)) is not None:
-            return False
+            return
         page = await self._pages.get(pages, records.page_row(number))
-        return page is not None and not records.read(page, "Done", bool)
+        if page is None or "Accepted" in page.properties:
+            return  # a sender has been here
+        if not written:
+            found = await self._planned(message, page)
+            if found and not await self._insert_emails(message, number, found):
+                return  # somebody else did so at the same moment
+            written = len(found)
+        if written != records.read(page, "Planned", int):
+            await self._plan(page, written)
 
-    async def _write_again(self, message: Message, page: Entity) -> None:
-        """The page's range of addresses as the list has them now, without those who came later.
+    async def _planned(self, message: Message, page: Entity) -> list[Entity]:
+        """Those whom the page was made for, as the list has them now.
 
-        Whoever left meanwhile is not planned any more.
+        Whoever left meanwhile is not planned any more; whoever came into the page's range of
+        addresses meanwhile must not take the place of another one.
         """
         first, last = (records.read(page, f"{end}Address", str) for end in ("First", "Last"))
-        result = await self._lists.query(
-            KeyRange.only(message.list_name),
-            KeyRange.between(records.EMAIL_PREFIX + first, records.EMAIL_PREFIX + last),
-            where=eq("Verified", True),
-        )
-        limit = records.read(page, "Planned", int)
-        queued_at = message.queued_at or datetime.now(UTC)
+        marks = records.read(page, "Members", bytes)
+        members = {marks[start : start + 4] for start in range(0, len(marks), 4)}
         found = [
             entity
-            for entity in result.entities
-            if _may_receive(entity) and records.read(entity, "CreatedAt", datetime) <= queued_at
-        ][:limit]
-        if found:
-            await self._insert_emails(message, int(page.row), found)
-        await self._pages.merge(
-            Entity(page.partition, page.row, {"Planned": len(found), "Done": not found})
-        )
+            async for entity in self._lists.scan(
+                KeyRange.only(message.list_name),
+                KeyRange.between(records.EMAIL_PREFIX + first, records.EMAIL_PREFIX + last),
+                where=eq("Verified", True),
+            )
+            if _may_receive(entity) and _mark(entity) in members
+        ]
+        return found[:PAGE_SIZE]
+
+    async def _plan(self, page: Entity, planned: int) -> None:
+        """Some left the list before their page was written: it holds fewer than it was made for.
+
+        If this is interrupted, the next one finds a page whose emails are not as many as planned.
+        """
+        for _ in range(10):
+            counts = msgspec.structs.replace(records.counts_from(page), planned=planned)
+            changed: dict[str, Value] = {"Planned": planned, "Done": counts.pending == 0}
+            try:
+                await self._pages.merge(Entity(page.partition, page.row, changed), page.etag)
+            except StaleETag:
+                page = await self._pages.get(page.partition, page.row) or page
+                continue
+            return
+        raise Superseded
 
     async def _read(self, message: Message, after: str | None) -> list[Entity]:
         """The next verified subscribers behind a row, in the order of their addresses."""
@@ -197,7 +218,8 @@ class FanOut:
             msgspec.structs.replace(message, queued_pages=message.queued_pages + len(parts))
         )
 
-    async def _insert_emails(self, message: Message, number: int, found: list[Entity]) -> None:
+    async def _insert_emails(self, message: Message, number: int, found: list[Entity]) -> bool:
+        """Answers whether they were not there yet."""
         partition = page_partition(message.day, message.ref, number)
         prefix = len(records.EMAIL_PREFIX)
         try:
@@ -214,7 +236,8 @@ class FanOut:
                 ]
             )
         except AlreadyExists:
-            return  # a page is one batch: if one email is there, all are
+            return False  # a page is one batch: if one email is there, all are
+        return True
 
     async def _save(self, message: Message) -> Message:
         """Save progress; `Superseded` if the row was changed by somebody else."""
@@ -228,10 +251,16 @@ def _may_receive(subscriber: Entity) -> bool:
     return not subscriber.properties.get("Blocked")
 
 
+def _mark(subscriber: Entity) -> bytes:
+    """Tells those whom a page was made for from others: wrong once in four thousand million."""
+    return zlib.crc32(subscriber.row.encode()).to_bytes(4)
+
+
 def _page_properties(part: list[Entity]) -> dict[str, Value]:
     return {
         "Planned": len(part),
         "Done": False,
         "FirstAddress": part[0].row.removeprefix(records.EMAIL_PREFIX),
         "LastAddress": part[-1].row.removeprefix(records.EMAIL_PREFIX),
+        "Members": b"".join(map(_mark, part)),
     }

@@ -88,11 +88,9 @@ class Scheduler:
 
     async def _start_what_is_due(self) -> None:
         """A task for each message that something can be done for; they do not wait for another."""
-        now = datetime.now(UTC)
         async for message in self._messages.open_messages():
-            if message.scheduled_at > now and message.status is MessageStatus.PENDING:
-                break  # in the order of their times: the others come later
-            if message.status is MessageStatus.PAUSED or message.ref in self._tasks:
+            # To the end: one that was cancelled before its time is behind others that wait.
+            if not _wants_something(message) or message.ref in self._tasks:
                 continue
             task = asyncio.create_task(self._advance(message.ref))
             self._tasks[message.ref] = task
@@ -118,7 +116,7 @@ class Scheduler:
         """Take a message as far as it goes: until it is done, or paused."""
         try:
             message: Message | None = await self._messages.get(ref)
-            while message is not None and message.status is not MessageStatus.PAUSED:
+            while message is not None and _wants_something(message):
                 message = await self._step(message)
         except (Superseded, Overtaken, NoSuch) as exc:
             log.info("message %s: left alone for now (%s)", ref, type(exc).__name__)
@@ -160,6 +158,13 @@ class Scheduler:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _wants_something(message: Message) -> bool:
+    """It is not paused, and not to be sent later only."""
+    if message.status is MessageStatus.PENDING:
+        return message.scheduled_at <= datetime.now(UTC)
+    return message.status is not MessageStatus.PAUSED
 
 
 async def _first_of(*awaitables: Awaitable[object], timeout: float | None = None) -> None:

@@ -80,9 +80,12 @@ class Journal:
                 file.remove()
 
     def close(self) -> None:
-        """Nothing is open any more: nothing is left to tell."""
+        """Remove what tells nothing any more; pages that could not be settled are left to tell."""
         for file in {self._current, *self._pages.values()}:
-            file.remove()
+            if file.pages:
+                file.leave()
+            else:
+                file.remove()
 
     def _begin_file(self) -> _File:
         self._number += 1
@@ -119,6 +122,9 @@ class _File:
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
+        self.leave()
+
+    def leave(self) -> None:
         self._memory.close()
         os.close(self._file)
 

@@ -179,7 +179,7 @@ class PageStore:
         return LoadedPage(
             page=page,
             waiting={Address(e.row): _attempt_from(e) for e in rows},
-            guids={Address(e.row): records.read(e, "SubscriberGUID", str) for e in rows},
+            guids={Address(e.row): str(e.properties["SubscriberGUID"]) for e in rows},
             next_try_at={
                 Address(e.row): records.read(e, "NextTryAt", datetime)
                 for e in rows
@@ -202,7 +202,7 @@ class PageStore:
             within = KeyRange.between(
                 records.email_row(addresses[0]), records.email_row(addresses[-1])
             )
-            rows = [e async for e in self._lists.scan(KeyRange.only(name), within)]
+            rows = await self._all_within(name, within)
         prefix = len(records.EMAIL_PREFIX)
         recipients = {}
         for entity in rows:
@@ -212,6 +212,16 @@ class PageStore:
                 guid = SubscriberGuid(str(properties["SubscriberGUID"]))
                 recipients[address] = Recipient(address, guid)
         return recipients
+
+    async def _all_within(self, name: ListName, within: KeyRange) -> list[Entity]:
+        rows: list[Entity] = []
+        after: str | None = None
+        while True:
+            result = await self._lists.query(KeyRange.only(name), within, after=after)
+            rows += result.entities
+            after = result.next
+            if after is None:
+                return rows
 
     # -- settling ----------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from postroom.domain.errors import DomainError, Invalid
 from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
 from postroom.mail.mailing import Recipient
+from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.journal import Journal
 from postroom.sender.mailings import Mailings
 from postroom.sender.pages import Claim, LoadedPage, PageLost, PageStore, PageTaken
@@ -38,6 +39,7 @@ POISON_QUEUE = f"{SEND_QUEUE};poison"
 LOST_OWNER = "another sender had the page in hand and did not come back"
 LEFT = "no longer a verified subscriber when its turn came"
 CANCELLED = "the message was cancelled"
+LIMITED = "waits: the emails per second to its domain are limited"
 
 _OBEY_SECONDS = 0.25
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
@@ -79,8 +81,14 @@ class _InHand(msgspec.Struct):
 
     message: QueueMessage
     item: WorkItem
+    renewing: asyncio.Lock
     claim: Claim | None = None
     sending: asyncio.Task[list[Result]] | None = None
+
+    @property
+    def is_sending(self) -> bool:
+        """The only step that can take longer than a lease."""
+        return self.sending is not None and not self.sending.done()
 
     def stop_sending(self) -> None:
         """What is on the wire comes to its end; the rest is not sent."""
@@ -89,10 +97,17 @@ class _InHand(msgspec.Struct):
 
 
 class Sender:
-    def __init__(self, store: Store, transport: Transport, settings: SenderSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        transport: Transport,
+        settings: SenderSettings,
+        limits: DomainLimits | None = None,
+    ) -> None:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
         self._transport = transport
+        self._limits = limits
         self._queue = store.queue(SEND_QUEUE)
         self._poison = store.queue(POISON_QUEUE)
         self._messages = MessageService(store)
@@ -156,7 +171,7 @@ class Sender:
             return
         # Before anything else: should we be killed, our successor can give it back at once.
         self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
-        in_hand = _InHand(message, item)
+        in_hand = _InHand(message, item, asyncio.Lock())
         task = asyncio.create_task(self._work(in_hand))
         self._in_hand[task] = in_hand
         task.add_done_callback(self._end)
@@ -218,8 +233,9 @@ class Sender:
         if status is MessageStatus.CANCELLED:
             verdicts = self._cancelled(loaded) | _decided(verdicts)
         parked = status is MessageStatus.PAUSED
-        # A renewal may have changed the claim meanwhile.
-        counts = await self._pages.settle(in_hand.claim, loaded, verdicts, parked=parked)
+        async with in_hand.renewing:  # which changes the claim and the receipt
+            settling = in_hand.claim
+        counts = await self._pages.settle(settling, loaded, verdicts, parked=parked)
         if counts.pending == 0 or parked:
             await self._queue.delete(in_hand.message)
         else:
@@ -252,6 +268,11 @@ class Sender:
             if address not in allowed
         }
         recipients = [allowed[address] for address in due if address in allowed]
+        if self._limits is not None:
+            recipients, later = await self._limits.admit(recipients)
+            for address, at in later.items():  # no attempt: they only wait
+                before = loaded.waiting[address]
+                verdicts[address] = Verdict(EmailOutcome.PENDING, LIMITED, before, at)
         if not recipients:
             return verdicts, ""
         results = await self._send(message, claim.item, recipients, in_hand)
@@ -293,6 +314,9 @@ class Sender:
 
     async def _pause(self, message: Message, reason: str) -> None:
         """The fault is ours, not the recipients': nobody else would fare better."""
+        current = await self._messages.get(message.ref)
+        if current.resumptions != message.resumptions:
+            return  # a page that began before somebody mended it and let the message go on
         log.error("message %s pauses itself: %s", message.ref, reason)
         try:
             await self._messages.pause(message.ref, reason)
@@ -312,24 +336,25 @@ class Sender:
     # -- beside the pages --------------------------------------------------------------------
 
     async def _renew(self) -> None:
-        """Keep what takes longer than a third of its lease."""
+        """Keep what takes longer than a third of its lease to send."""
         while True:
             await asyncio.sleep(self._settings.lease / 3)
-            for task, in_hand in list(self._in_hand.items()):
-                try:
-                    in_hand.message = await self._queue.renew(
-                        in_hand.message, lease=self._settings.lease
-                    )
-                    self._journal.page_renewed(in_hand.item.partition, in_hand.message.receipt)
-                    if in_hand.claim is not None:
-                        in_hand.claim = await self._pages.renew(
-                            in_hand.claim, in_hand.message.id, self._settings.lease
-                        )
-                except (LeaseLost, PageLost):
-                    if not task.done():
-                        log.warning("lost a page to another sender")
-                except StoreUnavailable as exc:
-                    log.warning("leases could not be renewed: %s", exc)
+            for in_hand in list(self._in_hand.values()):
+                async with in_hand.renewing:
+                    if in_hand.is_sending and in_hand.claim is not None:
+                        await self._renew_one(in_hand, in_hand.claim)
+
+    async def _renew_one(self, in_hand: _InHand, claim: Claim) -> None:
+        lease = self._settings.lease
+        try:
+            in_hand.message = await self._queue.renew(in_hand.message, lease=lease)
+            self._journal.page_renewed(in_hand.item.partition, in_hand.message.receipt)
+            in_hand.claim = await self._pages.renew(claim, in_hand.message.id, lease)
+        except (LeaseLost, PageLost):
+            log.warning("page %s was lost to another sender", in_hand.item.partition)
+            in_hand.stop_sending()
+        except StoreUnavailable as exc:
+            log.warning("leases could not be renewed: %s", exc)
 
     async def _obey(self) -> None:
         """Stop sending what was paused or cancelled, also in the middle of a page."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 
 import msgspec
@@ -15,15 +16,17 @@ from postroom.services import records
 from postroom.services.messages import MessageService
 from postroom.storage import (
     AlreadyExists,
+    Conflict,
     Delete,
     Entity,
     KeyRange,
+    Merge,
     NotFound,
     StaleETag,
     Store,
 )
 
-_BATCH = 100
+_BATCH = 99  # rows that go with one batch of the store, beside the mark of their list
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -48,11 +51,11 @@ class ListService:
             created_at=datetime.now(UTC),
         )
         # The index first: a list that an interruption left out of it could never be found.
-        await self._index.upsert(Entity(records.BY_NAME, new.name, {}))
-        try:
-            etag = await self._lists.insert(records.list_entity(new))
-        except AlreadyExists as exc:
-            raise Exists("list", new.name) from exc
+        entry = Entity(records.BY_NAME, new.name, {})
+        await self._index.upsert(entry)
+        etag = await self._insert(new)
+        # And again: a deletion of the list that had this name may have come between.
+        await self._index.upsert(entry)
         return msgspec.structs.replace(new, etag=etag)
 
     async def get(self, name: str) -> MailingList:
@@ -100,44 +103,71 @@ class ListService:
         """Remove a list with its subscribers; answers how many there were. `NotNow`, `NoSuch`.
 
         First the list is marked, and from then on it is gone for everybody. Its rows go in batches;
-        an interrupted deletion is finished by deleting again, or by the scheduler.
+        an interrupted deletion is finished by deleting again, or by making a list of that name.
         """
         list_name = parse_list_name(name)
         found = await self._lists.get(list_name, records.LIST_ROW)
         if found is None:
             raise NoSuch("list", name)
-        if not _is_being_deleted(found):
-            await self._check_no_message_needs(list_name)
-            try:
-                await self._lists.merge(
-                    Entity(list_name, records.LIST_ROW, {"Deleting": True}), etag or found.etag
-                )
-            except StaleETag as exc:
-                raise Overtaken("list", name) from exc
-        return await self.finish_deletion(list_name)
+        if _is_being_deleted(found):
+            return await self.finish_deletion(list_name, found.etag)
+        await self._check_no_message_needs(list_name)
+        try:
+            mark = await self._lists.merge(_mark(list_name), etag or found.etag)
+        except StaleETag as exc:
+            raise Overtaken("list", name) from exc
+        except NotFound as exc:
+            raise NoSuch("list", name) from exc
+        return await self.finish_deletion(list_name, mark)
 
-    async def finish_deletion(self, name: ListName) -> int:
-        """Remove all rows of a marked list; the list's own goes last."""
+    async def finish_deletion(self, name: ListName, mark: str | None = None) -> int:
+        """Remove all rows of a marked list, whose row has the ETag `mark`; its own goes last.
+
+        Each batch writes the mark again, under its ETag. So whoever is late, and finds a list that
+        was made anew under this name, takes nothing away from it.
+        """
         removed = 0
-        while True:
+        if mark is None:
+            found = await self._lists.get(name, records.LIST_ROW)
+            mark = None if found is None else found.etag
+        while mark is not None:
             result = await self._lists.query(KeyRange.only(name), limit=_BATCH)
             rows = [e.row for e in result.entities if e.row != records.LIST_ROW]
-            if not rows:
-                break
             try:
-                await self._lists.apply([Delete(name, row) for row in rows])
-            except NotFound:
-                continue  # somebody else deletes, too
-            removed += sum(row.startswith(records.EMAIL_PREFIX) for row in rows)
-        for table, partition, row in (
-            (self._lists, name, records.LIST_ROW),
-            (self._index, records.BY_NAME, name),
-        ):
-            try:
-                await table.delete(partition, row)
-            except NotFound:
+                if not rows:
+                    await self._remove_list(name, mark)
+                    break
+                deletions = [Delete(name, row) for row in rows]
+                mark = (await self._lists.apply([Merge(_mark(name), mark), *deletions]))[0]
+            except Conflict:
+                mark = await self._find_mark(name)  # somebody else deletes, too
                 continue
+            removed += sum(row.startswith(records.EMAIL_PREFIX) for row in rows)
         return removed
+
+    async def _remove_list(self, name: ListName, mark: str) -> None:
+        """The index entry, if it is still that of the marked list, and then the list's row."""
+        entry = await self._index.get(records.BY_NAME, name)
+        if entry is not None and await self._find_mark(name) == mark:
+            with contextlib.suppress(Conflict):  # made anew at this moment: not ours any more
+                await self._index.delete(entry.partition, entry.row, entry.etag)
+        await self._lists.delete(name, records.LIST_ROW, mark)
+
+    async def _find_mark(self, name: ListName) -> str | None:
+        """The ETag of a list that is being deleted; None if there is none, or one made anew."""
+        found = await self._lists.get(name, records.LIST_ROW)
+        return None if found is None or not _is_being_deleted(found) else found.etag
+
+    async def _insert(self, new: MailingList) -> str:
+        """Where a deletion was interrupted, it is finished first."""
+        for _ in range(2):
+            try:
+                return await self._lists.insert(records.list_entity(new))
+            except AlreadyExists:
+                mark = await self._find_mark(new.name)
+                if mark is not None:
+                    await self.finish_deletion(new.name, mark)
+        raise Exists("list", new.name)
 
     async def _check_no_message_needs(self, name: ListName) -> None:
         async for message in self._messages.open_messages():
@@ -146,6 +176,10 @@ class ListService:
                     f"the list {name!r} cannot be deleted while the message {message.ref} for it"
                     f" is {message.status}: cancel that first, or wait until it is done"
                 )
+
+
+def _mark(name: ListName) -> Entity:
+    return Entity(name, records.LIST_ROW, {"Deleting": True})
 
 
 def _is_being_deleted(entity: Entity) -> bool:

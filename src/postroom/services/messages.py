@@ -5,6 +5,7 @@ What has become of a message's emails is in `outcomes.py`.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from postroom.domain.messages import (
     MessageStatus,
     check_editable,
     check_transition,
+    day_of,
 )
 from postroom.domain.pages import SCHEDULE_QUEUE
 from postroom.domain.refs import MessageRef, new_ref, parse_ref
@@ -34,9 +36,10 @@ from postroom.storage import (
     NotFound,
     Store,
 )
-from postroom.storage.limits import QUEUE_SECONDS
+from postroom.storage.limits import EARLIEST, QUEUE_SECONDS
 
 HTML, TEXT = "htm", "txt"
+_LOOKS = 20  # at a row that others change at the same time
 
 
 class NewBodies(msgspec.Struct, frozen=True):
@@ -75,11 +78,12 @@ class MessageService:
         if not (bodies.html or bodies.text):
             raise Invalid("html", "a message needs an HTML body, a text body, or both")
         bodies = _clean(bodies)
+        subject, scheduled_at = _checked_subject(subject), _checked_time(scheduled_at)
         message = Message(
-            ref=await self._reserve_ref(scheduled_at),
+            ref=await self._reserve_ref(day_of(scheduled_at)),
             list_name=parse_list_name(list_name),
-            subject=_checked_subject(subject),
-            scheduled_at=_checked_time(scheduled_at),
+            subject=subject,
+            scheduled_at=scheduled_at,
             status=MessageStatus.PENDING,
             has_html=bool(bodies.html),
             has_text=bool(bodies.text),
@@ -121,15 +125,15 @@ class MessageService:
         if bodies is not None and (bodies.html is not None or bodies.text is not None):
             new = await self._write_new_version(old, new, bodies)
         try:
-            saved = await self._replace_or_move(old, new)
+            saved = await self._save_edit(old, new)
         except Conflict as exc:
             if new.body_version != old.body_version:
                 await self._delete_bodies(new)
             raise Overtaken("message", ref) from exc
         if new.body_version != old.body_version:
             await self._delete_bodies(old)
-        await self.wake_scheduler(new)
-        return msgspec.structs.replace(new, etag=saved)
+        await self.wake_scheduler(saved)
+        return saved
 
     async def delete(self, ref: str, etag: str | None = None) -> None:
         """Remove a message that is Pending, with its bodies. `NotNow`, `Overtaken`."""
@@ -142,7 +146,8 @@ class MessageService:
         except Conflict as exc:
             raise Overtaken("message", ref) from exc
         await self._forget(message)
-        await self._delete_bodies(message)
+        for blob in (await self._bodies.list(message.ref)).blobs:
+            await self._delete_body(blob.name)  # also what an interrupted edit has left
 
     async def pause(self, ref: str, reason: str = "") -> Message:
         """Stop for now. Senders obey within a second or a page."""
@@ -150,9 +155,7 @@ class MessageService:
 
     async def resume(self, ref: str) -> Message:
         """Go on where the message was paused."""
-        message = await self.get(ref)
-        check_transition(message.status, message.paused_from or MessageStatus.PENDING)
-        return await self._change_status(ref, message.paused_from or MessageStatus.PENDING)
+        return await self._change_status(ref, None)
 
     async def cancel(self, ref: str) -> Message:
         """End it for good: whoever has not got it yet will not."""
@@ -164,13 +167,18 @@ class MessageService:
         """The message, done or not. `NoSuch`."""
         checked = parse_ref(ref)
         entry = await self._index.get(records.BY_REF, checked)
-        if entry is not None:
-            day = records.read(entry, "Day", str)
-            for table in (self._messages, self._archive, self._messages):
-                # It may be moved to the archive between the two looks, but not back.
-                found = await table.get(day, records.message_row(checked))
-                if found is not None:
-                    return records.message_from(found)
+        for _ in range(_LOOKS):
+            if entry is None:
+                break
+            found = await self._find(records.read(entry, "Day", str), checked)
+            if found is not None:
+                message = records.message_from(found)
+                if message.day == found.partition:
+                    return message
+                await self._bring_to_its_day(entry, found, message)
+            before, entry = entry, await self._index.get(records.BY_REF, checked)
+            if found is None and entry == before:
+                break  # not in between two days: it is not there
         raise NoSuch("message", ref)
 
     async def page(
@@ -235,26 +243,36 @@ class MessageService:
         if found is None or found.properties.get("Deleting") is True:
             raise NoSuch("list", name)
 
-    async def _reserve_ref(self, scheduled_at: datetime) -> MessageRef:
+    async def _find(self, day: str, ref: MessageRef) -> Entity | None:
+        for table in (self._messages, self._archive, self._messages):
+            # It may be moved to the archive between the two looks, but not back.
+            found = await table.get(day, records.message_row(ref))
+            if found is not None:
+                return found
+        return None
+
+    async def _reserve_ref(self, day: str) -> MessageRef:
         """A reference that nobody else has."""
         while True:
             ref = new_ref()
-            day = _checked_time(scheduled_at).strftime("%Y-%m-%d")
             try:
                 await self._index.insert(Entity(records.BY_REF, ref, {"Day": day}))
             except AlreadyExists:
                 continue
             return ref
 
-    async def _change_status(self, ref: str, to: MessageStatus, reason: str = "") -> Message:
-        for _ in range(20):
+    async def _change_status(self, ref: str, to: MessageStatus | None, reason: str = "") -> Message:
+        """None stands for where it was paused."""
+        for _ in range(_LOOKS):
             old = await self.get(ref)
-            check_transition(old.status, to)
+            status = to or old.paused_from or MessageStatus.PENDING
+            check_transition(old.status, status)
             new = msgspec.structs.replace(
                 old,
-                status=to,
+                status=status,
                 reason=reason,
-                paused_from=old.status if to is MessageStatus.PAUSED else None,
+                paused_from=old.status if status is MessageStatus.PAUSED else None,
+                resumptions=old.resumptions + (old.status is MessageStatus.PAUSED),
             )
             try:
                 saved = await self.save(new)
@@ -264,33 +282,67 @@ class MessageService:
             return saved
         raise Overtaken("message", ref)
 
-    async def _replace_or_move(self, old: Message, new: Message) -> str:
-        """Save an edit; a new day is another partition.
+    async def _save_edit(self, old: Message, new: Message) -> Message:
+        """Replace the row under its ETag: from that moment all of the edit counts. `Conflict`.
 
-        The entry by reference says which row counts. It is changed between the insertion of the new
-        row and the deletion of the old one, so exactly one of them counts at every moment.
+        Another time is another entry in the index. The new one is there before, so that the message
+        is found whatever happens, and the old one goes last. Each is removed only as long as it is
+        as we know it: somebody else may need an entry for the very same time.
         """
-        entry = _due_entry(new)
-        if entry.row != _due_entry(old).row:
-            await self._index.upsert(entry)
-        if new.day == old.day:
-            etag = await self._messages.replace(records.message_entity(new), old.etag)
-        else:
-            # Claimed under its ETag: nobody else edits or queues it from here on.
-            held = await self._messages.replace(
-                records.message_entity(
-                    msgspec.structs.replace(
-                        old, status=MessageStatus.PAUSED, paused_from=MessageStatus.PENDING
-                    )
-                ),
-                old.etag,
+        leaving = announced = None
+        if _due_entry(new).row != _due_entry(old).row:
+            leaving = await self._index.get(records.OPEN, _due_entry(old).row)
+            announced = await self._announce(_due_entry(new))
+        entity = records.message_entity(new)
+        try:
+            # On its old day still: nobody can save it from here on, until `get` has moved it.
+            etag = await self._messages.replace(
+                Entity(old.day, entity.row, entity.properties), old.etag
             )
-            etag = await self._messages.upsert(records.message_entity(new))
-            await self._index.replace(Entity(records.BY_REF, new.ref, {"Day": new.day}))
-            await self._messages.delete(old.day, records.message_row(old.ref), held)
-        if entry.row != _due_entry(old).row:
-            await self._delete_quietly(_due_entry(old))
-        return etag
+        except Conflict:
+            await self._take_back(announced)
+            raise
+        saved = msgspec.structs.replace(new, etag=etag)
+        if new.day != old.day:
+            saved = await self.get(new.ref)
+        await self._take_back(leaving)
+        return saved
+
+    async def _announce(self, entry: Entity) -> Entity | None:
+        """Put an entry into the index; answers it if nobody else had."""
+        try:
+            return msgspec.structs.replace(entry, etag=await self._index.insert(entry))
+        except AlreadyExists:
+            await self._index.upsert(entry)  # a new ETag: whoever put it there leaves it alone
+            return None
+
+    async def _take_back(self, entry: Entity | None) -> None:
+        if entry is not None:
+            with contextlib.suppress(Conflict):
+                await self._index.delete(entry.partition, entry.row, entry.etag)
+
+    async def _bring_to_its_day(self, entry: Entity, found: Entity, message: Message) -> None:
+        """An edit has given a message another day: move its row to that partition.
+
+        The entry by reference says which row counts. It is changed after the row was written there
+        and before it is removed here, so exactly one counts at every moment. Whoever comes upon the
+        row does this, and each step is done only if all is as it was read: several may try at once.
+        """
+        there = await self._messages.get(message.day, found.row)
+        if await self._index.get(entry.partition, entry.row) != entry:
+            return  # done by somebody else: the row that is there counts now
+        moved = Entity(message.day, found.row, found.properties)
+        try:
+            if there is None:
+                await self._messages.insert(moved)
+            elif there.properties != found.properties:  # left there by an interruption
+                await self._messages.replace(moved, there.etag)
+            await self._index.replace(
+                Entity(entry.partition, entry.row, {"Day": message.day}), entry.etag
+            )
+            await self._messages.delete(found.partition, found.row, found.etag)
+        except Conflict:
+            return
 
     async def _from_entry(self, entry: Entity) -> Message | None:
         """The message that an index entry is about; None for what an interruption left behind."""
@@ -337,10 +389,11 @@ class MessageService:
     async def _delete_bodies(self, message: Message) -> None:
         for kind, there in ((HTML, message.has_html), (TEXT, message.has_text)):
             if there:
-                try:
-                    await self._bodies.delete(_name(message, kind))
-                except NotFound:
-                    continue
+                await self._delete_body(_name(message, kind))
+
+    async def _delete_body(self, name: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._bodies.delete(name)
 
     async def _read_body(self, message: Message, kind: str) -> str:
         return (await self._bodies.read(_name(message, kind))).decode()
@@ -363,7 +416,13 @@ def _checked_subject(subject: str) -> str:
 def _checked_time(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise Invalid("scheduled_at", "needs a time zone, as in 2026-11-15T09:00:00+01:00")
-    return moment.astimezone(UTC)
+    try:
+        checked = moment.astimezone(UTC)
+    except OverflowError:
+        checked = EARLIEST
+    if checked <= EARLIEST:
+        raise Invalid("scheduled_at", "is no time that can be kept")
+    return checked
 
 
 def _clean(bodies: NewBodies) -> NewBodies:

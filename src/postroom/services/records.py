@@ -13,6 +13,7 @@
 | `messagepage`    | day,ref       | page `,claim`   | which sender has the page in hand    |
 | `messageindex`   | `ref`         | ref             | the day of a message                 |
 | `messageindex`   | `open`/`done` | time,ref        | messages by when they are due        |
+| `throttle`       | limit         | domain          | see `sender/throttle.py`             |
 """
 
 from __future__ import annotations
@@ -176,6 +177,7 @@ def message_entity(message: Message) -> Entity:
         "CreatedAt": message.created_at,
         "Reason": message.reason,
         "QueuedPages": message.queued_pages,
+        "Resumptions": message.resumptions,
     }
     optional: dict[str, Value | None] = {
         "FromEmailAddress": message.from_address,
@@ -206,6 +208,7 @@ def message_from(entity: Entity) -> Message:
         paused_from=None if paused_from is None else MessageStatus(paused_from),
         reason=read(entity, "Reason", str),
         queued_pages=read(entity, "QueuedPages", int),
+        resumptions=read(entity, "Resumptions", int),
         queued_at=read_optional(entity, "QueuedAt", datetime),
         completed_at=read_optional(entity, "CompletedAt", datetime),
         etag=entity.etag,

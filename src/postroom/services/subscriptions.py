@@ -91,25 +91,28 @@ class SubscriptionService:
 
     async def unsubscribe(self, list_name: str, guid: str) -> Subscriber | None:
         """Remove the owner of an unsubscribe link; None: is off the list already."""
-        subscriber = await self.by_guid(list_name, guid)
-        if subscriber is None or not await self._remove(subscriber):
-            return None
-        return subscriber
+        for _ in range(10):
+            subscriber = await self.by_guid(list_name, guid)
+            if subscriber is None or await self._remove(subscriber):
+                return subscriber
+            # Gone between the looks: off the list, or under another address.
+        raise Overtaken("subscriber", guid)
 
     # -- by an administrator -----------------------------------------------------------------
 
     async def add(self, list_name: str, email: str, *, verified: bool = False) -> Subscriber:
         """Put an address on a list. `Exists`."""
         mailing_list = await self._lists.get(list_name)
-        address = parse_address(email)
-        if await self._find(mailing_list.name, address) is not None:
-            raise Exists("subscriber", address)
-        return await self._add(mailing_list.name, address, verified=verified)
+        new = new_subscriber(mailing_list.name, parse_address(email), verified=verified)
+        try:
+            return await self._insert(new)
+        except AlreadyExists as exc:
+            raise Exists("subscriber", new.address) from exc
 
     async def get(self, list_name: str, email: str) -> Subscriber:
-        """The subscriber. `NoSuch`."""
-        name, address = parse_list_name(list_name), parse_address(email)
-        found = await self._find(name, address)
+        """The subscriber. `NoSuch` list or subscriber."""
+        mailing_list, address = await self._lists.get(list_name), parse_address(email)
+        found = await self._find(mailing_list.name, address)
         if found is None:
             raise NoSuch("subscriber", address)
         return found
@@ -195,8 +198,7 @@ class SubscriptionService:
         if target.name == old.list_name:
             return old
         try:
-            etag = (await self._rows.apply(_insertion(new)))[0]
-            new = msgspec.structs.replace(new, etag=etag)
+            new = await self._insert(new)
         except AlreadyExists as exc:
             there = await self._find(target.name, new.address)
             if there is None or there.guid != old.guid:
@@ -208,9 +210,10 @@ class SubscriptionService:
     async def remove(self, list_name: str, email: str, etag: str | None = None) -> None:
         """Take an address off a list. `NoSuch`, `Overtaken`."""
         subscriber = await self.get(list_name, email)
-        if etag is not None and etag != subscriber.etag:
-            raise Overtaken("subscriber", subscriber.address)
-        await self._remove(subscriber)
+        try:
+            await self._remove(subscriber, etag)
+        except StaleETag as exc:
+            raise Overtaken("subscriber", subscriber.address) from exc
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -220,14 +223,25 @@ class SubscriptionService:
 
     async def _add(self, name: ListName, address: Address, *, verified: bool) -> Subscriber:
         """A new subscriber, or the one that somebody else has added at the same moment."""
-        new = new_subscriber(name, address, verified=verified)
         try:
-            etag = (await self._rows.apply(_insertion(new)))[0]
+            return await self._insert(new_subscriber(name, address, verified=verified))
         except AlreadyExists as exc:
             found = await self._find(name, address)
             if found is None:
                 raise Overtaken("subscriber", address) from exc
             return found
+
+    async def _insert(self, new: Subscriber) -> Subscriber:
+        """Both rows together. `AlreadyExists`; `NoSuch` if the list is being deleted meanwhile.
+
+        Its deletion may have gone past our rows: they would come back with a list of that name.
+        """
+        etag = (await self._rows.apply(_insertion(new)))[0]
+        try:
+            await self._lists.get(new.list_name)
+        except NoSuch:
+            await self._remove(new)
+            raise
         return msgspec.structs.replace(new, etag=etag)
 
     async def _save(self, subscriber: Subscriber, etag: str) -> Subscriber:
@@ -237,12 +251,12 @@ class SubscriptionService:
             raise Overtaken("subscriber", subscriber.address) from exc
         return msgspec.structs.replace(subscriber, etag=saved)
 
-    async def _remove(self, subscriber: Subscriber) -> bool:
+    async def _remove(self, subscriber: Subscriber, etag: str | None = None) -> bool:
         """Both rows together; False if somebody else was quicker."""
         try:
             await self._rows.apply(
                 [
-                    Delete(subscriber.list_name, records.email_row(subscriber.address)),
+                    Delete(subscriber.list_name, records.email_row(subscriber.address), etag),
                     Delete(subscriber.list_name, records.guid_row(subscriber.guid)),
                 ]
             )

@@ -19,9 +19,10 @@ import httpx2
 
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.placeholders import Parts
 from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
 from postroom.transport.sendgrid_answers import Answer, answer_of
-from postroom.transport.sendgrid_batch import Parts, SendgridBatch, TemplatedMailing
+from postroom.transport.sendgrid_batch import SendgridBatch, TemplatedMailing
 from postroom.transport.waiting import wait_although_cancelled
 
 __all__ = ["API", "Parts", "SendgridTransport", "TemplatedMailing", "base_url_of"]

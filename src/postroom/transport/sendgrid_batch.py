@@ -11,19 +11,8 @@ from postroom.domain.addresses import Address
 from postroom.domain.errors import Invalid
 from postroom.mail.envelope import envelope_address
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.placeholders import Parts
 from postroom.transport.contract import Result, ResultKind, Watcher
-
-
-class Parts(msgspec.Struct, frozen=True):
-    """A message as text with placeholders. A placeholder is any string that occurs nowhere else;
-    HTML and text have different ones, because their values are escaped differently."""
-
-    subject: str
-    html: str
-    text: str
-    from_name: str = ""
-    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The same for all, such as List-Id. Not From, To, Subject, Date or the MIME ones."""
 
 
 @runtime_checkable
@@ -38,7 +27,8 @@ class TemplatedMailing(Protocol):
         """Placeholder → what stands there for this recipient, escaped as its place needs."""
 
     def headers(self, recipient: Recipient) -> Mapping[str, str]:
-        """Headers of this recipient's own: List-Unsubscribe, List-Unsubscribe-Post."""
+        """This recipient's headers: List-Unsubscribe, List-Unsubscribe-Post, and again those that
+        are the same for all, which these may replace."""
 
     def message_id(self, recipient: Recipient) -> str: ...
 

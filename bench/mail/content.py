@@ -1,0 +1,46 @@
+"""The mail that everybody sends: about 2 KB, or about 40 KB."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from postroom.domain.addresses import Address
+from postroom.domain.lists import ListName, SubscriberGuid
+from postroom.domain.refs import MessageRef
+from postroom.mail.compose import compile_mailing
+from postroom.mail.mailing import Mailing, Recipient
+from postroom.services.messages import NewBodies
+
+FROM = Address("news@contoso.example")
+LIST = ListName("contoso1")
+_GUID = SubscriberGuid("30d8ca0a-8246-48fc-be45-33f475439972")
+
+
+def bodies(kilobytes: int) -> NewBodies:
+    """An HTML body that makes the whole mail about so large, headers included."""
+    line = "<p>All work and no play makes a dull newsletter indeed.</p>\n"
+    headers = 900
+    lines = max(1, (kilobytes * 1024 - headers) // len(line))
+    return NewBodies(html=f"<html><body>\n{line * lines}</body></html>")
+
+
+def mailing(kilobytes: int) -> Mailing:
+    return compile_mailing(
+        ref=MessageRef("638987654321000000"),
+        subject="News",
+        html=bodies(kilobytes).html,
+        text=None,
+        list_name=LIST,
+        description="Contoso's news",
+        from_address=FROM,
+        base_url="https://lists.contoso.example",
+        date=datetime(2026, 11, 15, tzinfo=UTC),
+    )
+
+
+def address(number: int) -> Address:
+    return Address(f"user{number:07}@example.com")
+
+
+def recipient(number: int) -> Recipient:
+    return Recipient(address(number), _GUID)

@@ -1,0 +1,148 @@
+"""`postroom list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli import output
+from postroom.cli.calling import call
+from postroom.cli.running import with_settings
+
+if TYPE_CHECKING:
+    from postroom.domain.lists import MailingList
+    from postroom.settings import Settings
+    from postroom.wiring import Services
+
+
+@click.group("list")
+def lists() -> None:
+    """Mailing lists."""
+
+
+@lists.command()
+@click.argument("name")
+@click.option("--description", required=True, help="What subscribers see, e.g. in the From field.")
+@click.option("--from", "from_address", required=True, help="The address that mails come from.")
+@output.json_option
+@with_settings
+def create(
+    settings: Settings, name: str, description: str, from_address: str, as_json: bool
+) -> None:
+    """Make a list."""
+    made = call(settings, lambda s: s.lists.create(name, description, from_address))
+    _show(made, as_json, f"The list {made.name} is there.")
+
+
+@lists.command()
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000))
+@click.option("--after", help="Go on after an earlier answer.")
+@output.json_option
+@with_settings
+def ls(settings: Settings, limit: int, after: str | None, as_json: bool) -> None:
+    """Show the lists, in the order of their names."""
+    from postroom.services import shapes
+
+    page = call(settings, lambda s: s.lists.page(limit=limit, after=after))
+    if as_json:
+        output.print_json({"items": list(map(shapes.of_list, page.lists)), "next": page.next})
+        return
+    if not page.lists:
+        output.note("There are no lists: make one with postroom list create.")
+        return
+    rows = [
+        (each.name, output.plain(each.description), each.from_address, output.when(each.created_at))
+        for each in page.lists
+    ]
+    output.console().print(output.table(("list", "description", "from", "created"), rows))
+    output.more(page.next, "postroom list ls")
+
+
+@lists.command()
+@click.argument("name")
+@click.option("--count", is_flag=True, help="Count the subscribers: reads all of them.")
+@output.json_option
+@with_settings
+def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
+    """Show one list."""
+
+    async def look(services: Services) -> tuple[MailingList, dict[str, int]]:
+        found = await services.lists.get(name)
+        return found, await _count(services, found) if count else {}
+
+    found, counts = call(settings, look)
+    _show(found, as_json, None, counts)
+
+
+@lists.command()
+@click.argument("name")
+@click.option("--description")
+@click.option("--from", "from_address", help="The address that mails come from.")
+@output.json_option
+@with_settings
+def edit(
+    settings: Settings,
+    name: str,
+    description: str | None,
+    from_address: str | None,
+    as_json: bool,
+) -> None:
+    """Change a list's description or From address."""
+    if description is None and from_address is None:
+        raise click.UsageError("say what to change: --description or --from")
+    saved = call(
+        settings,
+        lambda s: s.lists.edit(name, description=description, from_address=from_address),
+    )
+    _show(saved, as_json, f"The list {saved.name} is changed.")
+
+
+@lists.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.json_option
+@with_settings
+def delete(settings: Settings, name: str, yes: bool, as_json: bool) -> None:
+    """Delete a list with all its subscribers.
+
+    Not while a message for it is not done. An interrupted deletion is finished by deleting again.
+    """
+    output.confirm(f"Delete the list {name} with all its subscribers?", yes=yes)
+    removed = call(settings, lambda s: s.lists.delete(name))
+    if as_json:
+        output.print_json({"name": name, "removed_subscribers": removed})
+    else:
+        output.say(f"The list {name} is deleted, with {removed:,} subscribers.")
+
+
+async def _count(services: Services, mailing_list: MailingList) -> dict[str, int]:
+    counts = {"subscribers": 0, "verified": 0, "blocked": 0}
+    async for subscriber in services.subscriptions.all(mailing_list.name):
+        counts["subscribers"] += 1
+        counts["verified"] += subscriber.verified
+        counts["blocked"] += bool(subscriber.blocked)
+    return counts
+
+
+def _show(
+    mailing_list: MailingList,
+    as_json: bool,
+    news: str | None,
+    counts: dict[str, int] | None = None,
+) -> None:
+    from postroom.services import shapes
+
+    if as_json:
+        output.print_json({**shapes.of_list(mailing_list), **(counts or {})})
+        return
+    if news is not None:
+        output.say(news)
+    values: dict[str, Any] = {
+        "list": mailing_list.name,
+        "description": output.plain(mailing_list.description),
+        "from": mailing_list.from_address,
+        "created": output.when(mailing_list.created_at),
+        **{name: f"{count:,}" for name, count in (counts or {}).items()},
+    }
+    output.console().print(output.details(values))

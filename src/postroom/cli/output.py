@@ -1,0 +1,160 @@
+"""How commands show things: tables and words for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Wide enough for any table: what a program or a file reads is not folded.
+_ENDLESS = 10_000
+
+STYLES = {
+    "Pending": "cyan",
+    "Queuing": "blue",
+    "Processing": "blue",
+    "Completed": "green",
+    "Paused": "yellow",
+    "Cancelled": "dim",
+    "pending": "cyan",
+    "accepted": "green",
+    "refused": "red",
+    "suppressed": "dim",
+    "in_doubt": "yellow",
+    "OK": "green",
+    "warning": "yellow",
+    "error": "bold red",
+}
+
+
+def json_option(command: F) -> F:
+    """`--json`, as the argument `as_json`."""
+    decorated: F = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    return decorated
+
+
+def console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _ENDLESS
+    return Console(file=stream, width=width, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def say(text: str) -> None:
+    """One line about what was done."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """Something worth knowing beside what was asked for; never in the way of a pipe."""
+    click.echo(text, err=True)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> Table:
+    """A plain table. A heading that begins with `#` is over numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    for heading in headings:
+        made.add_column(
+            heading.removeprefix("#"),
+            justify="right" if heading.startswith("#") else "left",
+            overflow="fold",
+        )
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def details(values: Mapping[str, RenderableType | None]) -> Table:
+    """Names and values, one below the other; what has no value is left out."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 2))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in values.items():
+        if value is not None and value != "":
+            made.add_row(name, value)
+    return made
+
+
+def plain(value: object) -> Text:
+    """What somebody else wrote, as it is: square brackets mean nothing, nothing is unprintable."""
+    from rich.text import Text
+
+    lines = str(value).replace("\r\n", "\n").replace("\n", "↵")
+    return Text("".join(each if each.isprintable() else "�" for each in lines))
+
+
+def state(word: str) -> Text:
+    """A status or an outcome in its colour."""
+    from rich.text import Text
+
+    return Text(word.replace("_", " "), STYLES.get(word, ""))
+
+
+def yes_or_no(value: bool) -> Text:
+    from rich.text import Text
+
+    return Text("yes", "green") if value else Text("no", "dim")
+
+
+def when(moment: datetime | None) -> str:
+    """In the reader's own zone."""
+    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def ago(moment: datetime | None) -> str:
+    return "" if moment is None else span(datetime.now(UTC) - moment)
+
+
+def span(length: timedelta) -> str:
+    """`42 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`: two units are enough."""
+    seconds = max(0, round(length.total_seconds()))
+    parts = [
+        (seconds // 86_400, "d"),
+        (seconds // 3600 % 24, "h"),
+        (seconds // 60 % 60, "min"),
+        (seconds % 60, "s"),
+    ]
+    while len(parts) > 1 and parts[0][0] == 0:
+        parts.pop(0)
+    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count) or "0 s"
+
+
+def more(token: str | None, command: str) -> None:
+    """How to go on after a part of a long answer."""
+    if token is not None:
+        note(f"There are more: {command} --after {token}")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before what cannot be undone; without a terminal nobody can answer."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("this cannot be undone: say --yes")
+    click.confirm(question, abort=True)
+
+
+def columns() -> int:
+    return shutil.get_terminal_size().columns

@@ -1,0 +1,273 @@
+"""Confirmation emails: who signed up is asked whether it was them.
+
+Work items (`GUID,LISTNAME`) come from the queue `mail/confirm`. An item is deleted when its email
+was accepted or refused, or when there is nobody to ask any more; until then it comes back. Sent
+twice, a confirmation does no harm and has the same Message-ID: so there is no journal, and what is
+in doubt is sent again.
+
+How it stops (SIGTERM): it takes no more items; the transport finishes what is on the wire; items
+that are not done are released, those that were not sent at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Final, assert_never
+
+import msgspec
+
+from postroom.domain.addresses import masked
+from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.lists import (
+    ListName,
+    Subscriber,
+    SubscriberGuid,
+    parse_guid,
+    parse_list_name,
+)
+from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.mail.confirmation import compile_confirmation
+from postroom.mail.mailing import Mailing, Recipient
+from postroom.sender.domain_limits import DomainLimits
+from postroom.sender.policy import RetryPlan
+from postroom.services.lists import ListService
+from postroom.services.messages import MessageService
+from postroom.services.subscriptions import SubscriptionService
+from postroom.storage import LeaseLost, QueueMessage, Store, StoreUnavailable
+from postroom.transport.contract import Result, ResultKind, Transport
+
+log = logging.getLogger(__name__)
+
+POISON_QUEUE: Final = f"{CONFIRM_QUEUE};poison"
+IN_DOUBT_PAUSE: Final = timedelta(seconds=30)
+"""The longest pause before an email is sent again whose answer did not come."""
+
+_WAIT_SECONDS = 5.0
+_STORE_SECONDS = 1.0
+
+
+class ConfirmationSettings(msgspec.Struct, frozen=True):
+    """How confirmations are sent. Times are in seconds."""
+
+    base_url: str
+    retry: RetryPlan = RetryPlan()
+    lease: float = 60.0
+    in_hand: int = 4
+
+
+class _Watcher:
+    """What is known of the one email."""
+
+    def __init__(self) -> None:
+        self.result: Result | None = None
+
+    def handing_over(self, position: int) -> None:
+        self.result = Result(ResultKind.IN_DOUBT, "no answer before the end")
+
+    def settled(self, position: int, result: Result) -> None:
+        self.result = result
+
+
+class Confirmations:
+    def __init__(
+        self,
+        store: Store,
+        transport: Transport,
+        settings: ConfirmationSettings,
+        limits: DomainLimits | None = None,
+    ) -> None:
+        self._transport = transport
+        self._settings = settings
+        self._limits = limits
+        self._queue = store.queue(CONFIRM_QUEUE)
+        self._poison = store.queue(POISON_QUEUE)
+        self._lists = ListService(store, MessageService(store))
+        self._subscriptions = SubscriptionService(store, self._lists)
+        self._in_hand: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[list[Result]]] = set()
+        self._stopping = False
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until `stopping`: take and send."""
+        stop = asyncio.create_task(stopping.wait())
+        try:
+            while not stop.done():
+                await self._take(stop)
+        finally:
+            await self._drain()
+            stop.cancel()
+            await asyncio.gather(stop, return_exceptions=True)
+
+    async def _take(self, stop: asyncio.Task[bool]) -> None:
+        """Take what there is room for, or wait for room or work."""
+        room = self._settings.in_hand - len(self._in_hand)
+        if not room:
+            await asyncio.wait([stop, *self._in_hand], return_when=asyncio.FIRST_COMPLETED)
+            return
+        try:
+            messages = await self._queue.receive(room, lease=self._settings.lease)
+        except StoreUnavailable as exc:
+            log.warning("no confirmations for now: %s", exc)
+            await asyncio.wait([stop], timeout=_STORE_SECONDS)
+            return
+        for message in messages:
+            task = asyncio.create_task(self._work(message))
+            self._in_hand.add(task)
+            task.add_done_callback(self._end)
+        if not messages:
+            await self._wait_for_work(stop)
+
+    async def _wait_for_work(self, stop: asyncio.Task[bool]) -> None:
+        arrival = asyncio.create_task(self._queue.wait(_WAIT_SECONDS))
+        try:
+            await asyncio.wait([stop, arrival], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            arrival.cancel()
+            await asyncio.gather(arrival, return_exceptions=True)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._in_hand.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a confirmation failed and will be taken again", exc_info=task.exception())
+
+    async def _drain(self) -> None:
+        self._stopping = True
+        while self._in_hand:
+            for sending in self._sending:
+                sending.cancel()
+            await asyncio.wait(list(self._in_hand), timeout=0.5)
+
+    # -- one item ----------------------------------------------------------------------------
+
+    async def _work(self, message: QueueMessage) -> None:
+        try:
+            await self._work_on(message)
+        except LeaseLost:
+            log.warning("a confirmation was taken over by another sender")
+        except StoreUnavailable as exc:
+            log.warning("a confirmation is taken again later: %s", exc)
+
+    async def _work_on(self, message: QueueMessage) -> None:
+        try:
+            guid, name = parse_item(message.body)
+        except Invalid as exc:
+            await self._set_aside(message, exc)
+            return
+        subscriber = await self._who_is_asked(name, guid)
+        if subscriber is None:
+            await self._queue.delete(message)
+            return
+        recipient = Recipient(subscriber.address, subscriber.guid)
+        if self._limits is not None:
+            _, later = await self._limits.admit([recipient])
+            if recipient.address in later:
+                wait = (later[recipient.address] - datetime.now(UTC)).total_seconds()
+                await self._queue.release(message, delay=max(0.0, wait), count_attempt=False)
+                return
+        try:
+            mailing = await self._mailing(name, message.enqueued_at)
+        except NoSuch:
+            await self._queue.delete(message)  # the list has just been deleted
+            return
+        except Invalid as exc:
+            result: Result | None = Result(ResultKind.BLAMED, f"it cannot be made: {exc}")
+        else:
+            message, result = await self._send(message, mailing, recipient)
+        await self._settle(message, subscriber, result)
+
+    async def _who_is_asked(self, name: ListName, guid: SubscriberGuid) -> Subscriber | None:
+        """None: gone, verified meanwhile, or wants no mail of ours."""
+        subscriber = await self._subscriptions.by_guid(name, guid)
+        if subscriber is None or subscriber.verified or subscriber.blocked:
+            return None
+        return subscriber
+
+    async def _mailing(self, name: ListName, date: datetime) -> Mailing:
+        mailing_list = await self._lists.get(name)
+        return compile_confirmation(
+            list_name=name,
+            description=mailing_list.description,
+            from_address=mailing_list.from_address,
+            base_url=self._settings.base_url,
+            date=date,
+        )
+
+    async def _send(
+        self, message: QueueMessage, mailing: Mailing, recipient: Recipient
+    ) -> tuple[QueueMessage, Result | None]:
+        """The message with its last receipt, and the result; None: it was not handed over."""
+        if self._stopping:
+            return message, None
+        watcher = _Watcher()
+        sending = asyncio.create_task(self._transport.send(mailing, [recipient], watcher))
+        self._sending.add(sending)
+        try:
+            while not sending.done():
+                await asyncio.wait([sending], timeout=self._settings.lease / 3)
+                if not sending.done():
+                    message = await self._queue.renew(message, lease=self._settings.lease)
+        finally:
+            self._sending.discard(sending)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+        if not sending.cancelled():
+            sending.result()
+        return message, watcher.result
+
+    async def _settle(
+        self, message: QueueMessage, subscriber: Subscriber, result: Result | None
+    ) -> None:
+        if result is None:
+            await self._queue.release(message, count_attempt=False)
+            return
+        delay = pause_after(result, message, self._settings.retry, datetime.now(UTC))
+        if result.kind is not ResultKind.ACCEPTED:
+            log.log(
+                logging.ERROR if result.kind is ResultKind.BLAMED else logging.WARNING,
+                "the confirmation of %s to %s is %s%s: %s",
+                subscriber.list_name,
+                masked(subscriber.address),
+                result.kind,
+                "" if delay is None else f" and tried again in {delay:.0f} s",
+                result.reply,
+            )
+        if delay is None:
+            await self._queue.delete(message)
+        else:
+            await self._queue.release(message, delay=delay)
+
+    async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:
+        """What is no work item will never be one."""
+        log.error("a queue message is set aside in %s: %s", POISON_QUEUE, why)
+        await self._poison.put(message.body, properties={"error": str(why)[:1000]})
+        await self._queue.delete(message)
+
+
+def parse_item(body: str) -> tuple[SubscriberGuid, ListName]:
+    """`GUID,LISTNAME`. `Invalid`."""
+    guid, _, name = body.partition(",")
+    try:
+        return parse_guid(guid), parse_list_name(name)
+    except Invalid as exc:
+        raise Invalid("work item", f"{body[:60]!r} is not 'GUID,LISTNAME': {exc}") from exc
+
+
+def pause_after(
+    result: Result, message: QueueMessage, plan: RetryPlan, now: datetime
+) -> float | None:
+    """Seconds until the email is tried again; None: never."""
+    pause = plan.pause(message.dequeue_count)
+    match result.kind:
+        case ResultKind.ACCEPTED | ResultKind.REFUSED:
+            return None
+        case ResultKind.DEFERRED | ResultKind.BLAMED:
+            pass
+        case ResultKind.IN_DOUBT:
+            pause = min(plan.first, IN_DOUBT_PAUSE)
+        case _:
+            assert_never(result.kind)
+    if now + pause > message.enqueued_at + plan.give_up_after:
+        return None
+    return pause.total_seconds()

@@ -1,0 +1,268 @@
+"""Subscribers into a list from a CSV file: any number, in flat memory.
+
+- An address that is new is added. It is verified only if its line says so, or the caller says it
+  for all lines that say nothing.
+- An address that is on the list keeps its GUID and its age. Where its line says true or false, that
+  counts (so a file that was exported, edited and imported again means what it says); a line that
+  says nothing changes nothing. If a file names an address more than once, the last word counts.
+- A line that cannot be used is reported, and does not stop the others.
+- An import that was interrupted is finished by importing the same file again.
+
+Lines are taken in chunks and sorted by address, and their GUIDs are in order too: so rows that are
+neighbours in the store are written together, which is several times faster than in random order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+
+import msgspec
+
+from postroom.domain.addresses import Address
+from postroom.domain.errors import Overtaken
+from postroom.domain.lists import ListName, Subscriber, SubscriberGuid, new_guids
+from postroom.services import records
+from postroom.services.lists import ListService
+from postroom.services.subscriber_files import Chunk, RejectedLine, SubscriberFile
+from postroom.storage import Conflict, Entity, Insert, KeyRange, Operation, Replace, Store, Table
+
+CHUNK_LINES = 20_000
+BATCH = 50  # subscribers: two rows each make the 100 operations of one atomic batch
+BATCHES_AT_ONCE = 32
+REJECTED_KEPT = 1_000
+_TRIES = 10
+
+
+class ImportReport(msgspec.Struct):
+    """What an import did. Each line that was read is in one of the four counts.
+
+    `errors` holds the first of the rejected lines; `rejected` counts them all.
+    """
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    rejected: int = 0
+    errors: list[RejectedLine] = []
+    ignored_columns: list[str] = []
+
+    @property
+    def lines(self) -> int:
+        return self.added + self.updated + self.unchanged + self.rejected
+
+
+Progress = Callable[[int, ImportReport], None]
+"""Told now and then: bytes of the file that are dealt with, and the report so far."""
+
+OnRejected = Callable[[RejectedLine], None]
+
+
+class ImportService:
+    def __init__(self, store: Store, lists: ListService) -> None:
+        self._rows = store.table(records.LISTS)
+        self._lists = lists
+
+    async def import_csv(
+        self,
+        list_name: str,
+        file: BinaryIO,
+        *,
+        encoding: str | None = None,
+        verified: bool = False,
+        progress: Progress | None = None,
+        on_rejected: OnRejected | None = None,
+    ) -> ImportReport:
+        """Put the addresses of a file on a list. `NoSuch` list; `Invalid` file.
+
+        The file must allow seeking. `verified` counts for new addresses whose line says nothing.
+        """
+        mailing_list = await self._lists.get(list_name)
+        source = await asyncio.to_thread(SubscriberFile, file, encoding)
+        report = ImportReport(ignored_columns=source.ignored)
+        importing = _Importing(self._rows, mailing_list.name, report, verified_unless_said=verified)
+        done = 0
+        try:
+            async with aclosing(_read_ahead(source)) as chunks:
+                async for chunk in chunks:
+                    await self._lists.get(list_name)  # it may have been deleted meanwhile
+                    _note_rejected(report, chunk.rejected, on_rejected)
+                    tell = _telling(progress, done, chunk, report) if progress else None
+                    await importing.write(chunk, tell)
+                    done = chunk.bytes_read
+        finally:
+            source.release()
+        return report
+
+
+class _Batch(msgspec.Struct):
+    """Neighbours in the order of addresses. `end`: so many of its chunk are done with it."""
+
+    addresses: list[Address]
+    guids: list[SubscriberGuid]
+    end: int
+
+
+class _Prepared(msgspec.Struct):
+    """A chunk of the file, ready to be written."""
+
+    wanted: dict[Address, bool | None]
+    batches: list[_Batch]
+    rejected: list[RejectedLine]
+    repeated: int
+    bytes_read: int
+
+
+def _prepared(chunk: Chunk) -> _Prepared:
+    addresses = sorted(chunk.wanted)
+    guids = new_guids(len(addresses))
+    batches = [
+        _Batch(addresses[start : start + BATCH], guids[start : start + BATCH], start + BATCH)
+        for start in range(0, len(addresses), BATCH)
+    ]
+    return _Prepared(chunk.wanted, batches, chunk.rejected, chunk.repeated, chunk.bytes_read)
+
+
+class _Importing:
+    """One import under way."""
+
+    def __init__(
+        self, rows: Table, name: ListName, report: ImportReport, *, verified_unless_said: bool
+    ) -> None:
+        self._rows = rows
+        self._list = name
+        self._report = report
+        self._verified_unless_said = verified_unless_said
+        self._now = datetime.now(UTC)
+        # Whether to look first: as long as nothing was there, an insertion is tried blindly.
+        self._look_first = False
+
+    async def write(self, chunk: _Prepared, tell: Callable[[int], None] | None) -> None:
+        """Write all of a chunk; `tell` is told how many of its addresses are done."""
+        self._report.unchanged += chunk.repeated
+        work_left = iter(chunk.batches)
+
+        async def work() -> None:
+            for batch in work_left:
+                await self._write_batch(chunk.wanted, batch)
+                if tell is not None:
+                    tell(batch.end)
+
+        await _all_of(work() for _ in range(BATCHES_AT_ONCE))
+
+    async def _write_batch(self, wanted: dict[Address, bool | None], batch: _Batch) -> None:
+        """Add those that are new and change the others. Somebody else may do so, too."""
+        addresses, guids = batch.addresses, batch.guids
+        there: dict[Address, Subscriber] = {}
+        for _ in range(_TRIES):
+            if self._look_first:
+                there = await self._read(addresses)
+                self._look_first = bool(there)
+            operations, added, updated = self._operations(wanted, addresses, guids, there)
+            try:
+                if operations:
+                    await self._rows.apply(operations)
+            except Conflict:
+                self._look_first = True
+                guids = new_guids(len(addresses))  # theirs are not to blame, but could be
+                continue
+            self._report.added += added
+            self._report.updated += updated
+            self._report.unchanged += len(addresses) - added - updated
+            return
+        raise Overtaken("list", self._list)
+
+    def _operations(
+        self,
+        wanted: dict[Address, bool | None],
+        addresses: list[Address],
+        guids: list[SubscriberGuid],
+        there: dict[Address, Subscriber],
+    ) -> tuple[list[Operation], int, int]:
+        """What is to be done for these addresses; how many are added, how many changed."""
+        operations: list[Operation] = []
+        added = updated = 0
+        for address, guid in zip(addresses, guids, strict=True):
+            said = wanted[address]
+            old = there.get(address)
+            if old is None:
+                verified = self._verified_unless_said if said is None else said
+                rows = records.new_subscriber_rows(
+                    self._list, address, guid, self._now, self._now if verified else None
+                )
+                operations += map(Insert, rows)
+                added += 1
+            elif said is not None and said != old.verified:
+                new = msgspec.structs.replace(
+                    old, verified=said, verified_at=self._now if said else None
+                )
+                operations.append(Replace(records.subscriber_entity(new), old.etag))
+                updated += 1
+        return operations, added, updated
+
+    async def _read(self, addresses: list[Address]) -> dict[Address, Subscriber]:
+        """Those that are on the list already.
+
+        They are neighbours in the order of keys, so one query finds them, unless so many others
+        lie between that it is better to ask for each.
+        """
+        first, last = records.email_row(addresses[0]), records.email_row(addresses[-1])
+        result = await self._rows.query(
+            KeyRange.only(self._list), KeyRange.between(first, last), limit=4 * BATCH
+        )
+        entities: Sequence[Entity | None] = result.entities
+        if result.next is not None:
+            entities = await asyncio.gather(
+                *(self._rows.get(self._list, records.email_row(each)) for each in addresses)
+            )
+        found = (records.subscriber_from(each) for each in entities if each is not None)
+        return {each.address: each for each in found}
+
+
+async def _read_ahead(source: SubscriberFile) -> AsyncGenerator[_Prepared]:
+    """The file's chunks; while one is being used, the next is made ready in a thread."""
+    chunks = map(_prepared, source.chunks(CHUNK_LINES))
+    coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
+    try:
+        while (chunk := await coming) is not None:
+            coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
+            yield chunk
+    finally:
+        # The thread cannot be stopped, and nobody may take the file away from under it.
+        await asyncio.wait([coming])
+
+
+async def _all_of(works: Iterator[Coroutine[Any, Any, None]]) -> None:
+    """Do all at once. If one fails the others are stopped, and its error is raised as it is."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def _telling(
+    progress: Progress, before: int, chunk: _Prepared, report: ImportReport
+) -> Callable[[int], None]:
+    """From addresses of a chunk to bytes of the file: near enough for a progress bar."""
+    size = chunk.bytes_read - before
+
+    def tell(addresses: int) -> None:
+        progress(before + size * min(addresses, len(chunk.wanted)) // len(chunk.wanted), report)
+
+    return tell
+
+
+def _note_rejected(
+    report: ImportReport, rejected: list[RejectedLine], tell: OnRejected | None
+) -> None:
+    report.rejected += len(rejected)
+    report.errors += rejected[: max(0, REJECTED_KEPT - len(report.errors))]
+    if tell is not None:
+        for each in rejected:
+            tell(each)

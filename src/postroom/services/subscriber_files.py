@@ -1,0 +1,265 @@
+"""Subscribers in CSV files: how a file is understood, and which of its lines can be used.
+
+A file has a header line with a column `email`, and perhaps one `verified` (true/false, yes/no,
+1/0; empty says nothing). Case does not count there, and other columns are ignored. The delimiter
+is a comma, a semicolon or a tab: the one that finds the column. The file is in UTF-8, or in UTF-16
+with its mark, or in what the caller says.
+
+The whole file is decoded once before its first line is used, so that one in a wrong encoding is
+refused before anything was done.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import BinaryIO, Final
+
+import msgspec
+
+from postroom.domain.addresses import Address, parse_address
+from postroom.domain.errors import Invalid
+
+EMAIL, VERIFIED = "email", "verified"
+DELIMITERS: Final = ",;\t"
+_PIECE = 256 * 1024  # bytes, read at once
+_LONGEST_HEADER = 64 * 1024
+_LONGEST_SHOWN = 100
+_MOST_LINES = 100  # of one record: a cell may hold line breaks, but so many are a missing quote
+
+_TRUTH: Final = {
+    "true": True, "yes": True, "1": True,
+    "false": False, "no": False, "0": False,
+    "": None,
+}  # fmt: skip
+
+# A spreadsheet would take such a cell for a formula, so an export puts an apostrophe before it.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_PROTECTED_FORMULA = re.compile(r"'+[=+\-@\t\r]")
+
+
+def protected(cell: str) -> str:
+    """The cell as a spreadsheet takes it for text."""
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def unprotected(cell: str) -> str:
+    """The cell as it was before `protected`. An apostrophe that is the address's own stays."""
+    return cell[1:] if _PROTECTED_FORMULA.match(cell) else cell
+
+
+class RejectedLine(msgspec.Struct, frozen=True):
+    """A line that was not used, and why."""
+
+    line: int
+    email: str
+    reason: str
+
+
+class Chunk(msgspec.Struct):
+    """Some lines of a file: what they want for each address (None: nothing was said).
+
+    `repeated` counts lines about an address that an earlier line of the chunk was about;
+    `bytes_read` is how much of the file was read by its end.
+    """
+
+    wanted: dict[Address, bool | None]
+    rejected: list[RejectedLine]
+    lines: int = 0
+    repeated: int = 0
+    bytes_read: int = 0
+
+
+class SubscriberFile:
+    """A CSV file, understood. `ignored` names the columns that are not ours.
+
+    Made from a binary file that can be read again from its beginning; `Invalid` says in one line
+    what is wrong with it and what to do. It blocks: use it in a thread.
+    """
+
+    def __init__(self, file: BinaryIO, encoding: str | None = None) -> None:
+        self._file = file
+        self._encoding = _checked_encoding(encoding) if encoding else _marked_encoding(file)
+        _check_decodes(file, self._encoding, was_given=encoding is not None)
+        file.seek(0)
+        self._text = io.TextIOWrapper(file, self._encoding, newline="")
+        delimiter, columns = _understood_header(self._text.readline(_LONGEST_HEADER))
+        names = list(map(str.lower, columns))
+        self._email = names.index(EMAIL)
+        self._verified = names.index(VERIFIED) if VERIFIED in names else None
+        self.ignored = [each for each in columns if each.lower() not in (EMAIL, VERIFIED, "")]
+        self._line = 1
+        self._rows = csv.reader(self._text, delimiter=delimiter)
+
+    def release(self) -> None:
+        """Leave the binary file open for whoever opened it."""
+        self._text.detach()
+
+    def chunks(self, lines: int) -> Iterator[Chunk]:
+        """The file's lines, so many at a time. Empty ones do not count."""
+        while chunk := self._chunk(lines):
+            yield chunk
+
+    def _chunk(self, lines: int) -> Chunk | None:
+        chunk = Chunk({}, [])
+        wanted, email, verified = chunk.wanted, self._email, self._verified
+        rows = self._rows
+        ended = True
+        while True:
+            try:
+                for row in islice(rows, lines - chunk.lines):
+                    ended = False
+                    line, self._line = self._line + 1, 1 + rows.line_num
+                    if self._line - line > _MOST_LINES:
+                        _reject_swallowed(chunk, line, self._line, "one cell runs over many lines")
+                        continue
+                    try:
+                        raw = row[email]
+                        address = parse_address(raw if raw[:1] != "'" else unprotected(raw))
+                        said = None if verified is None else _TRUTH[row[verified].strip().lower()]
+                    except (IndexError, KeyError, Invalid):
+                        self._look_closer(chunk, line, row)
+                        continue
+                    chunk.lines += 1
+                    _want(chunk, wanted, address, said)
+                chunk.bytes_read = self._file.tell()
+                return None if ended else chunk
+            except csv.Error as exc:
+                ended = False
+                line, self._line = self._line + 1, 1 + rows.line_num
+                _reject_swallowed(chunk, line, self._line, str(exc))
+
+    def _look_closer(self, chunk: Chunk, line: int, row: list[str]) -> None:
+        """A row that did not fit at first sight: empty, short, protected, or bad."""
+        if not any(cell.strip() for cell in row):
+            return
+        chunk.lines += 1
+        raw = row[self._email] if self._email < len(row) else ""
+        try:
+            address = parse_address(_checked_cell(raw))
+            said = self._said(row)
+        except Invalid as exc:
+            chunk.rejected.append(RejectedLine(line, shown(raw), exc.problem))
+        else:
+            _want(chunk, chunk.wanted, address, said)
+
+    def _said(self, row: list[str]) -> bool | None:
+        if self._verified is None or self._verified >= len(row):
+            return None
+        word = row[self._verified].strip().lower()
+        if word not in _TRUTH:
+            raise Invalid(VERIFIED, f"'verified' is true or false, not {shown(word)!r}")
+        return _TRUTH[word]
+
+
+def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
+    """A quote that is not closed takes the lines after it into its cell: they are lost."""
+    chunk.lines += 1
+    reason = f"{why}: is a quote missing? Lines {first} to {last} were not used"
+    chunk.rejected.append(RejectedLine(first, "", reason))
+
+
+def _want(
+    chunk: Chunk, wanted: dict[Address, bool | None], address: Address, said: bool | None
+) -> None:
+    """The last line that says something about an address counts."""
+    if address in wanted:
+        chunk.repeated += 1
+        if said is None:
+            return
+    wanted[address] = said
+
+
+def shown(text: str) -> str:
+    """What stood in the file, fit for one line of a report."""
+    plain = "".join(each if each.isprintable() else "�" for each in text)
+    return plain if len(plain) <= _LONGEST_SHOWN else f"{plain[:_LONGEST_SHOWN]}…"
+
+
+def _checked_cell(raw: str) -> str:
+    if not raw.strip():
+        raise Invalid(EMAIL, "the line has no address")
+    if "\n" in raw or "\r" in raw.strip("\r"):
+        raise Invalid(EMAIL, "the address runs over several lines: is a quote missing?")
+    return unprotected(raw)
+
+
+# -- encoding -------------------------------------------------------------------------------------
+
+
+def _checked_encoding(name: str) -> str:
+    try:
+        codec = codecs.lookup(name)
+        "".encode(codec.name)  # refuses codecs that are no text encodings
+    except (LookupError, UnicodeError, ValueError) as exc:
+        raise Invalid("encoding", f"there is no encoding {shown(name)!r}") from exc
+    return "utf-8-sig" if codec.name == "utf-8" else codec.name
+
+
+def _marked_encoding(file: BinaryIO) -> str:
+    """By the mark at the beginning; without one it can only be UTF-8."""
+    file.seek(0)
+    head = file.read(4)
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if 0 in head[:2]:
+        order = "le" if head[1:2] == b"\0" else "be"
+        raise Invalid("file", f"looks like UTF-16 without its mark: say --encoding utf-16-{order}")
+    return "utf-8-sig"
+
+
+def _check_decodes(file: BinaryIO, encoding: str, *, was_given: bool) -> None:
+    file.seek(0)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    while True:
+        piece = file.read(_PIECE)
+        try:
+            decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as exc:
+            line += exc.object[: exc.start].count(b"\n")
+            raise Invalid("file", _not_decoded(line, encoding, was_given)) from exc
+        if not piece:
+            return
+        line += piece.count(b"\n")
+
+
+def _not_decoded(line: int, encoding: str, was_given: bool) -> str:
+    if was_given:
+        return f"line {line} is not in {encoding}: say another --encoding"
+    name = encoding.removesuffix("-sig").upper()
+    return (
+        f"line {line} is not in {name}: save the file as UTF-8, or name what it is in,"
+        " as in --encoding windows-1252"
+    )
+
+
+# -- header ---------------------------------------------------------------------------------------
+
+
+def _understood_header(line: str) -> tuple[str, list[str]]:
+    """The delimiter and the names of the columns."""
+    header = line.removeprefix("\ufeff").rstrip("\r\n")
+    if not header.strip():
+        raise Invalid("file", "has no header line: the first line must name a column 'email'")
+    # Most columns first; a comma where nothing is divided.
+    for delimiter in sorted(DELIMITERS, key=header.count, reverse=True):
+        columns = [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter))]
+        if EMAIL in map(str.lower, columns):
+            _check_named_once(columns)
+            return delimiter, columns
+    if "@" in header:
+        raise Invalid("file", "the first line holds an address: a header line must come before it")
+    raise Invalid("file", f"has no column 'email': its header line is {shown(header)!r}")
+
+
+def _check_named_once(columns: list[str]) -> None:
+    for name in (EMAIL, VERIFIED):
+        if [each.lower() for each in columns].count(name) > 1:
+            raise Invalid("file", f"has the column {name!r} twice")

@@ -1,0 +1,38 @@
+"""Real processes on each engine, and a real mail server that records."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from postroom.storage import open_store
+from postroom.wiring import Services
+from tests.acceptance.harness import Postroom
+from tests.contract.conftest import StoreAddress, address
+from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+
+__all__ = ["address"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingSmtp]:
+    with running_recording_smtp(keep_content=False) as running:
+        yield running
+
+
+@pytest.fixture
+async def services(address: StoreAddress) -> AsyncIterator[Services]:
+    async with await open_store(address.url) as store:
+        yield Services(store)
+
+
+@pytest.fixture
+def postroom(address: StoreAddress, server: RecordingSmtp, tmp_path: Path) -> Iterator[Postroom]:
+    running = Postroom(address, server.url, tmp_path)
+    yield running
+    running.kill_all()

@@ -1,0 +1,161 @@
+"""Postroom as it really runs: processes, a store, and a mail server that records."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import Counts, EmailOutcome
+from postroom.domain.lists import ListName
+from postroom.domain.messages import FINAL, Message
+from postroom.services import records
+from postroom.services.messages import NewBodies
+from postroom.services.subscriptions import new_subscriber
+from postroom.storage import Insert
+from postroom.wiring import Services
+from tests.contract.conftest import StoreAddress
+
+POSTROOM = Path(sys.executable).with_name("postroom")
+LIST = "contoso1"
+CONNECTIONS = 4
+
+
+@dataclass
+class Postroom:
+    """The processes of one test, and what they are told."""
+
+    address: StoreAddress
+    transport: str
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, part: str) -> subprocess.Popen[bytes]:
+        """`postroom scheduler` or `postroom sender`, with its log in the test's folder."""
+        log = (self.folder / f"{part}-{len(self.processes)}.log").open("wb")
+        process = subprocess.Popen(
+            [POSTROOM, part],
+            cwd=self.folder,
+            env={**os.environ, **self.address.environment, **self._environment()},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        log.close()
+        self.processes.append(process)
+        return process
+
+    def stop(self, process: subprocess.Popen[bytes], seconds: float = 10) -> int:
+        """SIGTERM, and the exit status."""
+        process.send_signal(signal.SIGTERM)
+        return process.wait(seconds)
+
+    def kill_all(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"== {path.name}\n{path.read_text(errors='replace')}"
+            for path in sorted(self.folder.glob("*.log"))
+        )
+
+    def _environment(self) -> dict[str, str]:
+        settings = {
+            "store": self.address.url,
+            "transport": self.transport,
+            "data": str(self.folder / "data"),
+            "connections": str(CONNECTIONS),
+            "scheduler_lease": "1s",
+            **self.settings,
+        }
+        return {f"POSTROOM_{name.upper()}": value for name, value in settings.items()}
+
+
+def address_of(number: int) -> Address:
+    return Address(f"user{number:06}@example.com")
+
+
+async def fill(services: Services, count: int, *, verified: bool = True) -> None:
+    """The list, and `count` subscribers on it."""
+    await services.lists.create(LIST, "Contoso's news", "news@contoso.example")
+    table = services.store.table(records.LISTS)
+
+    async def insert(start: int) -> None:
+        operations = []
+        for number in range(start, min(start + 50, count)):
+            new = new_subscriber(ListName(LIST), address_of(number), verified=verified)
+            operations += [
+                Insert(records.subscriber_entity(new)),
+                Insert(records.lookup_entity(new)),
+            ]
+        await table.apply(operations)
+
+    limit = asyncio.Semaphore(8)
+
+    async def limited(start: int) -> None:
+        async with limit:
+            await insert(start)
+
+    await asyncio.gather(*(limited(start) for start in range(0, count, 50)))
+
+
+async def schedule(services: Services, subject: str = "News") -> Message:
+    return await services.messages.create(
+        LIST, subject, NewBodies("<p>Hello {{ email }}</p>", "Hello {{ email }}"), datetime.now(UTC)
+    )
+
+
+class SumChecker:
+    """Reads the counts all the while, and finds out whether the sum ever does not hold."""
+
+    def __init__(self, services: Services, message: Message) -> None:
+        self._services = services
+        self._ref = message.ref
+        self.looks = 0
+        self.last = Counts()
+
+    async def look(self) -> tuple[Message, Counts]:
+        message = await self._services.messages.get(self._ref)
+        counts = await self._services.outcomes.counts(message)
+        shown = counts.as_dict()
+        parts = ("pending", "accepted", "refused", "suppressed", "in_doubt")
+        assert shown["planned"] == sum(shown[part] for part in parts)
+        assert min(shown.values()) >= 0, shown
+        assert counts.possible_duplicates <= counts.accepted
+        assert counts.accepted >= self.last.accepted, "accepted emails do not come back"
+        assert counts.planned >= self.last.planned
+        self.looks += 1
+        self.last = counts
+        return message, counts
+
+    async def until(
+        self, is_so: Callable[[Message, Counts], bool], *, seconds: float, why: str
+    ) -> tuple[Message, Counts]:
+        deadline = time.monotonic() + seconds
+        while True:
+            message, counts = await self.look()
+            if is_so(message, counts):
+                return message, counts
+            assert time.monotonic() < deadline, f"{why}: {message.status} {counts.as_dict()}"
+            await asyncio.sleep(0.05)
+
+    async def until_done(self, seconds: float = 60) -> tuple[Message, Counts]:
+        return await self.until(
+            lambda message, _: message.status in FINAL, seconds=seconds, why="not done"
+        )
+
+
+async def addresses_with(
+    services: Services, message: Message, outcome: EmailOutcome
+) -> set[Address]:
+    return {record.address async for record in services.outcomes.emails(message, outcome)}

@@ -1,0 +1,144 @@
+"""From a sign-up to the email that asks for a confirmation, with real processes."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.sender.confirmations import POISON_QUEUE
+from postroom.wiring import Services
+from tests.acceptance.harness import LIST, Postroom
+from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.unit.mail.strict import bodies, parse, read_headers
+
+ANNA = "anna@example.com"
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingSmtp]:
+    with running_recording_smtp() as running:
+        yield running
+
+
+async def until(is_so: Callable[[], bool], what: str, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.05)
+
+
+async def until_empty(services: Services, queue: str = CONFIRM_QUEUE) -> None:
+    for _ in range(400):
+        if (await services.store.queue(queue).info()).length == 0:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{queue} is not empty")
+
+
+async def make_list(services: Services) -> None:
+    await services.lists.create(LIST, "Contoso's news", "news@contoso.example")
+
+
+@pytest.mark.parametrize("part", ["sender", "up"])
+async def test_who_signs_up_is_asked_once_and_who_has_confirmed_never_again(
+    postroom: Postroom, services: Services, server: RecordingSmtp, part: str
+) -> None:
+    await make_list(services)
+    process = postroom.start(part)
+    assert await services.subscriptions.subscribe(LIST, ANNA)
+    await until(lambda: len(server.accepted()) == 1, "no confirmation")
+    await until_empty(services)
+
+    [mail] = server.accepted()
+    subscriber = await services.subscriptions.get(LIST, ANNA)
+    headers, both = read_headers(mail.content), bodies(parse(mail.content))
+    link = f"http://localhost:8420/confirm?id={subscriber.guid}&listName={LIST}"
+    assert mail.recipients == (ANNA,)
+    assert headers["auto-submitted"] == b"auto-generated"
+    assert not [name for name in headers if name.startswith("list-")]
+    assert link in both["text/plain"]
+    assert link.replace("&", "&amp;") in both["text/html"]
+
+    await services.subscriptions.confirm(LIST, subscriber.guid)
+    assert not await services.subscriptions.subscribe(LIST, ANNA)
+    await services.subscriptions.subscribe(LIST, "bert@example.com")
+    await until(lambda: len(server.accepted()) == 2, "no confirmation for the next one")
+    assert server.copies() == {ANNA: 1, "bert@example.com": 1}
+    assert await asyncio.to_thread(postroom.stop, process) == 0
+
+
+async def test_who_left_or_confirmed_before_it_was_sent_is_not_asked(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await make_list(services)
+    for name in ("anna", "bert", "carl", "dora"):
+        await services.subscriptions.subscribe(LIST, f"{name}@example.com")
+    anna = await services.subscriptions.get(LIST, "anna@example.com")
+    await services.subscriptions.confirm(LIST, anna.guid)
+    await services.subscriptions.remove(LIST, "bert@example.com")
+    await services.subscriptions.edit(LIST, "carl@example.com", blocked="complained")
+    postroom.start("sender")
+    await until_empty(services)
+    assert server.copies() == {"dora@example.com": 1}
+
+
+async def test_a_deferred_confirmation_is_tried_again_and_is_the_same_email(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await make_list(services)
+    postroom.settings["retry_first"] = "1s"
+    server.script(
+        Rule("RCPT", reply="451 4.2.1 try later", times=1),
+        Rule("end", drop=True, times=1),  # in doubt: sent again
+    )
+    await services.subscriptions.subscribe(LIST, ANNA)
+    postroom.start("sender")
+    await until_empty(services)
+    received = server.received()
+    assert [mail.accepted for mail in received] == [False, True]
+    assert received[0].message_id == received[1].message_id != ""
+    assert received[0].content == received[1].content
+
+
+async def test_a_refused_confirmation_is_not_tried_again_and_the_log_says_why(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await make_list(services)
+    server.script(Rule("RCPT", reply="550 5.1.1 no such user"))
+    await services.subscriptions.subscribe(LIST, ANNA)
+    postroom.start("sender")
+    await until_empty(services)
+    assert server.received() == []
+    await until(lambda: "no such user" in postroom.logs(), "nothing in the log")
+    assert ANNA not in postroom.logs()
+
+
+async def test_what_is_no_work_item_is_set_aside_with_the_reason(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await make_list(services)
+    queue = services.store.queue(CONFIRM_QUEUE)
+    wrong = {"nonsense", "0f8fad5b-d9cb-469f-a165-70867728950e,no such/list"}
+    await queue.put_many(sorted(wrong))
+    await services.subscriptions.subscribe(LIST, ANNA)
+    postroom.start("sender")
+    await until_empty(services)
+    aside = await services.store.queue(POISON_QUEUE).peek(10)
+    assert {message.body for message in aside} == wrong
+    assert all("GUID,LISTNAME" in message.properties["error"] for message in aside)
+    assert server.copies() == {ANNA: 1}
+
+
+async def test_sigterm_while_one_is_on_its_way_finishes_it(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await make_list(services)
+    server.script(Rule("end", wait=1.0, reply="250 2.0.0 slowly", times=1))
+    await services.subscriptions.subscribe(LIST, ANNA)
+    sender = postroom.start("sender")
+    await until(lambda: len(server.received()) == 1, "nothing was sent")
+    assert await asyncio.to_thread(postroom.stop, sender) == 0
+    await until_empty(services)
+    assert server.copies() == {ANNA: 1}

@@ -1,0 +1,121 @@
+"""kill -9, again and again: nobody is forgotten, and nobody gets it twice in silence."""
+
+import asyncio
+import random
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages import MessageStatus
+from postroom.wiring import Services
+from tests.acceptance.harness import (
+    CONNECTIONS,
+    Postroom,
+    SumChecker,
+    address_of,
+    addresses_with,
+    fill,
+    schedule,
+)
+from tests.services.recording_smtp import RecordingSmtp
+
+KILLS = 20
+
+
+@pytest.mark.timeout(180)
+async def test_a_scheduler_that_is_killed_20_times_makes_every_page_once(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    count = 5_000
+    await fill(services, count)
+    message = await schedule(services)
+    kills = 0
+    for _ in range(200):
+        scheduler = postroom.start("scheduler")
+        if not await became_leader(services, message.ref):
+            break
+        # Fan-out takes a few dozen milliseconds in all: each life makes a little of it.
+        await asyncio.sleep(random.uniform(0.0, 0.02))
+        scheduler.kill()
+        scheduler.wait()
+        kills += 1
+        if kills == KILLS:
+            break
+    postroom.start("scheduler")
+    postroom.start("sender")
+
+    _, counts = await SumChecker(services, message).until_done(90)
+
+    assert counts.as_dict()["planned"] == counts.accepted == count
+    copies = server.copies()
+    assert set(copies) == {address_of(number) for number in range(count)}
+    assert set(copies.values()) == {1}
+    assert kills >= KILLS // 2
+
+
+async def became_leader(services: Services, ref: str) -> bool:
+    """Wait until the new scheduler works on the message; False once there is nothing to kill."""
+    for _ in range(600):
+        message = await services.messages.get(ref)
+        if message.status is MessageStatus.PROCESSING:
+            return False
+        if message.status is MessageStatus.QUEUING:
+            return True
+        await asyncio.sleep(0.005)
+    raise AssertionError("no scheduler began")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("in_doubt", ["resend", "hold"])
+async def test_senders_that_are_killed_20_times_forget_nobody(
+    postroom: Postroom, services: Services, server: RecordingSmtp, in_doubt: str
+) -> None:
+    count = 20_000
+    postroom.settings["in_doubt"] = in_doubt
+    # Who is killed between taking an item and noting it down keeps it until its lease runs out.
+    postroom.settings["sender_lease"] = "10s"
+    await fill(services, count)
+    message = await schedule(services)
+    checker = SumChecker(services, message)
+    postroom.start("scheduler")
+    senders = [postroom.start("sender") for _ in range(2)]
+    for kill in range(1, KILLS + 1):
+        share = kill * count // (KILLS + 2)
+        await checker.until(
+            lambda _, counts, share=share: counts.done >= share,  # type: ignore[misc]
+            seconds=60,
+            why=f"no progress before kill {kill}",
+        )
+        victim = senders.pop(random.randrange(len(senders)))
+        victim.kill()
+        victim.wait()
+        senders.append(postroom.start("sender"))
+
+    if in_doubt == "hold":
+        _, counts = await checker.until(
+            lambda _, counts: counts.planned == count and counts.pending == 0,
+            seconds=90,
+            why="emails are left",
+        )
+        held = await addresses_with(services, message, EmailOutcome.IN_DOUBT)
+        assert len(held) == counts.in_doubt <= KILLS * CONNECTIONS
+        got = server.copies()
+        for address in held:
+            current = await services.messages.get(message.ref)
+            await services.doubts.decide(current, address, was_sent=got[address] > 0)
+    _, counts = await checker.until_done(90)
+
+    copies = server.copies()
+    assert set(copies) == {address_of(number) for number in range(count)}, "somebody was forgotten"
+    assert counts.accepted == counts.planned == count
+    twice = {address for address, times in copies.items() if times > 1}
+    listed = {
+        record.address async for record in services.outcomes.emails(message) if record.was_in_doubt
+    }
+    assert twice <= listed, "somebody got it twice in silence"
+    assert len(listed) <= KILLS * CONNECTIONS
+    if in_doubt == "hold":
+        assert twice == set()
+    else:
+        assert counts.possible_duplicates == len(listed)
+    assert checker.looks > KILLS

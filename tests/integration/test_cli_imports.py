@@ -1,0 +1,172 @@
+"""`postroom subscriber import` and `export` as processes: mistakes, memory, and kill -9."""
+
+import csv
+import io
+import json
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.services.postroom import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    made = CommandLine(tmp_path)
+    made.ok("list", "create", "news", "--description", "The news", "--from", "news@contoso.com")
+    return made
+
+
+def write_file(cli: CommandLine, count: int) -> str:
+    path = cli.folder / f"{count}.csv"
+    with path.open("w") as file:
+        file.write("email,verified\n")
+        # Not in the order of addresses, as files are.
+        file.writelines(
+            f"user{number * 7919 % count:06}@example{number % 50}.com,true\n"
+            for number in range(count)
+        )
+    return path.name
+
+
+def test_a_file_is_imported_and_told_about(cli: CommandLine) -> None:
+    (cli.folder / "people.csv").write_text(
+        "Name;E-Mail;EMAIL\nAnn;;ann@example.org\nBob;;bob@@example.org\nEve;;eve@example.org\n"
+    )
+    told = cli.ok("subscriber", "import", "news", "people.csv", "--verified")
+    assert told.startswith("news: 2 added, 0 updated, 0 unchanged, 1 rejected (")
+    assert "Ignored columns: Name, E-Mail" in told
+    [line] = [each for each in told.splitlines() if "bob@@example.org" in each]
+    assert line.split()[0] == "3"
+    report = cli.json("subscriber", "import", "news", "people.csv")
+    assert (report["added"], report["unchanged"], report["rejected"]) == (0, 2, 1)
+    assert [(each["line"], each["email"]) for each in report["errors"]] == [(3, "bob@@example.org")]
+    verified = cli.json("subscriber", "ls", "news", "--verified")["items"]
+    assert len(verified) == 2
+
+
+def test_all_rejected_lines_can_be_kept_in_a_file(cli: CommandLine) -> None:
+    bad = "".join(f"=bad{number}\n" for number in range(30))
+    data = f"email\nann@example.org\n{bad}".encode()
+    told = cli.ok("subscriber", "import", "news", "-", stdin=data)
+    assert "… and 20 more: --rejected FILE writes all of them." in told
+    told = cli.ok("subscriber", "import", "news", "-", "--rejected", "bad.csv", stdin=data)
+    assert "All rejected lines are in bad.csv." in told
+    rows = list(csv.DictReader(io.StringIO((cli.folder / "bad.csv").read_text())))
+    assert [row["line"] for row in rows] == [str(line) for line in range(3, 33)]
+    assert rows[0]["email"] == "'=bad0"
+    assert rows[0]["reason"]
+
+
+def test_mistakes_with_files_are_one_line_and_nothing_is_imported(cli: CommandLine) -> None:
+    (cli.folder / "latin.csv").write_bytes("email,name\na@b.org,Jürgen\n".encode("latin-1"))
+    (cli.folder / "no-email.csv").write_text("mail,name\na@b.org,Ann\n")
+    (cli.folder / "empty.csv").write_text("")
+    (cli.folder / "folder").mkdir()
+
+    def why(*arguments: str) -> str:
+        return cli.fails("subscriber", "import", *arguments)
+
+    assert "line 2 is not in UTF-8" in why("news", "latin.csv")
+    assert "--encoding windows-1252" in why("news", "latin.csv")
+    assert "no encoding 'klingon'" in why("news", "latin.csv", "--encoding", "klingon")
+    assert "has no column 'email': its header line is 'mail,name'" in why("news", "no-email.csv")
+    assert "has no header line" in why("news", "empty.csv")
+    assert why("news", "missing.csv") == "missing.csv: No such file or directory"
+    assert why("nope", "latin.csv") == "there is no list 'nope'"
+    cli.misused("subscriber", "import", "news", "folder")
+    assert cli.json("subscriber", "ls", "news")["items"] == []
+    cli.ok("subscriber", "import", "news", "latin.csv", "--encoding", "latin-1")
+    assert len(cli.json("subscriber", "ls", "news")["items"]) == 1
+
+
+def test_a_file_of_which_no_line_can_be_used_is_a_failure(cli: CommandLine) -> None:
+    assert cli.fails("subscriber", "import", "news", "-", stdin=b"email\nbad\n") == (
+        "no line of the file could be used"
+    )
+
+
+def test_export_and_import_are_a_round_trip(cli: CommandLine) -> None:
+    cli.ok("subscriber", "import", "news", write_file(cli, 3000))
+    assert "3,000 subscribers of news are in out.csv." in cli.ok(
+        "subscriber", "export", "news", "out.csv"
+    )
+    text = cli.ok("subscriber", "export", "news")
+    assert text.encode() == (cli.folder / "out.csv").read_bytes()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["email"] for row in rows] == sorted(row["email"] for row in rows)
+    cli.ok("list", "create", "copy", "--description", "A copy", "--from", "news@contoso.com")
+    cli.ok("subscriber", "import", "copy", "out.csv")
+    copied = list(csv.DictReader(io.StringIO(cli.ok("subscriber", "export", "copy"))))
+    assert [(r["email"], r["verified"]) for r in copied] == [
+        (r["email"], r["verified"]) for r in rows
+    ]
+
+
+def test_an_export_that_fails_leaves_the_file_as_it_was(cli: CommandLine) -> None:
+    (cli.folder / "out.csv").write_text("precious")
+    assert cli.fails("subscriber", "export", "nope", "out.csv") == "there is no list 'nope'"
+    assert (cli.folder / "out.csv").read_text() == "precious"
+    assert cli.fails("subscriber", "export", "news", "no/such/out.csv") == (
+        "no/such/out.csv: No such file or directory"
+    )
+    assert [each.name for each in cli.folder.glob("*.part")] == []
+
+
+def test_an_import_of_100_000_lines_is_killed_and_repeated(cli: CommandLine) -> None:
+    name = write_file(cli, 100_000)
+    process = cli.start("subscriber", "import", "news", name)
+    wait_for_rows(cli, 10_000)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    there = rows(cli)["email:"]
+    assert 0 < there < 100_000
+
+    report = cli.json("subscriber", "import", "news", name)
+
+    assert report["added"] == 100_000 - there
+    assert (report["updated"], report["unchanged"], report["rejected"]) == (0, there, 0)
+    assert rows(cli) == {"email:": 100_000, "guid:": 100_000}
+
+
+def test_memory_does_not_grow_with_the_file(cli: CommandLine) -> None:
+    """Ten thousand lines are less than what is read at once; the others differ in nothing."""
+    peaks = {}
+    for count in (10_000, 100_000, 250_000):
+        name = write_file(cli, count)
+        peaks[count] = cli.peak_memory(
+            "subscriber", "import", "news", name, "--store", f"sqlite:///{make_store(cli, count)}"
+        )
+    assert peaks[100_000] < peaks[10_000] + 24 * 1024 * 1024, peaks
+    assert peaks[250_000] < 1.1 * peaks[100_000], peaks
+
+
+def make_store(cli: CommandLine, count: int) -> str:
+    file = f"store-{count}.db"
+    create = ("list", "create", "news", "--description", "News", "--from", "news@contoso.com")
+    cli.ok(*create, "--store", f"sqlite:///{file}")
+    return file
+
+
+def rows(cli: CommandLine) -> dict[str, int]:
+    """Counted beside Postroom: rows of subscribers, and their look-up rows."""
+    uri = f"file:{cli.folder}/postroom-data/postroom.db?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, timeout=30)
+    try:
+        found = connection.execute(
+            "SELECT substr(row, 1, instr(row, ':')), count(*) FROM t_mailinglist"
+            " WHERE row LIKE '%:%' GROUP BY 1"
+        )
+        return dict(found.fetchall())
+    finally:
+        connection.close()
+
+
+def wait_for_rows(cli: CommandLine, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while rows(cli).get("email:", 0) < count:
+        assert time.monotonic() < deadline, json.dumps(rows(cli))
+        time.sleep(0.01)

@@ -1,0 +1,98 @@
+"""Lists and subscribers on the command line, on SQLite and on PostgreSQL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.services.postgres import PostgresServer
+from tests.services.postroom import CommandLine
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def cli(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CommandLine]:
+    if request.param == "sqlite":
+        yield CommandLine(tmp_path)
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url = server.create_database()
+    yield CommandLine(tmp_path, {"POSTROOM_STORE": url})
+    server.drop_database(url)
+
+
+@pytest.fixture
+def news(cli: CommandLine) -> str:
+    cli.ok("list", "create", "news", "--description", "The news", "--from", "news@contoso.com")
+    return "news"
+
+
+def test_a_list_is_made_shown_changed_and_deleted(cli: CommandLine) -> None:
+    made = cli.json("list", "create", "a", "--description", "The [b]A[/b]", "--from", "a@A.org")
+    assert (made["name"], made["from_address"]) == ("a", "a@a.org")
+    shown = cli.ok("list", "ls")
+    assert "The [b]A[/b]" in shown  # no markup
+    cli.ok("list", "edit", "a", "--description", "Another")
+    cli.ok("subscriber", "add", "a", "ann@example.org", "--verified")
+    found = cli.json("list", "show", "a", "--count")
+    assert found["description"] == "Another"
+    assert (found["subscribers"], found["verified"], found["blocked"]) == (1, 1, 0)
+    assert cli.json("list", "delete", "a", "--yes") == {"name": "a", "removed_subscribers": 1}
+    assert cli.json("list", "ls") == {"items": [], "next": None}
+
+
+def test_mistakes_with_lists_are_one_line(cli: CommandLine, news: str) -> None:
+    same = ("list", "create", news, "--description", "Again", "--from", "news@contoso.com")
+    assert cli.fails(*same) == "the list 'news' exists already"
+    assert cli.fails("list", "show", "nope") == "there is no list 'nope'"
+    assert cli.fails("list", "delete", "nope", "--yes") == "there is no list 'nope'"
+    assert cli.fails("subscriber", "ls", "nope") == "there is no list 'nope'"
+    bad_name = ("list", "create", "a/b", "--description", "x", "--from", "a@b.org")
+    assert cli.fails(*bad_name).startswith("name: a list's name has")
+    bad_from = ("list", "create", "b", "--description", "x", "--from", "nobody")
+    assert cli.fails(*bad_from).startswith("from_address: ")
+    injected = ("list", "create", "b", "--description", "x\r\nBcc: all", "--from", "a@b.org")
+    assert cli.fails(*injected).startswith("description: contains a character")
+
+
+def test_the_life_of_a_subscriber(cli: CommandLine, news: str) -> None:
+    added = cli.json("subscriber", "add", news, "Ann@EXAMPLE.org")
+    assert (added["email"], added["verified"]) == ("Ann@example.org", False)
+    assert cli.json("subscriber", "edit", news, "Ann@example.org", "--verify")["verified"] is True
+    blocked = cli.json("subscriber", "edit", news, "Ann@example.org", "--block", "bounced")
+    assert (blocked["blocked"], blocked["verified"]) == ("bounced", True)
+    assert "blocked: bounced" in cli.ok("subscriber", "ls", news)
+    assert cli.json("subscriber", "edit", news, "Ann@example.org", "--unblock")["blocked"] is None
+
+    cli.ok("subscriber", "change-address", news, "Ann@example.org", "anna@example.org")
+    moved = cli.json("subscriber", "show", news, "anna@example.org")
+    assert moved["guid"] == added["guid"]
+    cli.ok("list", "create", "other", "--description", "Other", "--from", "a@contoso.com")
+    cli.ok("subscriber", "move", news, "anna@example.org", "other")
+    assert cli.json("subscriber", "ls", news)["items"] == []
+    assert cli.json("subscriber", "show", "other", "anna@example.org")["guid"] == added["guid"]
+    cli.ok("subscriber", "remove", "other", "anna@example.org")
+    line = cli.fails("subscriber", "remove", "other", "anna@example.org")
+    assert line == "there is no subscriber 'anna@example.org'"
+
+
+def test_subscribers_are_paged_and_filtered(cli: CommandLine, news: str) -> None:
+    lines = [f"{one}{n}@example.org,{n}" for one in "ab" for n in (0, 1)]
+    cli.ok("subscriber", "import", news, "-", stdin="\n".join(["email,verified", *lines]).encode())
+    first = cli.json("subscriber", "ls", news, "--limit", "3")
+    rest = cli.json("subscriber", "ls", news, "--limit", "3", "--after", first["next"])
+    shown = [each["email"] for each in first["items"] + rest["items"]]
+    assert shown == ["a0@example.org", "a1@example.org", "b0@example.org", "b1@example.org"]
+    assert rest["next"] is None
+    verified = cli.json("subscriber", "ls", news, "--verified", "--prefix", "b")["items"]
+    assert [each["email"] for each in verified] == ["b1@example.org"]
+    assert "--after" in cli.run("subscriber", "ls", news, "--limit", "1").stderr
+
+
+def test_mistakes_with_subscribers_are_one_line(cli: CommandLine, news: str) -> None:
+    cli.ok("subscriber", "add", news, "ann@example.org")
+    line = cli.fails("subscriber", "add", news, "ann@example.org")
+    assert line == "the subscriber 'ann@example.org' exists already"
+    assert cli.fails("subscriber", "add", news, "ann@@example.org").startswith("email: ")
+    assert cli.fails("subscriber", "add", news, "a@b.org\nBcc: x@y.org").startswith("email: ")
+    line = cli.fails("subscriber", "show", news, "bob@example.org")
+    assert line == "there is no subscriber 'bob@example.org'"

@@ -1,0 +1,188 @@
+"""Messages on the command line: scheduled, sent by `postroom up`, watched and traced."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.services.postroom import CommandLine
+from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+
+FAR = "2099-01-01T09:00+09:00"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    made = CommandLine(tmp_path)
+    made.ok("list", "create", "news", "--description", "The news", "--from", "news@contoso.com")
+    (tmp_path / "body.htm").write_text("<p>Hello {{ email }}</p>")
+    (tmp_path / "body.txt").write_text("Hello {{ email }}")
+    return made
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingSmtp]:
+    with running_recording_smtp(keep_content=False) as running:
+        yield running
+
+
+def create(cli: CommandLine, *more: str) -> str:
+    made = cli.json("message", "create", "news", "--subject", "Hi", "--html", "body.htm", *more)
+    return str(made["ref"])
+
+
+def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> None:
+    made = cli.json(
+        "message", "create", "news", "--subject", "Hi", "--html", "body.htm", "--at", FAR
+    )
+    assert made["counts"] == dict.fromkeys(
+        ("planned", "pending", "accepted", "refused", "suppressed", "in_doubt",
+         "possible_duplicates"), 0
+    )  # fmt: skip
+    ref = made["ref"]
+    assert (made["status"], made["scheduled_at"]) == ("Pending", "2099-01-01T00:00:00.000Z")
+    cli.ok("message", "edit", ref, "--subject", "Hello", "--text", "body.txt")
+    shown = cli.json("message", "show", ref)
+    assert (shown["subject"], shown["has_html"], shown["has_text"]) == ("Hello", True, True)
+    assert [each["ref"] for each in cli.json("message", "ls")["items"]] == [ref]
+    assert "Hello" in cli.ok("message", "ls")
+    cli.ok("message", "delete", ref, "--yes")
+    assert cli.fails("message", "show", ref) == f"there is no message '{ref}'"
+
+
+def test_a_time_without_a_zone_is_local(cli: CommandLine) -> None:
+    local = CommandLine(cli.folder, {"TZ": "Asia/Tokyo"})
+    assert local.json("message", "show", create(local, "--at", "2099-01-01T09:00"))[
+        "scheduled_at"
+    ] == ("2099-01-01T00:00:00.000Z")
+
+
+def test_a_past_time_is_allowed_and_it_says_that_it_is_sent_now(cli: CommandLine) -> None:
+    told = cli.ok(
+        "message", "create", "news", "--subject", "Hi", "--text", "body.txt",
+        "--at", "2020-01-01T00:00Z",
+    )  # fmt: skip
+    assert "2020-01-01 00:00:00 UTC has passed: it is sent now." in told
+    now = cli.ok("message", "create", "news", "--subject", "Hi", "--text", "body.txt")
+    assert "has passed" not in now
+
+
+def test_mistakes_with_messages_are_one_line_and_leave_nothing(cli: CommandLine) -> None:
+    (cli.folder / "unknown.htm").write_text("<p>\nDear {{ name }}</p>")
+    (cli.folder / "large.htm").write_bytes(b"x" * (10 * 1024 * 1024 + 1))
+    (cli.folder / "empty.txt").write_text("")
+    to = ("message", "create", "news", "--subject", "Hi")
+    assert cli.fails("message", "create", "nope", *to[3:], "--text", "body.txt") == (
+        "there is no list 'nope'"
+    )
+    assert "needs an HTML body, a text body, or both" in cli.fails(*to)
+    assert "needs an HTML body, a text body, or both" in cli.fails(*to, "--text", "empty.txt")
+    line = cli.fails(*to, "--html", "unknown.htm")
+    assert line.startswith("html: line 2: there is no merge field {{ name }}")
+    assert cli.fails(*to, "--html", "large.htm").endswith("a body may have 10 MB")
+    hostile = ("message", "create", "news", "--subject", "Hi\r\nBcc: a@b.org", "--text", "body.txt")
+    assert cli.fails(*hostile).startswith("subject: contains a character")
+    assert cli.fails("message", "show", "12") == "ref: a message is known by 18 digits"
+    assert cli.json("message", "ls")["items"] == []
+    assert cli.json("blob", "ls", "mailbodies")["items"] == []
+
+
+def test_a_list_with_a_message_cannot_be_deleted(cli: CommandLine) -> None:
+    ref = create(cli, "--at", FAR)
+    assert f"while the message {ref} for it is Pending" in cli.fails(
+        "list", "delete", "news", "--yes"
+    )
+
+
+def test_pause_resume_and_cancel(cli: CommandLine) -> None:
+    ref = create(cli, "--at", FAR)
+    paused = cli.json("message", "pause", ref, "--reason", "wait for the lawyer")
+    assert (paused["status"], paused["reason"]) == ("Paused", "wait for the lawyer")
+    assert "wait for the lawyer" in cli.ok("message", "show", ref)
+    assert "cannot be changed" in cli.fails("message", "edit", ref, "--subject", "New")
+    assert cli.json("message", "resume", ref)["status"] == "Pending"
+    assert cli.json("message", "cancel", ref, "--yes")["status"] == "Cancelled"
+    assert "Cancelled" in cli.fails("message", "resume", ref)
+
+
+def test_a_message_is_sent_watched_listed_and_traced(
+    cli: CommandLine, server: RecordingSmtp
+) -> None:
+    rows = "".join(f"user{number:03}@example.org,{number > 4}\n" for number in range(255))
+    cli.ok("subscriber", "import", "news", "-", stdin=f"email,verified\n{rows}".encode())
+    cli.ok("subscriber", "edit", "news", "user254@example.org", "--block", "bounced")
+    sending = CommandLine(cli.folder, {"POSTROOM_TRANSPORT": server.url})
+    with sending.start("up") as up:
+        ref = create(cli)
+        watched = [
+            json.loads(line)
+            for line in cli.ok("message", "show", ref, "--watch", "--json").splitlines()
+        ]
+        up.send_signal(signal.SIGTERM)
+        up.communicate(timeout=20)
+    for each in watched:
+        counts = each["counts"]
+        assert counts["planned"] == sum(
+            counts[part] for part in ("pending", "accepted", "refused", "suppressed", "in_doubt")
+        )
+    assert watched[-1]["status"] == "Completed"
+    accepted = watched[-1]["counts"]["accepted"]
+    assert accepted == 249
+
+    emails = cli.json("message", "emails", ref, "--outcome", "accepted", "--limit", "2")
+    assert [each["email"] for each in emails["items"]] == [
+        "user005@example.org",
+        "user006@example.org",
+    ]
+    rest = cli.json("message", "emails", ref, "--outcome", "accepted", "--after", emails["next"])
+    assert (len(rest["items"]), rest["next"]) == (accepted - 2, None)
+    one = cli.json("message", "email", ref, "user005@example.org")
+    assert (one["outcome"], one["tries"]) == ("accepted", 1)
+    assert one["reply"].startswith("250")
+    line = cli.fails("message", "decide", ref, "user005@example.org", "--sent")
+    assert line == f"the message {ref} is Completed"
+    assert "no email of this message to 'user000@example.org'" in cli.fails(
+        "message", "email", ref, "user000@example.org"
+    )
+    assert [each["ref"] for each in cli.json("message", "ls", "--done")["items"]] == [ref]
+    plain = cli.ok("message", "show", ref)
+    assert "249 planned" in plain
+    assert cli.ok("message", "show", ref, "--watch").startswith("Completed: 249 = 249 accepted")
+
+    trace = cli.json("trace", "user005@EXAMPLE.org")
+    assert [each["list"] for each in trace["lists"]] == ["news"]
+    assert [(each["ref"], each["outcome"]) for each in trace["messages"]] == [(ref, "accepted")]
+    assert one["reply"] in cli.ok("trace", "user005@example.org")
+
+
+def test_trace_shows_lists_and_messages_newest_first(cli: CommandLine) -> None:
+    cli.ok("list", "create", "other", "--description", "Other", "--from", "a@contoso.com")
+    for name in ("news", "other"):
+        cli.ok("subscriber", "add", name, "ann@example.org", "--verified")
+    with cli.start("up") as up:
+        refs = [create(cli) for _ in range(2)]
+        wait_until_done(cli, refs)
+        stop(up)
+    trace = cli.json("trace", "ann@example.org")
+    assert [each["list"] for each in trace["lists"]] == ["news", "other"]
+    assert [each["ref"] for each in trace["messages"]] == refs[::-1]
+    nobody = cli.ok("trace", "nobody@example.org")
+    assert "nobody@example.org is on no list." in nobody
+    assert "No message has an email to it." in nobody
+
+
+def wait_until_done(cli: CommandLine, refs: list[str]) -> None:
+    deadline = time.monotonic() + 30
+    while {each["ref"] for each in cli.json("message", "ls", "--done")["items"]} != set(refs):
+        assert time.monotonic() < deadline, datetime.now(UTC)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 0

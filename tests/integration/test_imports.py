@@ -1,0 +1,212 @@
+"""Import and export of CSV files: what is on the list afterwards, on SQLite and PostgreSQL."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+
+from postroom.domain.errors import Invalid, NoSuch
+from postroom.services import imports, records
+from postroom.services.imports import ImportReport
+from postroom.services.subscriber_files import RejectedLine
+from postroom.storage import KeyRange, Store, open_store
+from postroom.wiring import Services
+from tests.contract.conftest import StoreAddress, address
+
+__all__ = ["address"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def store(address: StoreAddress) -> AsyncIterator[Store]:
+    async with await open_store(address.url) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def services(store: Store) -> Services:
+    made = Services(store)
+    await made.lists.create("news", "The news", "news@contoso.com")
+    return made
+
+
+async def take(services: Services, text: str, *, verified: bool = False) -> ImportReport:
+    return await services.imports.import_csv("news", io.BytesIO(text.encode()), verified=verified)
+
+
+async def exported(services: Services) -> str:
+    return "".join([piece async for piece in services.exports.export_csv("news")])
+
+
+def counts(report: ImportReport) -> tuple[int, int, int, int]:
+    return report.added, report.updated, report.unchanged, report.rejected
+
+
+async def on_list(services: Services) -> dict[str, bool]:
+    page = await services.subscriptions.page("news", limit=1000)
+    return {each.address: each.verified for each in page.subscribers}
+
+
+async def check_rows_agree(store: Store) -> int:
+    """Each subscriber has its look-up row, and no look-up row is left alone."""
+    emails, guids = {}, {}
+    async for entity in store.table(records.LISTS).scan(KeyRange.only("news")):
+        if entity.row.startswith(records.EMAIL_PREFIX):
+            subscriber = records.subscriber_from(entity)
+            emails[subscriber.guid] = subscriber.address
+        elif entity.row.startswith(records.GUID_PREFIX):
+            guid = entity.row.removeprefix(records.GUID_PREFIX)
+            guids[guid] = entity.properties["EmailAddress"]
+    assert emails == guids
+    return len(emails)
+
+
+async def test_new_addresses_are_added_and_can_use_their_links(
+    services: Services, store: Store
+) -> None:
+    report = await take(services, "email,verified\na@b.org,true\nb@b.org,false\nc@b.org,\n")
+    assert counts(report) == (3, 0, 0, 0)
+    assert await on_list(services) == {"a@b.org": True, "b@b.org": False, "c@b.org": False}
+    assert await check_rows_agree(store) == 3
+    subscriber = await services.subscriptions.get("news", "a@b.org")
+    assert subscriber.verified_at == subscriber.created_at
+    assert await services.subscriptions.unsubscribe("news", subscriber.guid) is not None
+    assert "a@b.org" not in await on_list(services)
+
+
+async def test_the_caller_may_say_verified_for_lines_that_do_not(services: Services) -> None:
+    await take(services, "email,verified\na@b.org,\nb@b.org,no\n", verified=True)
+    assert await on_list(services) == {"a@b.org": True, "b@b.org": False}
+
+
+async def test_who_is_on_the_list_is_updated_and_keeps_the_guid(
+    services: Services, store: Store
+) -> None:
+    before = [
+        await services.subscriptions.add("news", f"{name}@b.org", verified=verified)
+        for name, verified in (("silent", True), ("raised", False), ("lowered", True))
+    ]
+    await services.subscriptions.edit("news", "raised@b.org", blocked="bounced")
+    report = await take(
+        services,
+        "email,verified\nsilent@b.org,\nraised@b.org,yes\nlowered@b.org,no\nnew@b.org,yes\n",
+        verified=True,
+    )
+    assert counts(report) == (1, 2, 1, 0)
+    assert await on_list(services) == {
+        "silent@b.org": True,
+        "raised@b.org": True,
+        "lowered@b.org": False,
+        "new@b.org": True,
+    }
+    for old in before:
+        new = await services.subscriptions.get("news", old.address)
+        assert (new.guid, new.created_at) == (old.guid, old.created_at)
+    assert (await services.subscriptions.get("news", "raised@b.org")).blocked == "bounced"
+    assert await check_rows_agree(store) == 4
+
+
+async def test_the_same_file_again_changes_nothing(services: Services, store: Store) -> None:
+    text = "email,verified\n" + "".join(f"u{n:04}@b.org,{n % 2}\n" for n in range(1234))
+    assert counts(await take(services, text)) == (1234, 0, 0, 0)
+    first = await exported(services)
+    assert counts(await take(services, text)) == (0, 0, 1234, 0)
+    assert await exported(services) == first
+    assert await check_rows_agree(store) == 1234
+
+
+async def test_new_ones_among_many_others_are_found(services: Services, store: Store) -> None:
+    """More lie between two of them than one look would show: each is asked for."""
+    await take(services, "email\n" + "".join(f"u{n:04}@b.org\n" for n in range(1000)))
+    text = "email,verified\n" + "".join(f"u{n:04}@b.org,yes\n" for n in range(0, 1500, 7))
+    added = sum(n >= 1000 for n in range(0, 1500, 7))
+    report = await take(services, text)
+    assert counts(report) == (added, report.lines - added, 0, 0)
+    assert await check_rows_agree(store) == 1000 + added
+
+
+async def test_repeated_addresses_are_one_subscriber_within_and_across_chunks(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "CHUNK_LINES", 2)
+    report = await take(
+        services, "email,verified\na@b.org,no\na@B.org,yes\nc@b.org,no\na@b.org,\nc@b.org,yes\n"
+    )
+    assert counts(report) == (2, 1, 2, 0)
+    assert report.lines == 5
+    assert await on_list(services) == {"a@b.org": True, "c@b.org": True}
+    assert await check_rows_agree(store) == 2
+
+
+async def test_two_imports_at_once_make_no_duplicates(services: Services, store: Store) -> None:
+    text = "email\n" + "".join(f"u{n:04}@b.org\n" for n in range(2000))
+    reports = await asyncio.gather(take(services, text), take(services, text))
+    assert sum(report.added for report in reports) == 2000
+    assert sum(report.unchanged for report in reports) == 2000
+    assert await check_rows_agree(store) == 2000
+
+
+async def test_bad_lines_are_told_kept_up_to_a_bound_and_all_counted(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "REJECTED_KEPT", 3)
+    told: list[RejectedLine] = []
+    report = await services.imports.import_csv(
+        "news",
+        io.BytesIO(b"email\nok@b.org\n" + b"bad\n" * 5),
+        on_rejected=told.append,
+    )
+    assert counts(report) == (1, 0, 0, 5)
+    assert [each.line for each in report.errors] == [3, 4, 5]
+    assert [each.line for each in told] == [3, 4, 5, 6, 7]
+
+
+async def test_progress_is_told_up_to_the_last_byte(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "CHUNK_LINES", 200)
+    data = ("email\n" + "".join(f"u{n:04}@b.org\n" for n in range(1000))).encode()
+    seen: list[tuple[int, int]] = []
+    await services.imports.import_csv(
+        "news", io.BytesIO(data), progress=lambda done, report: seen.append((done, report.lines))
+    )
+    assert seen[-1] == (len(data), 1000)
+    assert len(seen) >= 5
+
+
+@pytest.mark.parametrize("text", ["mail\na@b.org\n", "", "email,email\na@b.org,\n"])
+async def test_a_file_that_cannot_be_used_changes_nothing(services: Services, text: str) -> None:
+    with pytest.raises(Invalid):
+        await take(services, text)
+    assert await on_list(services) == {}
+
+
+async def test_there_must_be_a_list(services: Services) -> None:
+    with pytest.raises(NoSuch, match="there is no list 'other'"):
+        await services.imports.import_csv("other", io.BytesIO(b"email\na@b.org\n"))
+    with pytest.raises(NoSuch):
+        [piece async for piece in services.exports.export_csv("other")]
+
+
+async def test_what_is_exported_is_imported_as_it_was(services: Services, store: Store) -> None:
+    names = ["=cmd|x", "+plus", "-minus", "'quote", "'=both", "Ann", "jürgen", "ann+tag"]
+    for position, name in enumerate(names):
+        await services.subscriptions.add("news", f"{name}@b.org", verified=position % 2 == 0)
+    text = await exported(services)
+    assert text.splitlines()[0] == "email,verified,created_at"
+    cells = [line.split(",")[0] for line in text.splitlines()[1:]]
+    assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
+    before = await on_list(services)
+
+    await services.lists.delete("news")
+    await services.lists.create("news", "The news", "news@contoso.com")
+    report = await take(services, text)
+
+    assert counts(report) == (len(names), 0, 0, 0)
+    assert report.ignored_columns == ["created_at"]
+    assert await on_list(services) == before

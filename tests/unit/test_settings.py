@@ -1,0 +1,138 @@
+"""Settings: which of several counts, what is refused, what is shown."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.settings import SETTINGS, SettingError, load_settings, parse_duration
+
+
+def test_an_option_beats_the_environment_beats_the_file_beats_the_default(tmp_path: Path) -> None:
+    (tmp_path / "postroom.toml").write_text('connections = 3\nin_doubt = "hold"\nstore = "file"\n')
+    environment = {"POSTROOM_CONNECTIONS": "4", "POSTROOM_STORE": "environment"}
+    found = load_settings(environment, tmp_path, {"store": "option", "data": None}).found
+    assert {name: (found[name].value, found[name].origin) for name in (
+        "store", "connections", "in_doubt", "retry_first"
+    )} == {
+        "store": ("option", "--store"),
+        "connections": (4, "POSTROOM_CONNECTIONS"),
+        "in_doubt": ("hold", "postroom.toml"),
+        "retry_first": (timedelta(minutes=5), "default"),
+    }  # fmt: skip
+
+
+def test_every_default_can_be_understood_and_every_setting_is_explained(tmp_path: Path) -> None:
+    load_settings({}, tmp_path)
+    assert all(setting.help.endswith(".") for setting in SETTINGS)
+    assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_without_a_url_the_store_is_a_file_in_the_data_folder(tmp_path: Path) -> None:
+    settings = load_settings({"POSTROOM_DATA": "/srv/mail"}, tmp_path)
+    assert settings.store_url == "sqlite:////srv/mail/postroom.db"
+    assert load_settings({}, tmp_path, {"store": "azure://"}).store_url == "azure://"
+
+
+def test_an_empty_variable_counts_as_none(tmp_path: Path) -> None:
+    settings = load_settings({"POSTROOM_TRANSPORT": ""}, tmp_path)
+    assert settings.text("transport") == "outbox:"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("CONNECTIONS", "0", "connections '0' is a whole number from 1 to 1000"),
+        ("CONNECTIONS", "many", "connections 'many' is a whole number from 1 to 1000"),
+        ("IN_DOUBT", "ask", "in_doubt 'ask' is one of resend, hold"),
+        ("BASE_URL", "example.org", "base_url 'example.org' begins with http:// or https://"),
+        ("RETRY_FOR", "5 days", "retry_for '5 days' is written like 500ms"),
+        ("RATE", "fast", "rate 'fast' is a number of emails per second from 0.01 to 100000"),
+        ("RATE", "-1", "rate '-1' is a number of emails per second"),
+        (
+            "RATE_PER_DOMAIN",
+            "gmail.com",
+            "rate_per_domain 'gmail.com' is written like gmail.com=20",
+        ),
+        (
+            "RATE_PER_DOMAIN",
+            "a@b.com=1",
+            "rate_per_domain 'a@b.com=1' is written like gmail.com=20",
+        ),
+        (
+            "RATE_PER_DOMAIN",
+            "b.com=1,B.com=2",
+            "rate_per_domain 'b.com=1,B.com=2' names b.com twice",
+        ),
+        (
+            "RATE_PER_DOMAIN",
+            "b.com=0",
+            "rate_per_domain 'b.com=0' is wrong about b.com: '0' is a number of emails per second",
+        ),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named_with_its_origin(
+    variable: str, value: str, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        load_settings({f"POSTROOM_{variable}": value}, tmp_path)
+    assert str(caught.value).startswith(f"POSTROOM_{variable}: {told}")
+
+
+def test_a_file_with_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "postroom.toml").write_text('stroe = "x"\n[[apps]]\npath = "/"\n')
+    with pytest.raises(SettingError, match="there is no setting 'stroe'"):
+        load_settings({}, tmp_path)
+
+
+def test_tables_of_the_file_are_left_to_others(tmp_path: Path) -> None:
+    (tmp_path / "postroom.toml").write_text('[[apps]]\npath = "/"\n')
+    load_settings({}, tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"store = ", b'store = "\xff"'], ids=["syntax", "encoding"])
+def test_a_file_that_cannot_be_read_is_named(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "postroom.toml").write_bytes(content)
+    with pytest.raises(SettingError, match=r"postroom\.toml: "):
+        load_settings({}, tmp_path)
+
+
+def test_secrets_and_passwords_are_masked(tmp_path: Path) -> None:
+    found = load_settings(
+        {
+            "POSTROOM_SENDGRID_API_KEY": "SG.hidden",
+            "POSTROOM_TRANSPORT": "smtp://ann:hidden@one.org,smtp://bob:hidden@two.org",
+            "POSTROOM_STORE": "postgresql://ann:hidden@host/db",
+        },
+        tmp_path,
+    ).found
+    assert not any("hidden" in each.shown for each in found.values())
+    assert found["store"].shown == "postgresql://ann:●●●@host/db"
+    assert found["azure_connection_string"].shown == "(not set)"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("500ms", 0.5), ("30s", 30), ("20m", 1200), ("2h", 7200), ("5d", 432_000), ("1.5h", 5400)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(("text", "rate"), [("", None), ("0", None), ("0.0", None), ("2.5", 2.5)])
+def test_no_rate_and_a_rate_of_0_are_no_limit(
+    text: str, rate: float | None, tmp_path: Path
+) -> None:
+    assert load_settings({}, tmp_path, {"rate": text}).value("rate") == rate
+
+
+def test_rates_by_domain_are_read_with_one_for_the_others(tmp_path: Path) -> None:
+    settings = load_settings(
+        {"POSTROOM_RATE_PER_DOMAIN": "Gmail.com = 20, b\u00fccher.example=0.5,*=5"}, tmp_path
+    )
+    assert settings.value("rate_per_domain") == {
+        "gmail.com": 20,
+        "b\u00fccher.example": 0.5,
+        "*": 5,
+    }
+    assert load_settings({}, tmp_path).value("rate_per_domain") == {}

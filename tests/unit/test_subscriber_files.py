@@ -1,0 +1,170 @@
+"""How a CSV file of subscribers is understood, line by line."""
+
+import codecs
+import csv
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.domain.errors import Invalid
+from postroom.services.subscriber_files import (
+    Chunk,
+    SubscriberFile,
+    protected,
+    unprotected,
+)
+
+
+def read(data: bytes | str, encoding: str | None = None, lines: int = 1000) -> list[Chunk]:
+    raw = data.encode() if isinstance(data, str) else data
+    return list(SubscriberFile(io.BytesIO(raw), encoding).chunks(lines))
+
+
+def only(data: bytes | str, encoding: str | None = None) -> Chunk:
+    [chunk] = read(data, encoding)
+    return chunk
+
+
+def problem(data: bytes | str, encoding: str | None = None) -> str:
+    with pytest.raises(Invalid) as caught:
+        read(data, encoding)
+    return caught.value.problem
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+def test_delimiters_and_line_ends(delimiter: str, end: str) -> None:
+    rows = (["Name", " EMail ", "Verified"], ["Ann", "ann@Example.org", "Yes"], ["", "b@b.org", ""])
+    chunk = only(end.join(delimiter.join(row) for row in rows))
+    assert chunk.wanted == {"ann@example.org": True, "b@b.org": None}
+    assert (chunk.lines, chunk.rejected) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("word", "meaning"),
+    [("true", True), ("TRUE", True), ("yes", True), ("1", True), (" true ", True), ("", None),
+     ("false", False), ("No", False), ("0", False)],
+)  # fmt: skip
+def test_what_verified_may_say(word: str, meaning: bool | None) -> None:
+    assert only(f"email,verified\na@b.org,{word}\n").wanted == {"a@b.org": meaning}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "email,name\na@b.org,Jürgen 김\n".encode(),
+        codecs.BOM_UTF8 + "email,name\na@b.org,Jürgen\n".encode(),
+        "email,name\na@b.org,Jürgen\n".encode("utf-16"),
+        codecs.BOM_UTF16_BE + "email,name\na@b.org,Jürgen\n".encode("utf-16-be"),
+    ],
+    ids=["utf-8", "utf-8 with mark", "utf-16-le", "utf-16-be"],
+)
+def test_encodings_that_are_found(data: bytes) -> None:
+    assert only(data).wanted == {"a@b.org": None}
+
+
+def test_another_encoding_is_refused_with_its_line_and_read_when_it_is_named() -> None:
+    data = "email,name\na@b.org,Ann\nb@b.org,Jürgen\n".encode("windows-1252")
+    assert problem(data).startswith("line 3 is not in UTF-8: save the file as UTF-8, or name")
+    assert only(data, "windows-1252").wanted == {"a@b.org": None, "b@b.org": None}
+    assert problem(data, "ascii") == "line 3 is not in ascii: say another --encoding"
+    assert problem(data, "no-such") == "there is no encoding 'no-such'"
+    assert problem(data, "rot13").startswith("there is no encoding")
+    assert "utf-16-le" in problem("email\na@b.org\n".encode("utf-16-le"))
+
+
+def test_a_wrong_byte_far_behind_is_found_before_the_first_line_is_used() -> None:
+    data = b"email\n" + b"a@b.org\n" * 100_000 + b"\xff\n"
+    assert problem(data).startswith("line 100002 is not in UTF-8")
+
+
+def test_headers_that_cannot_be_used() -> None:
+    assert problem("").startswith("has no header line")
+    assert problem("\n\n").startswith("has no header line")
+    assert problem("mail,name\na@b.org,Ann\n") == (
+        "has no column 'email': its header line is 'mail,name'"
+    )
+    assert problem("a@b.org,Ann\n").startswith("the first line holds an address")
+    assert problem("email,Email\n") == "has the column 'email' twice"
+
+
+def test_other_columns_are_named_as_they_are_written() -> None:
+    file = SubscriberFile(io.BytesIO(b"First Name,EMAIL,,Phone,verified\n"))
+    assert file.ignored == ["First Name", "Phone"]
+    assert list(file.chunks(10)) == []
+
+
+def test_lines_that_cannot_be_used_are_named_with_their_number_and_reason() -> None:
+    chunk = only(
+        "email,verified\n"
+        "ann@example.org,true\n"
+        "bad@@example.org,true\n"
+        "\n"
+        ",\n"
+        ",true\n"
+        "bob@example.org,perhaps\n"
+        '"two\nlines@example.org",true\n'
+        "eve@example.org\n"
+        "x@y.org\x00,true\n"
+    )
+    assert chunk.wanted == {"ann@example.org": True, "eve@example.org": None}
+    found = {each.line: (each.email, each.reason) for each in chunk.rejected}
+    assert list(found) == [3, 6, 7, 8, 11]
+    assert found[3][0] == "bad@@example.org"
+    assert found[6] == ("", "the line has no address")
+    assert found[7] == ("bob@example.org", "'verified' is true or false, not 'perhaps'")
+    assert found[8][1] == "the address runs over several lines: is a quote missing?"
+    assert found[11][0] == "x@y.org�"
+    assert chunk.lines == 7  # empty ones do not count
+
+
+@pytest.mark.parametrize("count", [1_000, 20_000], ids=["to the end", "to the longest cell"])
+def test_a_quote_that_is_never_closed_does_not_swallow_lines_silently(count: int) -> None:
+    lines = [f"a{number}@example.org,x" for number in range(count)]
+    lines[5] = 'a5@example.org,"never closed'
+    [chunk] = read("email,name\n" + "\n".join(lines) + "\n", lines=count)
+    [rejected] = chunk.rejected
+    assert rejected.line == 7
+    lost = int(rejected.reason.split(" to ")[1].split()[0]) - 6
+    assert f"is a quote missing? Lines 7 to {lost + 6} were not used" in rejected.reason
+    assert len(chunk.wanted) == count - lost
+
+
+def test_a_cell_may_hold_a_few_line_breaks() -> None:
+    chunk = only('email,notes\na@b.org,"one\ntwo\nthree"\nbad,\n')
+    assert list(chunk.wanted) == ["a@b.org"]
+    assert [each.line for each in chunk.rejected] == [5]
+
+
+def test_of_an_address_that_is_named_twice_the_last_word_counts() -> None:
+    chunk = only("email,verified\na@b.org,true\na@B.org,\nb@b.org,true\nb@b.org,false\n")
+    assert chunk.wanted == {"a@b.org": True, "b@b.org": False}
+    assert (chunk.lines, chunk.repeated) == (4, 2)
+
+
+def test_chunks_hold_so_many_lines_and_no_line_is_lost_between() -> None:
+    data = "email\n" + "".join(f"a{number}@b.org\n\n" for number in range(25))
+    chunks = read(data, lines=10)
+    assert max(chunk.lines for chunk in chunks) <= 10
+    assert sum(chunk.lines for chunk in chunks) == 25
+    assert len({each for chunk in chunks for each in chunk.wanted}) == 25
+    assert chunks[-1].bytes_read == len(data)
+
+
+# -- formulas -------------------------------------------------------------------------------------
+
+
+@given(st.text("'=+-@\t\ra", max_size=6))
+def test_what_is_protected_from_spreadsheets_comes_back_as_it_was(cell: str) -> None:
+    written = protected(cell)
+    assert not written.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert unprotected(written) == cell
+
+
+@pytest.mark.parametrize("address", ["=cmd@b.org", "+a@b.org", "-a@b.org", "'=a@b.org", "'a@b.org"])
+def test_addresses_that_look_like_formulas_survive_export_and_import(address: str) -> None:
+    text = io.StringIO()
+    csv.writer(text).writerows([["email"], [protected(address)]])
+    assert list(only(text.getvalue()).wanted) == [address]
