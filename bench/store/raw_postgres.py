@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import psycopg
+from psycopg_pool import AsyncConnectionPool
 
 from bench.store import mail
 
@@ -41,10 +44,6 @@ class RawPostgres:
             "INSERT INTO queue (body) SELECT unnest(%s::text[])",
             ([mail.work_item(page) for page in pages],),
         )
-
-    def put_singly(self, count: int) -> None:
-        for _ in range(count):
-            self.connection.execute("INSERT INTO queue (body) VALUES ('GUID,LISTNAME')")
 
     def settle_pages(self) -> int:
         settled = 0
@@ -84,3 +83,17 @@ class RawPostgres:
 
     def close(self) -> None:
         self.connection.close()
+
+
+async def put_from_tasks(url: str, tasks: int, count: int) -> None:
+    """`count` puts, one at a time, from each of `tasks` tasks over a pool of eight connections."""
+    async with AsyncConnectionPool(
+        url, min_size=8, max_size=8, kwargs={"autocommit": True}, open=False
+    ) as pool:
+
+        async def put() -> None:
+            for _ in range(count):
+                async with pool.connection() as connection:
+                    await connection.execute("INSERT INTO queue (body) VALUES ('GUID,LISTNAME')")
+
+        await asyncio.gather(*(put() for _ in range(tasks)))

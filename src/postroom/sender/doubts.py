@@ -33,8 +33,8 @@ class DoubtService:
     async def decide(self, message: Message, address: Address, *, was_sent: bool) -> None:
         """End the doubt about one email. `NoSuch`, `NotNow`, `Overtaken`.
 
-        To be sent again: the work item is put first and the claim ends last. Wherever this is
-        interrupted, a sender comes to the page and counts it anew.
+        A work item is put first and the claim ends last: wherever this is interrupted, a sender
+        comes to the page and counts it anew.
         """
         if message.status in FINAL:
             raise NotNow(f"the message {message.ref} is {message.status}")
@@ -46,12 +46,12 @@ class DoubtService:
         item = WorkItem(message.day, message.ref, found.page, restarted=True)
         try:
             claim = await self._pages.claim(item, self._owner, _CLAIM_SECONDS)
+            await self._queue.put(str(item), delay=1.0)
             if was_sent:
                 await self._archive.merge(
                     Entity(item.partition, address, {"Outcome": "accepted", "EmailSent": True})
                 )
             else:
-                await self._queue.put(str(item), delay=1.0)
                 await self._make_pending(item, address)
             loaded = await self._pages.load(msgspec.structs.replace(claim, taken_over=True))
             if loaded is not None:

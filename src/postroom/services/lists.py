@@ -27,6 +27,7 @@ from postroom.storage import (
 )
 
 _BATCH = 99  # rows that go with one batch of the store, beside the mark of their list
+_PAIRS = 49  # with the list's mark they fill a batch
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -130,9 +131,9 @@ class ListService:
         if mark is None:
             found = await self._lists.get(name, records.LIST_ROW)
             mark = None if found is None else found.etag
+        in_pairs = True
         while mark is not None:
-            result = await self._lists.query(KeyRange.only(name), limit=_BATCH)
-            rows = [e.row for e in result.entities if e.row != records.LIST_ROW]
+            rows = await self._rows_to_remove(name, in_pairs)
             try:
                 if not rows:
                     await self._remove_list(name, mark)
@@ -140,10 +141,26 @@ class ListService:
                 deletions = [Delete(name, row) for row in rows]
                 mark = (await self._lists.apply([Merge(_mark(name), mark), *deletions]))[0]
             except Conflict:
-                mark = await self._find_mark(name)  # somebody else deletes, too
+                # Somebody else deletes, too; or a row has lost its other half, and goes alone.
+                current = await self._find_mark(name)
+                in_pairs = current != mark
+                mark = current
                 continue
             removed += sum(row.startswith(records.EMAIL_PREFIX) for row in rows)
         return removed
+
+    async def _rows_to_remove(self, name: ListName, in_pairs: bool) -> list[str]:
+        """Some rows of a list: subscribers with their look-up rows, then whatever is left."""
+        if in_pairs:
+            found = await self._lists.query(
+                KeyRange.only(name), KeyRange.prefix(records.EMAIL_PREFIX), limit=_PAIRS
+            )
+            guids = [records.read(e, "SubscriberGUID", str) for e in found.entities]
+            pairs = zip(found.entities, guids, strict=True)
+            if guids:
+                return [row for e, guid in pairs for row in (e.row, records.GUID_PREFIX + guid)]
+        result = await self._lists.query(KeyRange.only(name), limit=_BATCH)
+        return [e.row for e in result.entities if e.row != records.LIST_ROW]
 
     async def _remove_list(self, name: ListName, mark: str) -> None:
         """The index entry, if it is still that of the marked list, and then the list's row."""

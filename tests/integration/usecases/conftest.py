@@ -1,0 +1,14 @@
+"""The use cases on each engine: a new, empty store for each test."""
+
+import pytest
+
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.contract.conftest import address, engine, store
+
+__all__ = ["address", "engine", "store"]
+
+
+@pytest.fixture
+def services(store: Store) -> Services:
+    return Services(store)

@@ -1,0 +1,155 @@
+"""What became of each email: counted, listed, found by halving; and decisions on doubts."""
+
+import pytest
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.errors import NoSuch, NotNow, Overtaken
+from postroom.domain.messages import Message
+from postroom.domain.pages import SEND_QUEUE, WorkItem
+from postroom.scheduler.completion import Completion
+from postroom.sender import doubts
+from postroom.sender.pages import PageStore
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
+from tests.integration.usecases.making import bodies_of, fill, make_list, schedule
+from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, use_small_pages
+
+ACCEPTED, REFUSED = EmailOutcome.ACCEPTED, EmailOutcome.REFUSED
+SUPPRESSED, IN_DOUBT = EmailOutcome.SUPPRESSED, EmailOutcome.IN_DOUBT
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_small_pages(monkeypatch, size=2, pages=20)
+
+
+async def test_each_email_is_found_among_any_number_of_pages(
+    services: Services, store: Store, engine: str
+) -> None:
+    for pages in (0, 1, 2, 37):
+        await check_each_email(services, store, pages, stride=7 if engine == "azure" else 1)
+
+
+async def check_each_email(services: Services, store: Store, pages: int, stride: int) -> None:
+    name = await make_list(services, f"list{pages}")
+    made = [each.address for each in await fill(store, name, max(0, 2 * pages - 1))]
+    message = await fan_out_whole(store, (await schedule(services, name)).ref)
+    assert message.queued_pages == pages
+    if pages == 37:
+        await settle(services, message, 18, [REFUSED, ACCEPTED])
+    for address in made[::stride]:
+        found = await services.outcomes.email(message, address)
+        assert found is not None
+        assert found.address == address
+        assert found.page == made.index(address) // 2
+    for stranger in ("a@example.com", "user000000a@example.com", "zoe@example.com"):
+        assert await services.outcomes.email(message, Address(stranger)) is None
+    counts = await check_sum(services, message)
+    assert counts.planned == len(made)
+    assert [r.address async for r in services.outcomes.emails(message)] == made
+    if pages == 37:
+        assert [r.address async for r in services.outcomes.emails(message, REFUSED)] == [made[36]]
+        refused = await services.outcomes.email(message, made[36])
+        assert refused is not None
+        assert (refused.outcome, refused.tries, refused.reply) == (REFUSED, 1, "250 2.0.0 ok")
+
+
+async def in_doubt(services: Services, store: Store, name: str) -> tuple[Message, list[Address]]:
+    """A message of two pages: one accepted, one in doubt; one refused, one suppressed."""
+    await services.lists.create(name, "News", "news@contoso.example")
+    made = [each.address for each in await fill(store, (await services.lists.get(name)).name, 4)]
+    message = await fan_out_whole(store, (await schedule(services, name)).ref)
+    await settle(services, message, 0, [ACCEPTED, IN_DOUBT])
+    await settle(services, message, 1, [REFUSED, SUPPRESSED])
+    await bodies_of(store, SEND_QUEUE)
+    return message, made
+
+
+async def test_a_decision_that_it_was_sent_ends_the_doubt(services: Services, store: Store) -> None:
+    message, made = await in_doubt(services, store, "contoso1")
+    for other in (made[0], made[2], made[3]):
+        with pytest.raises(NotNow, match="not in doubt"):
+            await services.doubts.decide(message, other, was_sent=True)
+    with pytest.raises(NoSuch, match="email"):
+        await services.doubts.decide(message, Address("zoe@example.com"), was_sent=True)
+
+    await services.doubts.decide(message, made[1], was_sent=True)
+
+    counts = await check_sum(services, message)
+    assert (counts.accepted, counts.in_doubt, counts.pending) == (2, 0, 0)
+    assert await Completion(store, services.messages, services.outcomes).check(message)
+    with pytest.raises(NotNow):
+        await services.doubts.decide(
+            await services.messages.get(message.ref), made[1], was_sent=True
+        )
+
+
+async def test_a_decision_to_send_again_makes_it_pending_and_queues_its_page(
+    services: Services, store: Store
+) -> None:
+    message, made = await in_doubt(services, store, "contoso1")
+
+    await services.doubts.decide(message, made[1], was_sent=False)
+
+    counts = await check_sum(services, message)
+    assert (counts.accepted, counts.in_doubt, counts.pending) == (1, 0, 1)
+    assert await store.queue(SEND_QUEUE).wait(5)
+    assert await bodies_of(store, SEND_QUEUE) == [f"{message.day},{message.ref},000000,1"]
+    completion = Completion(store, services.messages, services.outcomes)
+    assert not await completion.check(message)
+    await settle(services, message, 0, [ACCEPTED])
+    counts = await check_sum(services, message)
+    assert (counts.accepted, counts.pending) == (2, 0)
+    assert await completion.check(message)
+
+
+async def test_a_page_in_a_senders_hands_is_not_decided_on(
+    services: Services, store: Store
+) -> None:
+    message, made = await in_doubt(services, store, "contoso1")
+    item = WorkItem(message.day, message.ref, 0)
+    claim = await PageStore(store, "a sender").claim(item, "its item", 60)
+    with pytest.raises(Overtaken):
+        await services.doubts.decide(message, made[1], was_sent=False)
+    assert (await check_sum(services, message)).in_doubt == 1
+    await PageStore(store, "a sender").give_up(claim)
+    await services.doubts.decide(message, made[1], was_sent=False)
+
+
+@pytest.mark.parametrize(
+    "was_sent",
+    [
+        pytest.param(True, id="was sent"),
+        pytest.param(False, id="send again"),
+    ],
+)
+async def test_a_decision_that_is_interrupted_anywhere_can_be_brought_to_its_end(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch, was_sent: bool
+) -> None:
+    monkeypatch.setattr(doubts, "_CLAIM_SECONDS", 0.0)  # a dead one's claim runs out at once
+
+    async def attempt(fate: Fate, writes: int) -> None:
+        message, made = await in_doubt(services, store, f"list{writes}")
+        died = await dies(
+            Services(Fated(store, fate)).doubts.decide(message, made[1], was_sent=was_sent)
+        )
+        completion = Completion(store, services.messages, services.outcomes)
+        if died:
+            assert not await completion.check(message), "nothing is done that nobody has decided"
+        found = await services.outcomes.email(message, made[1])
+        assert found is not None, "lost"
+        if found.outcome is IN_DOUBT:
+            await services.doubts.decide(message, made[1], was_sent=was_sent)
+        else:
+            assert found.outcome is (ACCEPTED if was_sent else EmailOutcome.PENDING)
+        # A sender comes with the work item, if one was put (it waits a second for the decision).
+        if (await store.queue(SEND_QUEUE).info()).length:
+            await settle(services, message, 0, [ACCEPTED])
+            await store.queue(SEND_QUEUE).purge()
+        counts = await check_sum(services, message)
+        assert (counts.accepted, counts.in_doubt, counts.pending) == (2, 0, 0)
+        assert await completion.check(message)
+
+    await cut_after_each_write(attempt)

@@ -1,0 +1,204 @@
+"""The scheduler as it runs, beside the test: what is due, what is done, and what waits for whom."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages import FINAL, Message, MessageStatus
+from postroom.domain.pages import SEND_QUEUE, parse_work_item
+from postroom.scheduler import Scheduler
+from postroom.scheduler.completion import Completion
+from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER
+from postroom.services import records
+from postroom.storage import Entity, Store
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
+from tests.integration.usecases.making import (
+    bodies_of,
+    days,
+    fill,
+    make_list,
+    now,
+    open_refs,
+    schedule,
+)
+from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, use_small_pages
+
+
+@asynccontextmanager
+async def scheduling(store: Store, schedulers: int = 1) -> AsyncIterator[None]:
+    stopping = asyncio.Event()
+    running = [asyncio.create_task(Scheduler(store).run(stopping)) for _ in range(schedulers)]
+    try:
+        yield
+    finally:
+        stopping.set()
+        await asyncio.wait_for(asyncio.gather(*running), 10)
+
+
+async def until(
+    services: Services, ref: str, is_so: Callable[[Message], bool], seconds: float = 10
+) -> Message:
+    deadline = time.monotonic() + seconds
+    while True:
+        message = await services.messages.get(ref)
+        if is_so(message):
+            return message
+        assert time.monotonic() < deadline, message
+        await asyncio.sleep(0.02)
+
+
+async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
+    services: Services, store: Store
+) -> None:
+    use = services.messages
+    name, empty = await make_list(services), await make_list(services, "empty")
+    gone = await make_list(services, "gone")
+    await fill(store, name, 3)
+    long = await schedule(services, name, days(-1))  # nobody sends it: it stays Processing
+    nobody = await schedule(services, empty)
+    deleted = await schedule(services, gone)
+    await services.lists.finish_deletion(gone)
+    paused = await schedule(services, name)
+    await use.pause(paused.ref)
+    soon = await schedule(services, name, now() + timedelta(seconds=2))
+    tomorrow = await schedule(services, name, days(1))
+    cancelled = await schedule(services, name, days(2))
+    await use.cancel(cancelled.ref)
+
+    async with scheduling(store, schedulers=2):
+        done = await until(services, nobody.ref, lambda m: m.status in FINAL)
+        assert (done.status, done.reason) == (MessageStatus.COMPLETED, NO_SUBSCRIBER)
+        done = await until(services, deleted.ref, lambda m: m.status in FINAL)
+        assert (done.status, done.reason) == (MessageStatus.COMPLETED, NO_LIST)
+        assert done.completed_at is not None
+        await until(services, long.ref, lambda m: m.status is MessageStatus.PROCESSING)
+        for _ in range(500):
+            if cancelled.ref not in await open_refs(services):
+                break
+            await asyncio.sleep(0.02)
+        begun = await until(services, soon.ref, lambda m: m.status is not MessageStatus.PENDING)
+        assert begun.queued_at is None or begun.queued_at >= soon.scheduled_at
+        assert now() - soon.scheduled_at < timedelta(seconds=1.8), "by its bell, not by polling"
+        await until(services, soon.ref, lambda m: m.status is MessageStatus.PROCESSING)
+        # It can be sent, and completes, though an earlier one is not done.
+        current = await use.get(soon.ref)
+        await settle(services, current, 0, [EmailOutcome.ACCEPTED] * 3)
+        await until(services, soon.ref, lambda m: m.status is MessageStatus.COMPLETED)
+        assert (await use.get(paused.ref)).status is MessageStatus.PAUSED
+        assert (await use.get(tomorrow.ref)).status is MessageStatus.PENDING
+        assert (await use.get(long.ref)).status is MessageStatus.PROCESSING
+        await use.resume(paused.ref)
+        await until(services, paused.ref, lambda m: m.status is MessageStatus.PROCESSING)
+
+    assert cancelled.ref not in await open_refs(services), "cancelled before its time"
+    assert {m.ref for m in (await use.page(done=True)).messages} >= {cancelled.ref, nobody.ref}
+    items = [parse_work_item(body) for body in await bodies_of(store, SEND_QUEUE)]
+    assert sorted(item.ref for item in items) == sorted([long.ref, soon.ref, paused.ref])
+
+
+async def test_a_message_that_was_put_off_at_the_last_moment_is_not_begun(
+    services: Services, store: Store
+) -> None:
+    await make_list(services)
+    message = await schedule(services)
+    await services.messages.edit(message.ref, scheduled_at=days(7))
+    await Scheduler(store)._advance(message.ref)
+    assert (await services.messages.get(message.ref)).status is MessageStatus.PENDING
+
+
+async def test_a_message_is_complete_only_when_nothing_is_pending_or_in_doubt(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, size=2, pages=3)
+    name = await make_list(services)
+    made = await fill(store, name, 5)
+    message = await fan_out_whole(store, (await schedule(services)).ref)
+    completion = Completion(store, services.messages, services.outcomes)
+
+    assert not await completion.check(message)
+    await settle(services, message, 2, [EmailOutcome.REFUSED])
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED, EmailOutcome.IN_DOUBT])
+    assert not await completion.check(message)
+    await settle(services, message, 1, [EmailOutcome.SUPPRESSED])
+    assert (await check_sum(services, message)).pending == 1
+    assert not await completion.check(message)
+    await settle(services, message, 1, [EmailOutcome.ACCEPTED])
+    counts = await check_sum(services, message)
+    assert (counts.pending, counts.in_doubt) == (0, 1)
+    assert not await completion.check(message), "somebody has to decide"
+    await services.doubts.decide(message, made[1].address, was_sent=True)
+    assert await completion.check(message)
+    done = await services.messages.get(message.ref)
+    assert done.status is MessageStatus.COMPLETED
+    assert done.completed_at is not None
+    assert (await check_sum(services, done)).as_dict() == {
+        "planned": 5,
+        "pending": 0,
+        "accepted": 3,
+        "refused": 1,
+        "suppressed": 1,
+        "in_doubt": 0,
+        "possible_duplicates": 0,
+    }
+
+
+async def test_a_completion_that_is_interrupted_anywhere_is_finished_by_the_next(
+    services: Services, store: Store
+) -> None:
+    await make_list(services)
+
+    async def attempt(fate: Fate, writes: int) -> None:
+        message = await fan_out_whole(store, (await schedule(services)).ref)
+        other = Services(Fated(store, fate))
+        await dies(Completion(other.store, other.messages, other.outcomes).check(message))
+        current = await services.messages.get(message.ref)
+        completion = Completion(store, services.messages, services.outcomes)
+        assert await completion.check(current)
+        assert (await services.messages.get(message.ref)).status is MessageStatus.COMPLETED
+        assert await open_refs(services) == []
+
+    assert await cut_after_each_write(attempt) == 5
+
+
+async def test_parked_pages_go_on_after_a_pause_and_a_cancelled_message_ends_its_open_ones(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, size=2, pages=3)
+    name = await make_list(services)
+    await fill(store, name, 6)
+    message = await fan_out_whole(store, (await schedule(services)).ref)
+    await bodies_of(store, SEND_QUEUE)
+    pages = store.table(records.PAGES)
+    partition = records.pages_partition(message.day, message.ref)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 2)
+    await pages.merge(Entity(partition, "000001", {"Parked": True}))
+
+    async def put_back(fate: Fate, writes: int) -> None:
+        other = Services(Fated(store, fate))
+        await dies(Completion(other.store, other.messages, other.outcomes).put_back(message))
+
+    await cut_after_each_write(put_back)
+    items = set(await bodies_of(store, SEND_QUEUE))
+    assert items == {f"{partition},000001,1"}
+    page = await pages.get(partition, "000001")
+    assert page is not None
+    assert page.properties["Parked"] is False
+
+    cancelled = await services.messages.cancel(message.ref)
+    completion = Completion(store, services.messages, services.outcomes)
+    await completion.put_back(cancelled)
+    assert set(await bodies_of(store, SEND_QUEUE)) == {
+        f"{partition},000001,1",
+        f"{partition},000002,1",
+    }
+    assert not await completion.check(cancelled)
+    for number in (1, 2):
+        await settle(services, cancelled, number, [EmailOutcome.SUPPRESSED] * 2)
+    assert await completion.check(cancelled)
+    assert (await services.messages.get(message.ref)).status is MessageStatus.CANCELLED
