@@ -34,7 +34,16 @@ from postroom.storage.contract import (
     Table,
     Upsert,
 )
-from postroom.storage.errors import InvalidBatch, InvalidKey, InvalidValue, TooLarge
+from postroom.storage.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidBatch,
+    InvalidKey,
+    InvalidValue,
+    NotFound,
+    StaleETag,
+    TooLarge,
+)
 from postroom.storage.filters import Filter, check_filter
 from postroom.storage.names import (
     check_blob_name,
@@ -291,6 +300,28 @@ def key_of(operation: Operation) -> tuple[str, str]:
     return about.partition, about.row
 
 
+def misfit(
+    table: str, operations: Sequence[Operation], etags: Mapping[str, str]
+) -> Conflict | None:
+    """The error of the first operation that does not fit the rows; None if all do.
+
+    `etags` are those of the rows that are there. Each row occurs in a batch once, so no operation
+    changes what another one finds.
+    """
+    for position, operation in enumerate(operations):
+        partition, row = key_of(operation)
+        what = described(table, partition, row)
+        if isinstance(operation, Insert):
+            if row in etags:
+                return AlreadyExists(what, position)
+        elif not isinstance(operation, Upsert):
+            if row not in etags:
+                return NotFound(what, position)
+            if operation.etag is not None and operation.etag != etags[row]:
+                return StaleETag(what, position)
+    return None
+
+
 def described(table: str, partition: str, row: str) -> str:
     """A row, as errors name it."""
     return f"{table}({partition!r}, {row!r})"
@@ -374,4 +405,5 @@ __all__ = [
     "CheckedTable",
     "described",
     "key_of",
+    "misfit",
 ]

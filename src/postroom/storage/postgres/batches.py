@@ -15,9 +15,8 @@ import psycopg
 from psycopg.errors import UniqueViolation
 
 from postroom.storage import codec
-from postroom.storage.checked import described, key_of
+from postroom.storage.checked import key_of, misfit
 from postroom.storage.contract import Delete, Insert, Operation, Upsert
-from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
 from postroom.storage.postgres.connection import Connection, joined, rows_of
 
 Found: TypeAlias = Mapping[str, tuple[int, str]]
@@ -140,17 +139,9 @@ async def look(connection: Connection, relation: str, operations: Sequence[Opera
 
 def explain(table: str, operations: Sequence[Operation], found: Found) -> None:
     """Raise the error of the first operation that does not fit the rows, if there is one."""
-    for position, operation in enumerate(operations):
-        partition, row = key_of(operation)
-        what = described(table, partition, row)
-        if isinstance(operation, Insert):
-            if row in found:
-                raise AlreadyExists(what, position)
-        elif not isinstance(operation, Upsert):
-            if row not in found:
-                raise NotFound(what, position)
-            if operation.etag is not None and operation.etag != str(found[row][0]):
-                raise StaleETag(what, position)
+    error = misfit(table, operations, {row: str(etag) for row, (etag, _) in found.items()})
+    if error is not None:
+        raise error
 
 
 def is_done(operations: Sequence[Operation], found: Found, etag: int) -> bool:

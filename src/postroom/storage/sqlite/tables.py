@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from postroom.storage import codec
-from postroom.storage.checked import CheckedTable, described, key_of
+from postroom.storage.checked import CheckedTable, key_of, misfit
 from postroom.storage.contract import (
     Delete,
     Entity,
@@ -22,7 +22,7 @@ from postroom.storage.contract import (
     Replace,
     Upsert,
 )
-from postroom.storage.errors import AlreadyExists, NotFound, StaleETag, StoreDamaged
+from postroom.storage.errors import StoreDamaged
 from postroom.storage.filters import Filter
 from postroom.storage.sqlite import conditions
 from postroom.storage.sqlite.errors import is_missing_table
@@ -172,20 +172,15 @@ class SqliteTable(CheckedTable):
         connection.execute(sql.format(table=self._table), values)
 
     def _explain(self, connection: apsw.Connection, operations: Sequence[Operation]) -> Exception:
-        """The error of the first operation that does not fit the rows as they are."""
-        for position, operation in enumerate(operations):
-            partition, row = key_of(operation)
-            what = described(self.name, partition, row)
-            found = next(self._rows(connection, _GET, (partition, row)), None)
-            if isinstance(operation, Insert):
-                if found is not None:
-                    return AlreadyExists(what, position)
-            elif not isinstance(operation, Upsert):
-                if found is None:
-                    return NotFound(what, position)
-                if operation.etag is not None and operation.etag != str(found[0]):
-                    return StaleETag(what, position)
-        return StoreDamaged(f"{self.name}: a batch was refused although its rows fit")
+        """Why a batch could not be written; asked once all of it is undone."""
+        etags = {
+            row: str(etag)
+            for partition, row in map(key_of, operations)
+            for etag, _ in self._rows(connection, _GET, (partition, row))
+        }
+        return misfit(self.name, operations, etags) or StoreDamaged(
+            f"{self.name}: a batch was refused although its rows fit"
+        )
 
     def _rows(
         self, connection: apsw.Connection, sql: str, values: Sequence[object]
