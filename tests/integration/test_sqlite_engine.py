@@ -387,7 +387,7 @@ async def test_memory_stays_flat_while_a_long_table_is_scanned(tmp_path: Path) -
         for start in range(0, 30_000, 100):
             await table.apply(
                 [
-                    Insert(Entity("p", f"{n:06}", {"A": "x" * 500}))
+                    Insert(Entity("p", f"{n:06}", {"A": "x" * 2000}))
                     for n in range(start, start + 100)
                 ]
             )
@@ -400,4 +400,4 @@ async def test_memory_stays_flat_while_a_long_table_is_scanned(tmp_path: Path) -
             if count % 500 == 0:
                 peak = max(peak, memory())
         assert count == 30_000
-        assert peak - before < 8_000_000  # the rows alone have 16 MB
+        assert peak - before < 20_000_000  # the rows alone have 60 MB

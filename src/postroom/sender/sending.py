@@ -314,14 +314,11 @@ class Sender:
 
     async def _pause(self, message: Message, reason: str) -> None:
         """The fault is ours, not the recipients': nobody else would fare better."""
-        current = await self._messages.get(message.ref)
-        if current.resumptions != message.resumptions:
-            return  # a page that began before somebody mended it and let the message go on
-        log.error("message %s pauses itself: %s", message.ref, reason)
         try:
-            await self._messages.pause(message.ref, reason)
-        except DomainError:
-            log.info("message %s is paused or done already", message.ref)
+            await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
+            log.error("message %s pauses itself: %s", message.ref, reason)
+        except DomainError as exc:
+            log.info("message %s is not paused again: %s", message.ref, exc)
         self._mailings.forget_status(message.ref)
 
     async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from postroom.domain.errors import Invalid, NoSuch, Overtaken
+from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.lists import parse_list_name
 from postroom.domain.messages import (
     LONGEST_SUBJECT,
@@ -149,9 +149,13 @@ class MessageService:
         for blob in (await self._bodies.list(message.ref)).blobs:
             await self._delete_body(blob.name)  # also what an interrupted edit has left
 
-    async def pause(self, ref: str, reason: str = "") -> Message:
-        """Stop for now. Senders obey within a second or a page."""
-        return await self._change_status(ref, MessageStatus.PAUSED, reason)
+    async def pause(self, ref: str, reason: str = "", *, resumptions: int | None = None) -> Message:
+        """Stop for now. Senders obey within a second or a page.
+
+        `resumptions`: only if the message has not gone on since it had so many. A sender that is
+        told late of a fault must not pause what somebody has mended meanwhile. `NotNow`.
+        """
+        return await self._change_status(ref, MessageStatus.PAUSED, reason, resumptions)
 
     async def resume(self, ref: str) -> Message:
         """Go on where the message was paused."""
@@ -261,10 +265,18 @@ class MessageService:
                 continue
             return ref
 
-    async def _change_status(self, ref: str, to: MessageStatus | None, reason: str = "") -> Message:
+    async def _change_status(
+        self,
+        ref: str,
+        to: MessageStatus | None,
+        reason: str = "",
+        resumptions: int | None = None,
+    ) -> Message:
         """None stands for where it was paused."""
         for _ in range(_LOOKS):
             old = await self.get(ref)
+            if resumptions is not None and old.resumptions != resumptions:
+                raise NotNow(f"the message {ref} has gone on meanwhile")
             status = to or old.paused_from or MessageStatus.PENDING
             check_transition(old.status, status)
             new = msgspec.structs.replace(

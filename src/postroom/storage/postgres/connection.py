@@ -112,9 +112,11 @@ class Database:
             raise translate(exc, self.location) from exc
         try:
             await _configure(connection)
-        except psycopg.Error as exc:
+        except BaseException as exc:  # also when whoever waits for it gives up
             await connection.close()
-            raise translate(exc, self.location) from exc
+            if isinstance(exc, psycopg.Error):
+                raise translate(exc, self.location) from exc
+            raise
         return connection
 
     async def fetch(self, sql: bytes, values: Parameters | None = None) -> list[tuple[Any, ...]]:
