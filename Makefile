@@ -24,7 +24,7 @@ say = @printf '\033[1m%s\033[0m\n'
 help: ## Show this help
 	@printf 'Postroom: an email-list service that an organisation runs itself.\n\n'
 	@awk 'BEGIN { FS = ":.*## " } \
-	      /^[a-z][a-z-]*:.*## / { printf "  \033[36mmake %-8s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	      /^[a-z][a-z-]*:.*## / { printf "  \033[36mmake %-10s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(READY) ## Make .venv with every package locked by hash
@@ -62,8 +62,12 @@ format: setup ## Put the code into shape
 	@$(BIN)/ruff format .
 
 .PHONY: bench
-bench: setup services ## Measure the store beside the raw drivers
+bench: setup services ## Measure, each figure beside a baseline of the same run
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-full
+bench-full: setup services ## Measure with up to a million recipients; takes minutes
+	@$(BIN)/python -m bench growth
 
 .PHONY: lock
 lock: ## Solve the dependencies again; ARGS=--upgrade takes newer ones

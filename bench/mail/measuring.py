@@ -18,6 +18,7 @@ from tests.services.recording_smtp import running_recording_smtp
 from tests.services.smtp_sink import running_smtp_sink
 
 MAILS = 100_000
+SIZES = (10_000, 100_000, 1_000_000)
 LIMIT = "raw pipelined limit"
 _numbers = itertools.count()
 
@@ -93,7 +94,26 @@ def other_mails() -> list[Figure]:
     ]
 
 
-def growth(sizes: list[int]) -> list[pipeline.Run]:
+def growth() -> list[Figure]:
     """The same with more and more recipients: the rate must not fall, nor memory grow."""
     with running_smtp_sink() as sink:
-        return [on_sqlite(sink.port, size) for size in sizes]
+        runs = {size: on_sqlite(sink.port, size) for size in SIZES}
+    first = runs[SIZES[0]]
+    figures = []
+    for size, run in list(runs.items())[1:]:
+        figures.append(
+            Figure(f"{size:,} recipients", run.rate, "emails/s", first.rate, "10,000", 0.9)
+        )
+        for part, peak in run.peak_kilobytes.items():
+            figures.append(
+                Figure(
+                    f"{size:,} recipients, most memory of the {part.split()[0]}",
+                    peak / 1024,
+                    "MiB",
+                    first.peak_kilobytes[part] / 1024,
+                    "10,000",
+                    1.2,
+                    target_is="at most",
+                )
+            )
+    return figures
