@@ -280,6 +280,7 @@ class PageStore:
         partition, row = self._claim_key(claim.item)
         properties = {**page.properties, **records.counts_properties(counts)}
         properties["Parked"] = parked and counts.pending > 0
+        properties.pop("Members", None)  # needed only until a sender has been here
         try:
             await self._pages.apply(
                 [
