@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.store import measure, ours
+from bench.store import measure, one_step, ours
 from bench.store.raw_sqlite import RawSqlite
 from postroom.storage import Store, open_store
 
@@ -21,6 +21,9 @@ async def figures(folder: Path) -> list[Figure]:
         url = f"sqlite:///{folder}/arrivals.db"
         return await open_store(url), await open_store(url)
 
+    beside = RawSqlite(folder / "one-step.db")
+    one_step_figure = one_step.figure(beside)
+    beside.close()
     async with await open_store(f"sqlite:///{folder}/ours.db") as store:
         raw = RawSqlite(folder / "raw.db")
         found = await measure.bulk(store, raw, "raw apsw", 0.5, enough=25_000)
@@ -28,6 +31,7 @@ async def figures(folder: Path) -> list[Figure]:
         one = 2000 / await measure.seconds(ours.put_singly(store, "one", 1, 2000))
         many = 64 * 300 / await measure.seconds(ours.put_singly(store, "many", 64, 300))
         found.append(Figure("durable puts from 64 tasks", many, "puts/s", one, "from one task", 5))
+    found.append(one_step_figure)
     found += await measure.arrivals(make_twice)
     found += await measure.growth("SQLite", make)
     return found
