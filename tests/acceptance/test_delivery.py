@@ -163,16 +163,10 @@ async def test_a_mail_server_that_is_down_for_a_while_costs_only_time(
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 async def test_a_database_that_restarts_costs_only_time(
-    postroom: Postroom,
-    services: Services,
-    server: RecordingSmtp,
-    engine: str,
-    request: pytest.FixtureRequest,
+    postroom: Postroom, services: Services, server: RecordingSmtp, postgres: PostgresServer
 ) -> None:
-    if engine != "postgres":
-        return
-    database: PostgresServer = request.getfixturevalue("postgres")
     count = 5_000
     await fill(services, count)
     message = await schedule(services)
@@ -185,7 +179,7 @@ async def test_a_database_that_restarts_costs_only_time(
             seconds=30,
             why="no progress",
         )
-        await asyncio.to_thread(database.restart, immediate=True)
+        await asyncio.to_thread(postgres.restart, immediate=True)
     _, counts = await checker.until_done(90)
     assert counts.accepted == counts.planned == count
     copies = server.copies()
