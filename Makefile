@@ -74,11 +74,11 @@ lock: ## Solve the dependencies again; ARGS=--upgrade takes newer ones
 	@test -x $(LOCK_VENV)/bin/uv || { $(PYTHON) -m venv $(LOCK_VENV) \
 	  && $(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
 	$(say) 'Locking Python packages'
-	@$(LOCK_VENV)/bin/uv pip compile --quiet pyproject.toml --extra postgres --extra azure --extra sendgrid --group dev \
+	@$(LOCK_VENV)/bin/uv pip compile --quiet pyproject.toml --extra postgres --extra azure --extra sendgrid --extra tracing --group dev \
 	  --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --custom-compile-command 'make lock' --output-file requirements/dev.txt $(ARGS)
 	$(say) 'Locking npm packages'
-	@npm install --package-lock-only --silent >/dev/null
+	@npm install --package-lock-only --silent >/dev/null && touch package-lock.json
 
 .PHONY: clean
 clean: ## Remove everything that can be made again
