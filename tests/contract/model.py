@@ -11,8 +11,8 @@ from postroom.storage import (
     KeyRange,
     Merge,
     NotFound,
-    Operation,
     Replace,
+    SingleOperation,
     StaleETag,
     Upsert,
     Value,
@@ -35,7 +35,9 @@ class ModelTable:
 
     rows: dict[Key, ModelRow] = field(default_factory=dict)
 
-    def expected_error(self, operations: list[Operation]) -> tuple[type[Conflict], int] | None:
+    def expected_error(
+        self, operations: list[SingleOperation]
+    ) -> tuple[type[Conflict], int] | None:
         """The error of the first operation that fails, and its position."""
         for position, operation in enumerate(operations):
             row = self.rows.get(key_of(operation))
@@ -52,7 +54,7 @@ class ModelTable:
                         return StaleETag, position
         return None
 
-    def apply(self, operations: list[Operation], etags: list[str]) -> None:
+    def apply(self, operations: list[SingleOperation], etags: list[str]) -> None:
         for operation, etag in zip(operations, etags, strict=True):
             key = key_of(operation)
             match operation:
@@ -101,11 +103,23 @@ class ModelQueue:
         if self.in_order:
             assert identities == self.ready[:limit]
         for identity, body, attempts in received:
-            self.ready.remove(identity)
-            self.leased.add(identity)
-            message = self.messages[identity]
-            message.attempts += 1
-            assert (body, attempts) == (message.body, message.attempts)
+            self._lease(identity, body, attempts)
+
+    def take(self, identity: str, body: str, attempts: int) -> None:
+        """One was asked for by its id. An engine may disturb the order of the others."""
+        self.in_order = False
+        self._lease(identity, body, attempts)
+
+    def _lease(self, identity: str, body: str, attempts: int) -> None:
+        self.ready.remove(identity)
+        self.leased.add(identity)
+        message = self.messages[identity]
+        message.attempts += 1
+        assert (body, attempts) == (message.body, message.attempts)
+
+    def begin_anew(self, identity: str) -> None:
+        self.messages[identity].attempts = 0
+        self.release(identity, count_attempt=True)
 
     def release(self, identity: str, count_attempt: bool) -> None:
         self.leased.remove(identity)

@@ -22,9 +22,9 @@ from postroom.storage import (
     LeaseLost,
     Merge,
     NotFound,
-    Operation,
     QueueMessage,
     Replace,
+    SingleOperation,
     StaleETag,
     Store,
     Upsert,
@@ -110,7 +110,7 @@ class TableAgainstModel(AgainstModel):
             return None
         return self.stale if which == "stale" or found is None else found.etag
 
-    def apply(self, operations: list[Operation]) -> None:
+    def apply(self, operations: list[SingleOperation]) -> None:
         before = {key: row.etag for key, row in self.model.rows.items()}
         expected = self.model.expected_error(operations)
         if expected is None:
@@ -131,13 +131,13 @@ class TableAgainstModel(AgainstModel):
     @rule(partition=partitions, data=st.data())
     def write(self, partition: str, data: st.DataObject) -> None:
         names = data.draw(st.lists(rows, min_size=1, max_size=5, unique=True))
-        operations: list[Operation] = []
+        operations: list[SingleOperation] = []
         for row in names:
             entity = Entity(partition, row, data.draw(properties))
             etag = self.etag(
                 partition, row, data.draw(st.sampled_from(["none", "current", "stale"]))
             )
-            possible: list[Operation] = [
+            possible: list[SingleOperation] = [
                 Insert(entity),
                 Upsert(entity),
                 Replace(entity, etag),
@@ -200,8 +200,20 @@ class QueueAgainstModel(AgainstModel):
         self.queued.check_received([(m.id, m.body, m.dequeue_count) for m in received], limit)
         self.held |= {m.id: m for m in received}
 
+    @precondition(lambda self: self.queued.ready)
+    @rule(data=st.data())
+    def receive_by_id(self, data: st.DataObject) -> None:
+        identity = data.draw(st.sampled_from(self.queued.ready))
+        message = self.run(self.queue.receive_by_id(identity, lease=600))
+        assert message is not None
+        self.queued.take(identity, message.body, message.dequeue_count)
+        self.held[identity] = message
+
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), how=st.sampled_from(["delete", "release", "uncounted", "renew"]))
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(["delete", "away", "again", "release", "uncounted", "renew"]),
+    )
     def settle(self, data: st.DataObject, how: str) -> None:
         message = self.held.pop(data.draw(st.sampled_from(sorted(self.held))))
         if how == "renew":
@@ -211,6 +223,12 @@ class QueueAgainstModel(AgainstModel):
         if how == "delete":
             self.run(self.queue.delete(message))
             self.queued.delete(message.id)
+        elif how == "away":
+            self.run(self.queue.move(message, f"{self.queue.name};away"))
+            self.queued.delete(message.id)
+        elif how == "again":
+            assert self.run(self.queue.move(message, self.queue.name)) == message.id
+            self.queued.begin_anew(message.id)
         else:
             self.run(self.queue.release(message, count_attempt=how == "release"))
             self.queued.release(message.id, count_attempt=how == "release")
@@ -219,11 +237,12 @@ class QueueAgainstModel(AgainstModel):
         return [m for m in self.lost if m.id not in self.queued.ready]
 
     @precondition(lambda self: self.late())
-    @rule(data=st.data(), how=st.sampled_from(["delete", "release", "renew"]))
+    @rule(data=st.data(), how=st.sampled_from(["delete", "move", "release", "renew"]))
     def settle_late(self, data: st.DataObject, how: str) -> None:
         message = data.draw(st.sampled_from(self.late()))
         calls: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
             "delete": lambda: self.queue.delete(message),
+            "move": lambda: self.queue.move(message, self.queue.name),
             "release": lambda: self.queue.release(message),
             "renew": lambda: self.queue.renew(message, lease=600),
         }

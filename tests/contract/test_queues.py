@@ -346,3 +346,45 @@ async def test_a_thousand_messages_can_be_put_in_one_go(queue: Queue, engine: st
     identities = await queue.put_many([str(number) for number in range(count)])
     assert len(set(identities)) == count
     assert (await queue.info()).length == count
+
+
+async def test_a_scan_shows_every_message_and_changes_nothing(queue: Queue, engine: str) -> None:
+    await queue.put_many([f"m{n}" for n in range(70)])
+    await queue.put("with properties", properties={"a": "b"}, ttl=3600)
+    found = [each async for each in queue.scan()]
+
+    bodies = [each.message.body for each in found]
+    assert sorted(bodies) == sorted([*(f"m{n}" for n in range(70)), "with properties"])
+    [special] = [each for each in found if each.message.properties]
+    assert special.message.properties == {"a": "b"}
+    assert special.message.receipt == ""
+    if engine != "azure":
+        assert special.expires_at is not None
+        assert abs(special.expires_at - datetime.now(UTC) - timedelta(hours=1)) < timedelta(
+            minutes=1
+        )
+    assert (await queue.info()).length == 71
+    [received] = await queue.receive(lease=30)
+    assert received.dequeue_count == 1
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+async def test_a_scan_shows_what_is_delayed_or_leased(queue: Queue) -> None:
+    await queue.put("delayed", delay=3600)
+    await queue.put("leased")
+    await queue.receive(lease=1800)
+    found = {each.message.body: each async for each in queue.scan()}
+
+    now = datetime.now(UTC)
+    assert set(found) == {"delayed", "leased"}
+    assert timedelta(minutes=55) < found["delayed"].ready_at - now < timedelta(minutes=61)
+    assert timedelta(minutes=25) < found["leased"].ready_at - now < timedelta(minutes=31)
+
+
+async def test_a_scan_that_is_given_up_leaves_everything(queue: Queue) -> None:
+    await queue.put_many(["a", "b", "c"])
+    scanning = queue.scan()
+    async for _ in scanning:
+        break
+    await scanning.aclose()  # type: ignore[attr-defined]
+    assert sorted(await receive_within(queue, A_MOMENT)) == ["a", "b", "c"]

@@ -77,7 +77,7 @@ class Workers:
 
     async def kill_along_the_way(self, load: Load) -> None:
         """One kill after each equal share of the messages, so that all fall into the work."""
-        deadline = time.monotonic() + 50
+        deadline = time.monotonic() + 150
         for number in range(1, load.kills + 1):
             while len(self.killed_logs) < number:
                 assert time.monotonic() < deadline, "the work does not get on"
@@ -109,7 +109,7 @@ def bodies_after(what: str, log: Path) -> list[str]:
     return [body for word, *bodies in lines if word == what for body in bodies]
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(300)
 async def test_killed_processes_lose_nothing_and_finish_nothing_twice(
     engine: str, address: StoreAddress, tmp_path: Path
 ) -> None:
@@ -123,7 +123,7 @@ async def test_killed_processes_lose_nothing_and_finish_nothing_twice(
             for _ in range(load.takers):
                 workers.start("take", QUIET_SECONDS)
             await workers.kill_along_the_way(load)
-            workers.join(40)
+            workers.join(120)
             left = [message.body for message in await drained(store.queue(QUEUE))]
     finally:
         workers.kill_all()

@@ -501,7 +501,7 @@ async def test_a_batch_whose_answer_was_lost_is_done_once(
         etags = await people.apply(operations)
         assert lost_answer.happened
         for operation, etag in zip(operations, etags, strict=True):
-            if not isinstance(operation, Delete):
+            if isinstance(operation, Insert | Upsert | Replace | Merge):
                 found = await people.get("p", operation.entity.row)
                 assert found is not None
                 assert found.etag == etag
@@ -580,6 +580,33 @@ async def test_settling_a_message_whose_answer_was_lost_is_no_lost_lease(
     await queue.release(second)
 
     assert [message.body for message in await queue.peek(5)] == ["b"]
+
+
+async def test_a_move_whose_answer_was_lost_is_done_once(
+    store: Store, lost_answer: LostAnswer
+) -> None:
+    queue, other = store.queue("q"), store.queue("other")
+    await queue.put("a")
+    lost_answer.of(b"RETURNING id, body")
+    message = await queue.receive_by_id((await queue.peek())[0].id, lease=60)
+    assert message is not None
+    assert (message.body, message.dequeue_count) == ("a", 1)
+    assert lost_answer.happened
+
+    lost_answer.of(b"UPDATE")
+    assert await queue.move(message, "other") == message.id
+    assert lost_answer.happened
+    assert [found.body for found in await other.peek(5)] == ["a"]
+
+    async def take_and_delete() -> None:
+        [taken] = await queue.receive(lease=60)
+        await queue.delete(taken)
+
+    [message] = await other.receive(lease=60)
+    lost_answer.meanwhile = take_and_delete
+    lost_answer.of(b"UPDATE")
+    await other.move(message, "q")  # even if it is done there by then
+    assert (await queue.info()).length == (await other.info()).length == 0
 
 
 async def test_a_named_lease_whose_answer_was_lost_is_held_once(

@@ -19,8 +19,10 @@ from postroom.storage.contract import (
     BlobListing,
     Container,
     Delete,
+    DeleteMany,
     Entity,
     Insert,
+    InsertMany,
     KeyRange,
     Lease,
     Merge,
@@ -30,6 +32,8 @@ from postroom.storage.contract import (
     Queue,
     QueueMessage,
     Replace,
+    S,
+    SingleOperation,
     Store,
     Table,
     Upsert,
@@ -42,22 +46,25 @@ from postroom.storage.errors import (
     InvalidValue,
     NotFound,
     StaleETag,
+    StoreDamaged,
     TooLarge,
 )
 from postroom.storage.filters import Filter, check_filter
+from postroom.storage.measuring import measured
 from postroom.storage.names import (
     check_blob_name,
     check_container_name,
     check_key,
+    check_keys,
     check_lease_name,
     check_queue_name,
     check_table_name,
 )
-from postroom.storage.values import check_properties, check_text
+from postroom.storage.values import check_alike, check_properties, check_text
 
 
 class CheckedTable(Table):
-    """A table whose engine implements `_get`, `_apply` and `_query`."""
+    """A table whose engine implements what begins with an underscore."""
 
     def __init__(self, name: str) -> None:
         self.name = check_table_name(name)
@@ -78,6 +85,17 @@ class CheckedTable(Table):
         after: str | None,
     ) -> QueryResult: ...
 
+    @abstractmethod
+    async def _read(
+        self, kind: type[S], partition: str, rows: KeyRange, where: Filter | None, limit: int
+    ) -> dict[str, S]: ...
+
+    @abstractmethod
+    async def _read_partitions(
+        self, kind: type[S], partitions: Collection[str]
+    ) -> dict[str, dict[str, S]]: ...
+
+    @measured("table get")
     async def get(self, partition: str, row: str) -> Entity | None:
         return await self._get(check_key(partition), check_key(row))
 
@@ -96,9 +114,11 @@ class CheckedTable(Table):
     async def delete(self, partition: str, row: str, etag: str | None = None) -> None:
         await self.apply([Delete(partition, row, etag)])
 
+    @measured("table apply")
     async def apply(self, operations: Sequence[Operation]) -> list[str]:
-        return await self._apply(_check_batch(operations), operations)
+        return await self._apply(check_batch(operations), operations)
 
+    @measured("table query")
     async def query(
         self,
         partitions: KeyRange = EVERY_KEY,
@@ -114,6 +134,36 @@ class CheckedTable(Table):
             check_filter(where)
         check_count("limit", limit, limits.QUERY_ROWS)
         return await self._query(partitions, rows, where, limit, after)
+
+    @measured("table read")
+    async def read(
+        self,
+        kind: type[S],
+        partition: str,
+        rows: KeyRange = EVERY_KEY,
+        *,
+        where: Filter | None = None,
+        limit: int = limits.QUERY_ROWS,
+    ) -> dict[str, S]:
+        check_key(partition)
+        check_range(rows)
+        if where is not None:
+            check_filter(where)
+        check_count("limit", limit, limits.QUERY_ROWS)
+        try:
+            return await self._read(kind, partition, rows, where, limit)
+        except msgspec.DecodeError as exc:
+            raise StoreDamaged(f"{self.name}({partition!r}): {exc}") from exc
+
+    @measured("table read_partitions")
+    async def read_partitions(
+        self, kind: type[S], partitions: Collection[str]
+    ) -> dict[str, dict[str, S]]:
+        check_keys(partitions)
+        try:
+            return await self._read_partitions(kind, partitions)
+        except msgspec.DecodeError as exc:
+            raise StoreDamaged(f"{self.name}: {exc}") from exc
 
     async def scan(
         self,
@@ -145,10 +195,22 @@ class CheckedQueue(Queue):
     async def _receive(self, limit: int, lease: float) -> list[QueueMessage]: ...
 
     @abstractmethod
+    async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None: ...
+
+    @abstractmethod
     async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage: ...
 
     @abstractmethod
     async def _release(self, message: QueueMessage, delay: float, count_attempt: bool) -> None: ...
+
+    @abstractmethod
+    async def _move(
+        self,
+        message: QueueMessage,
+        to: str,
+        delay: float,
+        properties: Mapping[str, str] | None,
+    ) -> str: ...
 
     @abstractmethod
     async def _delete(self, message: QueueMessage) -> None: ...
@@ -169,30 +231,55 @@ class CheckedQueue(Queue):
     ) -> str:
         return (await self.put_many([NewMessage(body, delay, ttl, properties or {})]))[0]
 
+    @measured("queue put_many")
     async def put_many(self, messages: Sequence[str | NewMessage]) -> list[str]:
         new = [NewMessage(m) if isinstance(m, str) else m for m in messages]
         for message in new:
             _check_message(message)
         return await self._put(new) if new else []
 
+    @measured("queue receive")
     async def receive(self, limit: int = 1, *, lease: float) -> list[QueueMessage]:
         check_count("limit", limit, limits.RECEIVE_MESSAGES)
         check_seconds("lease", lease, 1.0, limits.QUEUE_SECONDS)
         return await self._receive(limit, lease)
 
+    @measured("queue receive_by_id")
+    async def receive_by_id(self, identity: str, *, lease: float) -> QueueMessage | None:
+        check_seconds("lease", lease, 1.0, limits.QUEUE_SECONDS)
+        return await self._receive_by_id(identity, lease)
+
+    @measured("queue renew")
     async def renew(self, message: QueueMessage, *, lease: float) -> QueueMessage:
         check_seconds("lease", lease, 1.0, limits.QUEUE_SECONDS)
         return await self._renew(self._leased(message), lease)
 
+    @measured("queue release")
     async def release(
         self, message: QueueMessage, *, delay: float = 0.0, count_attempt: bool = True
     ) -> None:
         check_seconds("delay", delay, 0.0, limits.QUEUE_SECONDS)
         await self._release(self._leased(message), delay, count_attempt)
 
+    @measured("queue move")
+    async def move(
+        self,
+        message: QueueMessage,
+        to: str,
+        *,
+        delay: float = 0.0,
+        properties: Mapping[str, str] | None = None,
+    ) -> str:
+        check_queue_name(to)
+        kept = message.properties if properties is None else properties
+        _check_message(NewMessage(message.body, delay, None, kept), limits.MOVED_MESSAGE_BYTES)
+        return await self._move(self._leased(message), to, delay, properties)
+
+    @measured("queue delete")
     async def delete(self, message: QueueMessage) -> None:
         await self._delete(self._leased(message))
 
+    @measured("queue peek")
     async def peek(self, limit: int = 1) -> list[QueueMessage]:
         check_count("limit", limit, limits.RECEIVE_MESSAGES)
         return await self._peek(limit)
@@ -232,6 +319,7 @@ class CheckedContainer(Container):
     @abstractmethod
     async def _delete(self, name: str, etag: str | None) -> None: ...
 
+    @measured("blob put")
     async def put(
         self,
         name: str,
@@ -246,15 +334,18 @@ class CheckedContainer(Container):
         pieces = _one_piece(data) if isinstance(data, bytes) else data
         return await self._put(name, pieces, etag, new)
 
+    @measured("blob read")
     async def read(self, name: str) -> bytes:
         return b"".join([piece async for piece in self.stream(name)])
 
     def stream(self, name: str) -> AsyncIterator[bytes]:
         return self._stream(check_blob_name(name))
 
+    @measured("blob info")
     async def info(self, name: str) -> BlobInfo | None:
         return await self._info(check_blob_name(name))
 
+    @measured("blob list")
     async def list(
         self,
         prefix: str = "",
@@ -266,6 +357,7 @@ class CheckedContainer(Container):
         check_text("prefix", prefix, limits.BLOB_NAME_BYTES)
         return await self._list(prefix, limit, after)
 
+    @measured("blob delete")
     async def delete(self, name: str, etag: str | None = None) -> None:
         await self._delete(check_blob_name(name), etag)
 
@@ -275,18 +367,25 @@ class CheckedStore(Store):
 
     @abstractmethod
     async def _wait_for_messages(
-        self, queues: frozenset[str] | None, timeout: float
+        self, queues: frozenset[str] | None, besides: frozenset[str], timeout: float
     ) -> frozenset[str]: ...
 
     @abstractmethod
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None: ...
 
     async def wait_for_messages(
-        self, queues: Collection[str] | None = None, *, timeout: float
+        self,
+        queues: Collection[str] | None = None,
+        *,
+        besides: Collection[str] = (),
+        timeout: float,
     ) -> frozenset[str]:
         check_seconds("timeout", timeout, 0.0)
+        without = frozenset(besides)
         names = None if queues is None else frozenset(check_queue_name(name) for name in queues)
-        return await self._wait_for_messages(names, timeout)
+        return await self._wait_for_messages(
+            names if names is None else names - without, without, timeout
+        )
 
     async def acquire_lease(self, name: str, *, seconds: float) -> Lease | None:
         check_lease_name(name)
@@ -294,10 +393,38 @@ class CheckedStore(Store):
         return await self._acquire_lease(name, seconds)
 
 
-def key_of(operation: Operation) -> tuple[str, str]:
+WITHOUT_ETAG = (Delete, DeleteMany, InsertMany)
+"""Operations that `apply` answers with no ETag."""
+
+
+def singly(operations: Sequence[Operation]) -> list[SingleOperation]:
+    """The same, each row by itself."""
+    single: list[SingleOperation] = []
+    for operation in operations:
+        if isinstance(operation, InsertMany):
+            partition, shared = operation.partition, operation.shared
+            single += [
+                Insert(Entity(partition, row, {**own, **shared}))
+                for row, own in operation.rows.items()
+            ]
+        elif isinstance(operation, DeleteMany):
+            single += [Delete(operation.partition, row) for row in operation.rows]
+        else:
+            single.append(operation)
+    return single
+
+
+def key_of(operation: SingleOperation) -> tuple[str, str]:
     """Partition and row that an operation is about."""
     about = operation if isinstance(operation, Delete) else operation.entity
     return about.partition, about.row
+
+
+def row_count(operations: Sequence[Operation]) -> int:
+    """How many rows the operations are about."""
+    return sum(
+        len(each.rows) if isinstance(each, InsertMany | DeleteMany) else 1 for each in operations
+    )
 
 
 def misfit(
@@ -308,7 +435,7 @@ def misfit(
     `etags` are those of the rows that are there. Each row occurs in a batch once, so no operation
     changes what another one finds.
     """
-    for position, operation in enumerate(operations):
+    for position, operation in enumerate(singly(operations)):
         partition, row = key_of(operation)
         what = described(table, partition, row)
         if isinstance(operation, Insert):
@@ -347,36 +474,47 @@ def check_range(keys: KeyRange) -> None:
             check_text("the bound of a key range", bound, limits.KEY_BYTES)
 
 
-def _check_batch(operations: Sequence[Operation]) -> str:
+def check_batch(operations: Sequence[Operation]) -> str:
     """The one partition of a batch that can be done."""
-    if not 1 <= len(operations) <= limits.BATCH_OPERATIONS:
-        raise InvalidBatch(
-            f"a batch has 1 to {limits.BATCH_OPERATIONS} operations, not {len(operations)}"
-        )
+    count = row_count(operations)
+    if not 1 <= count <= limits.BATCH_OPERATIONS:
+        raise InvalidBatch(f"a batch has 1 to {limits.BATCH_OPERATIONS} operations, not {count}")
     rows: set[str] = set()
     size = 0
-    first = key_of(operations[0])[0]
+    first: str | None = None
     for operation in operations:
         if isinstance(operation, Delete):
-            partition, row = operation.partition, operation.row
+            partition = operation.partition
+            rows.add(check_key(operation.row))
+        elif isinstance(operation, DeleteMany):
+            partition = operation.partition
+            check_keys(operation.rows)
+            rows.update(operation.rows)
+        elif isinstance(operation, InsertMany):
+            partition = operation.partition
+            check_keys(operation.rows)
+            rows.update(operation.rows)
+            size += check_alike(operation.rows.values(), operation.shared)
         else:
             entity = operation.entity
-            partition, row = entity.partition, entity.row
+            partition = entity.partition
             size += check_properties(entity.properties)
-        if partition != first:
+            rows.add(check_key(entity.row))
+        if first is None:
+            first = check_key(partition)
+        elif partition != first:
             raise InvalidBatch(f"a batch stays in one partition: {first!r}, not {partition!r}")
-        rows.add(check_key(row))
-    if len(rows) != len(operations):
+    if len(rows) != count:
         raise InvalidBatch("a batch names each row once")
     if size > limits.BATCH_BYTES:
         raise TooLarge(f"a batch of {size:,} bytes, over the limit of {limits.BATCH_BYTES:,}")
-    return check_key(first)
+    return first or ""
 
 
-def _check_message(message: NewMessage) -> None:
+def _check_message(message: NewMessage, most: int = limits.QUEUE_MESSAGE_BYTES) -> None:
     if not isinstance(message.body, str):
         raise InvalidValue(f"a queue message is text, not {type(message.body).__name__}")
-    check_text("queue message", message.body, limits.QUEUE_MESSAGE_BYTES)
+    check_text("queue message", message.body, most)
     check_seconds("delay", message.delay, 0.0, limits.QUEUE_SECONDS)
     if message.ttl is not None:
         check_seconds("time to live", message.ttl, 1.0)
@@ -387,10 +525,9 @@ def _check_message(message: NewMessage) -> None:
             check_text("property name of a queue message", name)
             check_text(f"property {name!r} of a queue message", value)
         size = len(message.body.encode()) + len(msgspec.json.encode(message.properties))
-        if size > limits.QUEUE_MESSAGE_BYTES:
+        if size > most:
             raise TooLarge(
-                f"queue message: {size:,} bytes with its properties,"
-                f" over the limit of {limits.QUEUE_MESSAGE_BYTES:,}"
+                f"queue message: {size:,} bytes with its properties, over the limit of {most:,}"
             )
 
 
@@ -399,11 +536,15 @@ async def _one_piece(data: bytes) -> AsyncIterator[bytes]:
 
 
 __all__ = [
+    "WITHOUT_ETAG",
     "CheckedContainer",
     "CheckedQueue",
     "CheckedStore",
     "CheckedTable",
+    "check_batch",
     "described",
     "key_of",
     "misfit",
+    "row_count",
+    "singly",
 ]

@@ -12,13 +12,16 @@ So an operator reads and queries plain values with SQL, and every type comes bac
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from postroom.storage.values import Properties, Value
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 TYPES: Final = "@"
 FLOAT: Final = "f"
@@ -44,9 +47,36 @@ def encode(properties: Properties) -> str:
     return _encoder.encode({**properties, **written, TYPES: types}).decode()
 
 
+def encode_alike(rows: Mapping[str, Mapping[str, str]], shared: Properties) -> dict[str, str]:
+    """The JSON texts of rows that share properties and have text of their own."""
+    own = {row: _encoder.encode(properties).decode() for row, properties in rows.items()}
+    if not shared:
+        return own
+    rest = encode(shared)
+    return {row: rest if text == "{}" else f"{text[:-1]},{rest[1:]}" for row, text in own.items()}
+
+
 def decode(text: str | bytes) -> dict[str, Value]:
     """The properties that `encode` wrote."""
     return restored(_decoder.decode(text))
+
+
+@lru_cache(maxsize=64)
+def decoder(kind: type[S]) -> msgspec.json.Decoder[S]:
+    """Reads what `encode` wrote as a struct, whose types tell what the tags would."""
+    return msgspec.json.Decoder(kind)
+
+
+@lru_cache(maxsize=64)
+def rows_decoder(kind: type[S]) -> msgspec.json.Decoder[list[tuple[str, S]]]:
+    """The same for a JSON array of pairs: a row's key and its properties."""
+    return msgspec.json.Decoder(list[tuple[str, kind]])  # type: ignore[valid-type]
+
+
+@lru_cache(maxsize=64)
+def numbered_rows_decoder(kind: type[S]) -> msgspec.json.Decoder[list[tuple[int, str, S]]]:
+    """The same with a number before each pair."""
+    return msgspec.json.Decoder(list[tuple[int, str, kind]])  # type: ignore[valid-type]
 
 
 def restored(properties: dict[str, Any]) -> dict[str, Value]:

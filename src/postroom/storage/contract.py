@@ -22,12 +22,14 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 import msgspec
 
 from postroom.storage.filters import Filter
 from postroom.storage.values import Value
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 # --------------------------------------------------------------------------------------------
 # Tables
@@ -107,7 +109,24 @@ class Delete(msgspec.Struct, frozen=True):
     etag: str | None = None
 
 
-Operation: TypeAlias = Insert | Upsert | Replace | Merge | Delete
+class InsertMany(msgspec.Struct, frozen=True):
+    """Rows that have most of their properties in common: each has its own, which are text, and
+    those that are `shared`. Errors as for `Insert`; much cheaper than one `Insert` for each."""
+
+    partition: str
+    rows: Mapping[str, Mapping[str, str]]
+    shared: Mapping[str, Value] = {}
+
+
+class DeleteMany(msgspec.Struct, frozen=True):
+    """Errors as for `Delete`, without an ETag; much cheaper than one `Delete` for each."""
+
+    partition: str
+    rows: Collection[str]
+
+
+SingleOperation: TypeAlias = Insert | Upsert | Replace | Merge | Delete
+Operation: TypeAlias = SingleOperation | InsertMany | DeleteMany
 
 
 class QueryResult(msgspec.Struct, frozen=True):
@@ -153,10 +172,11 @@ class Table(ABC):
     @abstractmethod
     async def apply(self, operations: Sequence[Operation]) -> list[str]:
         """Do 1 to 100 operations of one partition, all or none; answers the new ETags in order
-        (empty for a `Delete`).
+        (empty where rows are deleted, and for `InsertMany`).
 
-        Each row may occur once. The error of the operation that fails is raised with its position
-        in `.operation`; nothing is written then. No reader ever sees a part of a batch.
+        Each row of an `InsertMany` or a `DeleteMany` counts as an operation. Each row may occur
+        once. The error of the operation that fails is raised with its position in `.operation`;
+        nothing is written then. No reader ever sees a part of a batch.
         """
 
     @abstractmethod
@@ -176,6 +196,30 @@ class Table(ABC):
         was deleted is not, nothing comes twice. Cost grows with the rows in the key range that are
         looked at, not with the table, if `partitions` is a single key.
         """
+
+    @abstractmethod
+    async def read(
+        self,
+        kind: type[S],
+        partition: str,
+        rows: KeyRange = EVERY_KEY,
+        *,
+        where: Filter | None = None,
+        limit: int = 1000,
+    ) -> dict[str, S]:
+        """Up to `limit` rows of one partition by their keys, in key order, each as a `kind`: a
+        struct that names the properties it wants. Others are not looked at; the struct's defaults
+        stand for those that a row lacks. Much cheaper than `query`.
+
+        If there are as many as `limit`, further ones may follow the last. `StoreDamaged` if a
+        property is not of the type that the struct says.
+        """
+
+    @abstractmethod
+    async def read_partitions(
+        self, kind: type[S], partitions: Collection[str]
+    ) -> dict[str, dict[str, S]]:
+        """All rows of some small partitions, by their keys, in no promised order. As `read`."""
 
     @abstractmethod
     def scan(
@@ -222,6 +266,15 @@ class QueueMessage(msgspec.Struct, frozen=True):
     receipt: str = ""
 
 
+class StoredMessage(msgspec.Struct, frozen=True):
+    """A queue message with when it becomes ready (a delay or a lease runs out) and when it expires:
+    all that is needed to put it somewhere else. Its receipt is empty."""
+
+    message: QueueMessage
+    ready_at: datetime
+    expires_at: datetime | None
+
+
 class QueueInfo(msgspec.Struct, frozen=True):
     """`length` counts all messages: ready, delayed and leased. `oldest` is when the message that
     will be received next was put; None if none is ready. Both are approximate."""
@@ -239,8 +292,8 @@ class Queue(ABC):
     another one, with a higher dequeue count.
 
     A lease that ran out is lost once somebody else has received the message (or deleted it). From
-    then on `renew`, `release` and `delete` with the old receipt raise `LeaseLost` and change
-    nothing. Until then they still work.
+    then on `renew`, `release`, `move` and `delete` with the old receipt raise `LeaseLost` and
+    change nothing. Until then they still work.
     """
 
     name: str
@@ -275,6 +328,14 @@ class Queue(ABC):
         """
 
     @abstractmethod
+    async def receive_by_id(self, identity: str, *, lease: float) -> QueueMessage | None:
+        """Take this one message, if it is in this queue and ready; otherwise None. As `receive`.
+
+        Azure cannot ask for one: up to a thousand ready messages are received on the way and given
+        back uncounted, in another order.
+        """
+
+    @abstractmethod
     async def renew(self, message: QueueMessage, *, lease: float) -> QueueMessage:
         """Keep the message for `lease` seconds from now. `LeaseLost`.
 
@@ -292,12 +353,39 @@ class Queue(ABC):
         """
 
     @abstractmethod
+    async def move(
+        self,
+        message: QueueMessage,
+        to: str,
+        *,
+        delay: float = 0.0,
+        properties: Mapping[str, str] | None = None,
+    ) -> str:
+        """Give the message to the queue `to` (or back to this one), ready there after `delay`;
+        answers its id there. `LeaseLost`. The receipt is worth nothing from then on.
+
+        Its dequeue count begins anew, its properties are replaced if some are given; body and
+        `enqueued_at` stay. One step on SQLite and PostgreSQL: at every instant the message is in
+        exactly one of the two, with the same id and time to live. Azure puts it into the other
+        queue first and then deletes it here: a process that dies between the two leaves it in both;
+        the id is another one, and a time to live is not taken along.
+        """
+
+    @abstractmethod
     async def delete(self, message: QueueMessage) -> None:
         """The message is done: remove it for good. `LeaseLost`."""
 
     @abstractmethod
     async def peek(self, limit: int = 1) -> list[QueueMessage]:
         """Up to `limit` (1 to 32) ready messages, next first, without changing anything."""
+
+    @abstractmethod
+    def scan(self) -> AsyncIterator[StoredMessage]:
+        """Every message, delayed and leased ones too, without changing anything, in flat memory.
+
+        For looking after a store, not for work: it reads the whole queue. Azure shows only what is
+        ready: there messages are taken one after the other and given back, uncounted, at the end.
+        """
 
     @abstractmethod
     async def info(self) -> QueueInfo:
@@ -419,6 +507,19 @@ class StoreInfo(msgspec.Struct, frozen=True):
     schema_version: int
 
 
+class Batch(msgspec.Struct, frozen=True):
+    """A step of `Store.write_in_order`: what `Table.apply` does."""
+
+    table: str
+    operations: Sequence[Operation]
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """A step of `Store.write_in_order`: what `Queue.delete` does."""
+
+    message: QueueMessage
+
+
 class Store(ABC):
     """One opened store. `async with` closes it."""
 
@@ -446,14 +547,32 @@ class Store(ABC):
     async def containers(self) -> list[str]:
         """The names of all containers, in order."""
 
+    async def write_in_order(self, steps: Sequence[Batch | Finish]) -> None:
+        """Do one step after the other. The first that fails raises its own error: what came before
+        it is done, what comes after it is not.
+
+        Whoever dies here has done the steps up to one of them. An engine that can does all of them
+        with one wait for the disk.
+        """
+        for step in steps:
+            if isinstance(step, Batch):
+                await self.table(step.table).apply(step.operations)
+            else:
+                await self.queue(step.message.queue).delete(step.message)
+
     @abstractmethod
     async def wait_for_messages(
-        self, queues: Collection[str] | None = None, *, timeout: float
+        self,
+        queues: Collection[str] | None = None,
+        *,
+        besides: Collection[str] = (),
+        timeout: float,
     ) -> frozenset[str]:
         """Wait until at least one of these queues has a ready message; answers which have.
 
-        None stands for all queues, those included that are made while waiting. Empty after
-        `timeout` seconds. Otherwise as `Queue.wait`.
+        None stands for all queues, those included that are made while waiting. Those `besides` are
+        not looked at, whatever is in them. Empty after `timeout` seconds. Otherwise as
+        `Queue.wait`.
         """
 
     @abstractmethod

@@ -50,6 +50,9 @@ LATEST = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 QUEUE_MESSAGE_BYTES = 48_000
 """Body and properties: 64 KiB at Azure, less base64's third, less room for our own envelope."""
 
+MOVED_MESSAGE_BYTES = QUEUE_MESSAGE_BYTES + 512
+"""A message that is moved may have grown by what its keeper has noted in its properties."""
+
 RECEIVE_MESSAGES = 32
 """Messages in one receive or peek."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from postroom.storage import limits
 from postroom.storage.errors import InvalidKey, InvalidName
@@ -89,6 +90,20 @@ def check_key(key: str) -> str:
             f"key {_shown(key)}: over {limits.KEY_UNITS} characters or {limits.KEY_BYTES} bytes"
         )
     return key
+
+
+def check_keys(keys: Collection[str]) -> None:
+    """The same for many at once: in the common case in a few steps for all of them."""
+    try:
+        together = "".join(keys)
+    except TypeError:
+        together = "\0"  # one of them is no text: to be found below
+    if together.isascii() and together.isprintable() and keys:
+        lengths = [*map(len, keys)]
+        if min(lengths) and max(lengths) <= _SHORT_KEY:
+            return
+    for key in keys:
+        check_key(key)
 
 
 def key_units(key: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -17,6 +17,8 @@ Properties: TypeAlias = Mapping[str, Value]
 _PROPERTY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _RESERVED = {"partitionkey", "rowkey", "timestamp", "etag"}
 _TYPES = frozenset({str, int, float, bool, datetime, bytes})
+_TEXT = frozenset({str})
+_FEW_PROPERTIES = 50  # short ones: far from the limit of an entity
 _INTEGERS = range(-(2**63), 2**63)
 
 # Names that were found good. Whoever makes up names without end does not fill the memory.
@@ -104,8 +106,33 @@ def check_properties(properties: Properties) -> int:
     return size
 
 
-def _check_names(properties: Properties) -> None:
-    for name in properties:
+def check_alike(rows: Collection[Mapping[str, str]], shared: Properties) -> int:
+    """As `check_properties`, for many entities that share properties and have text of their own.
+
+    Short ASCII text is looked at all at once.
+    """
+    values = [value for own in rows for value in own.values()]
+    if not _TEXT.issuperset(map(type, values)):
+        raise InvalidValue("the properties that rows do not share are text")
+    names = set[str]().union(*rows)
+    if not names.isdisjoint(shared):
+        raise InvalidValue("a property is either shared or a row's own")
+    _check_names(names)
+    size = check_properties(shared)
+    text = "".join(values)
+    if (
+        text.isascii()
+        and "\0" not in text
+        and max(map(len, values), default=0) <= limits.COMPARABLE_TEXT
+        and len(names) <= _FEW_PROPERTIES
+        and size <= limits.PROPERTY_BYTES
+    ):
+        return size * len(rows) + len(text)
+    return sum(check_properties({**shared, **own}) for own in rows)
+
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
         check_property_name(name)
         if len(_names_seen) < _NAMES_REMEMBERED:
             _names_seen.add(name)

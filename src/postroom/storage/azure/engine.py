@@ -67,9 +67,9 @@ class AzureStore(CheckedStore):
         return await blobs.list_names(self._connection)
 
     async def _wait_for_messages(
-        self, names: frozenset[str] | None, timeout: float
+        self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
     ) -> frozenset[str]:
-        return await queues.wait_for_messages(self._connection, self._pace, names, timeout)
+        return await queues.wait_for_messages(self._connection, self._pace, names, besides, timeout)
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
         return await leases.acquire(self._connection, name, seconds)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -17,16 +18,19 @@ _MARK: Final = "\0"
 
 
 class _Header(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`uncounted` receives were given back without counting; Azure counts them all the same."""
+    """`uncounted` receives were given back without counting; Azure counts them all the same.
+    `enqueued_at` is when a message was put that came here from another queue."""
 
     properties: dict[str, str] = {}
     uncounted: int = 0
+    enqueued_at: datetime | None = None
 
 
 class Envelope(msgspec.Struct, frozen=True):
     body: str
     properties: Mapping[str, str]
     uncounted: int = 0
+    enqueued_at: datetime | None = None
 
 
 _header = msgspec.json.Decoder(_Header)
@@ -35,8 +39,8 @@ _header = msgspec.json.Decoder(_Header)
 def wrap(envelope: Envelope) -> str:
     """The content of the message at Azure."""
     text = envelope.body
-    if envelope.properties or envelope.uncounted:
-        header = _Header(dict(envelope.properties), envelope.uncounted)
+    if envelope.properties or envelope.uncounted or envelope.enqueued_at:
+        header = _Header(dict(envelope.properties), envelope.uncounted, envelope.enqueued_at)
         text = f"{_MARK}{msgspec.json.encode(header).decode()}{_MARK}{text}"
     return b64encode(text.encode()).decode("ascii")
 
@@ -54,4 +58,4 @@ def unwrap(content: str) -> Envelope:
         known = _header.decode(header)
     except msgspec.MsgspecError:
         return Envelope(text, {})
-    return Envelope(body, known.properties, known.uncounted)
+    return Envelope(body, known.properties, known.uncounted, known.enqueued_at)

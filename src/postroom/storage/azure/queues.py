@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
+from postroom.storage import limits
 from postroom.storage.azure.connection import Connection
 from postroom.storage.azure.envelope import Envelope, unwrap, wrap
 from postroom.storage.azure.errors import Refused
 from postroom.storage.azure.polling import Pace, gathered
 from postroom.storage.azure.queue_names import PREFIX, azure_name, metadata_of, real_name
 from postroom.storage.checked import CheckedQueue
-from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage
+from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost
 
 _FOR_EVER: Final = -1
 _LONGEST_TTL: Final = 2**31 - 1
+_WALK_SECONDS: Final = 60.0  # enough for the requests of one call
+_LOOKS_FOR_ONE: Final = 32
+_SCAN_SECONDS: Final = 600.0
 
 
 class AzureQueue(CheckedQueue):
@@ -41,14 +46,17 @@ class AzureQueue(CheckedQueue):
         ttl = _ttl(message, delay)
         if ttl == 0:
             return str(uuid.uuid4())  # nobody could ever receive it
-        content = wrap(Envelope(message.body, message.properties))
+        return await self._put_content(Envelope(message.body, message.properties), delay, ttl)
+
+    async def _put_content(self, envelope: Envelope, delay: int, ttl: int) -> str:
+        content = wrap(envelope)
         sent = await self._connection.run(
             lambda: self._client.send_message(content, visibility_timeout=delay, time_to_live=ttl),
             # A message that comes twice is within what a queue promises: at least once.
             repeatable=True,
             make=self._make,
         )
-        return sent.id
+        return str(sent.id)
 
     async def _receive(self, limit: int, lease: float) -> list[QueueMessage]:
         async def receive() -> list[Any]:
@@ -61,6 +69,25 @@ class AzureQueue(CheckedQueue):
 
         return [self._received(message) for message in await self._read(receive)]
 
+    async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None:
+        """Azure hands out what it likes: receive until the one is there, and give back the rest."""
+        others: list[QueueMessage] = []
+        wanted: QueueMessage | None = None
+        try:
+            for _ in range(_LOOKS_FOR_ONE):
+                batch = await self._receive(limits.RECEIVE_MESSAGES, max(lease, _WALK_SECONDS))
+                wanted = next((each for each in batch if each.id == identity), None)
+                others += [each for each in batch if each is not wanted]
+                if wanted is not None or not batch:
+                    break
+        finally:
+            await gathered(self._give_back, others)
+        return None if wanted is None else await self._renew(wanted, lease)
+
+    async def _give_back(self, message: QueueMessage) -> None:
+        with suppress(LeaseLost):  # then somebody else has it by now
+            await self._release(message, 0.0, count_attempt=False)
+
     async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
         uncounted, _ = _opened(message.receipt)
         renewed = await self._update(message, lease)
@@ -71,9 +98,31 @@ class AzureQueue(CheckedQueue):
             await self._update(message, delay)
         else:
             uncounted, _ = _opened(message.receipt)
-            envelope = Envelope(message.body, message.properties, uncounted + 1)
+            envelope = Envelope(
+                message.body, message.properties, uncounted + 1, message.enqueued_at
+            )
             await self._update(message, delay, wrap(envelope))
         self._pace.quicken(self.name)
+
+    async def _move(
+        self, message: QueueMessage, to: str, delay: float, properties: Mapping[str, str] | None
+    ) -> str:
+        kept = message.properties if properties is None else properties
+        if to == self.name:
+            uncounted, _ = _opened(message.receipt)
+            content = Envelope(
+                message.body, kept, uncounted + message.dequeue_count, message.enqueued_at
+            )
+            await self._update(message, delay, wrap(content))
+            self._pace.quicken(to)
+            return message.id
+        held = await self._renew(message, _WALK_SECONDS)  # so that what was lost is not put again
+        target = AzureQueue(to, self._connection, self._pace)
+        content = Envelope(message.body, kept, enqueued_at=message.enqueued_at)
+        identity = await target._put_content(content, math.ceil(delay), _FOR_EVER)
+        await self._delete(held)
+        self._pace.quicken(to)
+        return identity
 
     async def _delete(self, message: QueueMessage) -> None:
         _, receipt = _opened(message.receipt)
@@ -93,6 +142,19 @@ class AzureQueue(CheckedQueue):
 
     async def _peek_one(self) -> list[QueueMessage]:
         return await self._peek(1)
+
+    async def scan(self) -> AsyncIterator[StoredMessage]:
+        taken: list[QueueMessage] = []
+        try:
+            while batch := await self._receive(limits.RECEIVE_MESSAGES, _SCAN_SECONDS):
+                taken += batch
+                for found in batch:
+                    message = msgspec.structs.replace(
+                        found, receipt="", dequeue_count=found.dequeue_count - 1
+                    )
+                    yield StoredMessage(message, datetime.now(UTC), None)
+        finally:
+            await gathered(self._give_back, taken)
 
     async def info(self) -> QueueInfo:
         try:
@@ -160,7 +222,7 @@ class AzureQueue(CheckedQueue):
             body=envelope.body,
             properties=envelope.properties,
             dequeue_count=max(0, int(found.dequeue_count or 0) - envelope.uncounted),
-            enqueued_at=_utc(found.inserted_on),
+            enqueued_at=envelope.enqueued_at or _utc(found.inserted_on),
         )
 
     async def _make(self) -> None:
@@ -187,7 +249,11 @@ async def read_infos(connection: Connection, pace: Pace) -> list[QueueInfo]:
 
 
 async def wait_for_messages(
-    connection: Connection, pace: Pace, names: frozenset[str] | None, timeout: float
+    connection: Connection,
+    pace: Pace,
+    names: frozenset[str] | None,
+    besides: frozenset[str],
+    timeout: float,
 ) -> frozenset[str]:
     """Those of the queues (None: of all) that have a ready message, as soon as one has."""
 
@@ -195,7 +261,8 @@ async def wait_for_messages(
         return bool(await AzureQueue(name, connection, pace).peek(1))
 
     async def look() -> frozenset[str]:
-        looked_at = await list_names(connection) if names is None else sorted(names)
+        known = await list_names(connection) if names is None else sorted(names)
+        looked_at = [name for name in known if name not in besides]
         answers = await gathered(ready, looked_at)
         return frozenset(name for name, found in zip(looked_at, answers, strict=True) if found)
 

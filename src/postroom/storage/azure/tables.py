@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from azure.core import MatchConditions
 from azure.data.tables import TableEntity, UpdateMode
 
@@ -17,7 +19,14 @@ from postroom.storage.azure.conditions import is_within, query_text, range_condi
 from postroom.storage.azure.connection import Connection
 from postroom.storage.azure.errors import Refused
 from postroom.storage.azure.properties import read_entity, written_entity
-from postroom.storage.checked import CheckedTable, described, key_of
+from postroom.storage.checked import (
+    WITHOUT_ETAG,
+    CheckedTable,
+    described,
+    key_of,
+    row_count,
+    singly,
+)
 from postroom.storage.contract import (
     Delete,
     Entity,
@@ -27,6 +36,8 @@ from postroom.storage.contract import (
     Operation,
     QueryResult,
     Replace,
+    S,
+    SingleOperation,
     Upsert,
 )
 from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
@@ -65,12 +76,13 @@ class AzureTable(CheckedTable):
     async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]:
         """Always as an entity group transaction, also a single one: its answer tells a missing row
         from a deleted one, which the SDK's own delete does not."""
-        for operation in operations:
+        single = singly(operations)
+        for operation in single:
             if isinstance(operation, Merge):
                 await self._check_merge(operation)
-        requests: Any = [_request(operation) for operation in operations]
+        requests: Any = [_request(operation) for operation in single]
         check_payload(requests)
-        on_rows = [not isinstance(operation, Insert | Upsert) for operation in operations]
+        on_rows = [not isinstance(operation, Insert | Upsert) for operation in single]
         try:
             answers = await self._connection.run(
                 lambda: self._client.submit_transaction(requests),
@@ -79,12 +91,15 @@ class AzureTable(CheckedTable):
         except Refused as refused:
             if refused.place_missing or refused.place_being_deleted:
                 first = on_rows.index(True)
-                raise NotFound(self._described(operations[first]), first) from refused
-            raise self._conflict(refused, operations) from refused
-        return [
-            "" if isinstance(operation, Delete) else str(answer["etag"])
-            for operation, answer in zip(operations, answers, strict=True)
-        ]
+                raise NotFound(self._described(single[first]), first) from refused
+            raise self._conflict(refused, single) from refused
+        answered = iter(answers)
+        etags = []
+        for given in operations:
+            [first_answer, *_] = [next(answered) for _ in range(row_count([given]))]
+            with_etag = not isinstance(given, WITHOUT_ETAG)
+            etags.append(str(first_answer["etag"]) if with_etag else "")
+        return etags
 
     async def _query(
         self,
@@ -114,6 +129,22 @@ class AzureTable(CheckedTable):
                 if start is None:
                     break
         return QueryResult(found, None)
+
+    async def _read(
+        self, kind: type[S], partition: str, rows: KeyRange, where: Filter | None, limit: int
+    ) -> dict[str, S]:
+        found = await self._query(KeyRange.only(partition), rows, where, limit, None)
+        return {each.row: msgspec.convert(each.properties, kind) for each in found.entities}
+
+    async def _read_partitions(
+        self, kind: type[S], partitions: Collection[str]
+    ) -> dict[str, dict[str, S]]:
+        found = await asyncio.gather(*(self._read_all(kind, each) for each in partitions))
+        return dict(zip(partitions, found, strict=True))
+
+    async def _read_all(self, kind: type[S], partition: str) -> dict[str, S]:
+        entities = self.scan(KeyRange.only(partition))
+        return {each.row: msgspec.convert(each.properties, kind) async for each in entities}
 
     async def _read_on(
         self, conditions: list[str], where: Filter | None, start: Any, wanted: int
@@ -156,7 +187,7 @@ class AzureTable(CheckedTable):
         if there is not None:
             check_properties({**there.properties, **properties})
 
-    def _conflict(self, refused: Refused, operations: Sequence[Operation]) -> Exception:
+    def _conflict(self, refused: Refused, operations: Sequence[SingleOperation]) -> Exception:
         position = min(refused.operation, len(operations) - 1)
         what = self._described(operations[position])
         if refused.status == 404:
@@ -167,7 +198,7 @@ class AzureTable(CheckedTable):
             return StaleETag(what, position)
         return refused
 
-    def _described(self, operation: Operation) -> str:
+    def _described(self, operation: SingleOperation) -> str:
         return described(self.name, *key_of(operation))
 
     async def _make(self) -> None:
@@ -199,7 +230,7 @@ def _stretches(partitions: KeyRange, rows: KeyRange, after: str | None) -> list[
     ]
 
 
-def _request(operation: Operation) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _request(operation: SingleOperation) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The operation as the SDK takes it."""
     if isinstance(operation, Delete):
         entity = written_entity(operation.partition, operation.row, {})

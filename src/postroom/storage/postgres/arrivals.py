@@ -49,7 +49,11 @@ Look: TypeAlias = Callable[[], Awaitable[Glance]]
 @dataclass(eq=False, slots=True)
 class _Waiter:
     queues: frozenset[str] | None
+    besides: frozenset[str]
     woken: asyncio.Event
+
+    def wants(self, queue: str) -> bool:
+        return queue not in self.besides and (self.queues is None or queue in self.queues)
 
 
 class Arrivals:
@@ -70,18 +74,18 @@ class Arrivals:
             self._ringer = asyncio.create_task(self._ring())
 
     async def wait(
-        self, queues: frozenset[str] | None, look: Look, timeout: float
+        self, queues: frozenset[str] | None, besides: frozenset[str], look: Look, timeout: float
     ) -> frozenset[str]:
         """Look, and again whenever there may be something new, until it finds something."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen())
         deadline = time.monotonic() + timeout
-        waiter = _Waiter(queues, asyncio.Event())
+        waiter = _Waiter(queues, besides, asyncio.Event())
         self._waiters.add(waiter)
         try:
             while True:
                 waiter.woken.clear()  # before the look: what comes during it is not missed
-                glance = await look()
+                glance = await _undisturbed(look)
                 left = deadline - time.monotonic()
                 if glance.ready or left <= 0:
                     return glance.ready
@@ -105,7 +109,7 @@ class Arrivals:
     def _wake(self, queue: str | None) -> None:
         """Let those look who wait for this queue; None: everybody."""
         for waiter in self._waiters:
-            if queue is None or waiter.queues is None or queue in waiter.queues:
+            if queue is None or waiter.wants(queue):
                 waiter.woken.set()
 
     async def _ring(self) -> None:
@@ -135,6 +139,14 @@ class Arrivals:
                 pause = _RECONNECT_SECONDS[min(failures, len(_RECONNECT_SECONDS) - 1)]
                 failures += 1
                 await asyncio.sleep(pause)
+
+
+async def _undisturbed(look: Look) -> Glance:
+    """A look that is finished also when nobody waits for it any more: to break off a statement
+    takes a connection of its own, and those who wait change their minds often."""
+    looking = asyncio.ensure_future(look())
+    looking.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return await asyncio.shield(looking)
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:

@@ -16,11 +16,23 @@ from psycopg.errors import UniqueViolation
 
 from postroom.storage import codec
 from postroom.storage.checked import key_of, misfit
-from postroom.storage.contract import Delete, Insert, Operation, Upsert
+from postroom.storage.contract import (
+    Delete,
+    DeleteMany,
+    Insert,
+    InsertMany,
+    Merge,
+    Operation,
+    Replace,
+    SingleOperation,
+    Upsert,
+)
 from postroom.storage.postgres.connection import Connection, joined, rows_of
 
 Found: TypeAlias = Mapping[str, tuple[int, str]]
 """The rows of a batch that are there: their ETags and their properties as JSON."""
+
+_Row: TypeAlias = tuple[str, str, str]  # its key, its properties as JSON, the ETag it must have
 
 _DID_NOT_FIT = "PR001"  # raised by postroom.all_or_nothing
 _NO_ETAG = "-1"  # no row has it: what a caller gives that was never an ETag of ours is stale
@@ -99,20 +111,17 @@ async def write(
 
     Merges have become replacements before.
     """
-    kinds: dict[str, list[Operation]] = {}
-    ordered = sorted(operations, key=lambda each: key_of(each)[1])
-    for operation in ordered:
-        kinds.setdefault(_kind(operation), []).append(operation)
-    values: dict[str, object] = {
-        "partition": key_of(operations[0])[0],
-        "etag": str(etag),
-        "wanted": len(operations),
-    }
-    for kind, same in kinds.items():
-        values.update(_arrays(kind, same))
+    kinds: dict[str, list[_Row]] = {}
+    for operation in operations:
+        kinds.setdefault(_kind(operation), []).extend(_rows(operation))
+    values: dict[str, object] = {"partition": _partition(operations[0]), "etag": str(etag)}
+    for kind, rows in kinds.items():
+        values.update(_arrays(kind, sorted(rows)))
+    everything = sorted(row for rows in kinds.values() for row, _, _ in rows)
+    values["wanted"] = len(everything)
     if len(kinds) > 1:
-        values["all_rows"] = joined([key_of(operation)[1] for operation in ordered])
-    single = len(operations) == 1
+        values["all_rows"] = joined(everything)
+    single = len(everything) == 1
     try:
         cursor = await connection.execute(
             _statement(relation, tuple(sorted(kinds)), single), values, prepare=True
@@ -126,7 +135,9 @@ async def write(
     return cursor.rowcount == 1 or not single
 
 
-async def look(connection: Connection, relation: str, operations: Sequence[Operation]) -> Found:
+async def look(
+    connection: Connection, relation: str, operations: Sequence[SingleOperation]
+) -> Found:
     """The rows that the operations are about, as they are."""
     keys = [key_of(operation) for operation in operations]
     rows = await rows_of(
@@ -137,14 +148,14 @@ async def look(connection: Connection, relation: str, operations: Sequence[Opera
     return {row: (etag, properties) for row, etag, properties in rows}
 
 
-def explain(table: str, operations: Sequence[Operation], found: Found) -> None:
+def explain(table: str, operations: Sequence[SingleOperation], found: Found) -> None:
     """Raise the error of the first operation that does not fit the rows, if there is one."""
     error = misfit(table, operations, {row: str(etag) for row, (etag, _) in found.items()})
     if error is not None:
         raise error
 
 
-def is_done(operations: Sequence[Operation], found: Found, etag: int) -> bool:
+def is_done(operations: Sequence[SingleOperation], found: Found, etag: int) -> bool:
     """Whether an earlier attempt has succeeded: one row with the batch's ETag proves it for all."""
     if all(isinstance(operation, Delete) for operation in operations):
         return not found
@@ -173,32 +184,41 @@ def _count_of(kind: str) -> str:
 
 
 def _kind(operation: Operation) -> str:
-    if isinstance(operation, Insert):
+    if isinstance(operation, Insert | InsertMany):
         return "insert"
     if isinstance(operation, Upsert):
         return "upsert"
-    return "delete" if isinstance(operation, Delete) else "replace"
+    return "delete" if isinstance(operation, Delete | DeleteMany) else "replace"
 
 
-def _arrays(kind: str, operations: Sequence[Operation]) -> dict[str, str]:
+def _partition(operation: Operation) -> str:
+    if isinstance(operation, Delete | DeleteMany | InsertMany):
+        return operation.partition
+    return operation.entity.partition
+
+
+def _rows(operation: Operation) -> list[_Row]:
+    """What an operation has for the arrays of its part of the statement."""
+    match operation:
+        case InsertMany(_, rows, shared):
+            return [(row, text, "") for row, text in codec.encode_alike(rows, shared).items()]
+        case DeleteMany(_, rows):
+            return [(row, "", "") for row in rows]
+        case Delete(_, row, etag):
+            return [(row, "", _expected(etag))]
+        case Insert(entity) | Upsert(entity):
+            return [(entity.row, codec.encode(entity.properties), "")]
+        case Replace(entity, etag) | Merge(entity, etag):
+            return [(entity.row, codec.encode(entity.properties), _expected(etag))]
+
+
+def _arrays(kind: str, rows: Sequence[_Row]) -> dict[str, str]:
     """The arrays of one part of the statement."""
-    arrays = {f"{kind}_rows": joined([key_of(operation)[1] for operation in operations])}
+    arrays = {f"{kind}_rows": joined([row for row, _, _ in rows])}
     if kind != "delete":
-        arrays[f"{kind}_properties"] = joined(
-            [
-                codec.encode(operation.entity.properties)
-                for operation in operations
-                if not isinstance(operation, Delete)
-            ]
-        )
+        arrays[f"{kind}_properties"] = joined([properties for _, properties, _ in rows])
     if kind in ("replace", "delete"):
-        arrays[f"{kind}_etags"] = joined(
-            [
-                _expected(operation.etag)
-                for operation in operations
-                if not isinstance(operation, Insert | Upsert)
-            ]
-        )
+        arrays[f"{kind}_etags"] = joined([etag for _, _, etag in rows])
     return arrays
 
 

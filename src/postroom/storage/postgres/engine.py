@@ -50,9 +50,9 @@ class PostgresStore(CheckedStore):
         return [name for (name,) in await self._database.fetch(_CONTAINERS)]
 
     async def _wait_for_messages(
-        self, names: frozenset[str] | None, timeout: float
+        self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
     ) -> frozenset[str]:
-        return await self._queues.wait(names, timeout)
+        return await self._queues.wait(names, besides, timeout)
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
         return await leases.acquire(self._database, name, seconds)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from postroom.storage.checked import CheckedQueue
-from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage
+from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost, StoreError
 from postroom.storage.postgres.arrivals import Arrivals, Glance
 from postroom.storage.postgres.connection import (
@@ -65,6 +65,16 @@ RETURNING message.id, message.body, message.properties, message.dequeue_count,
           message.enqueued_at, ready.visible_at, coalesce(message.expires_at <= now(), false),
           least(ready.visible_at, now() - interval '1 second')
 """
+# One message, wherever in the queue it is.
+_CLAIM_ONE = b"""
+UPDATE postroom.message
+SET visible_at = now() + %(lease)s::float8 * interval '1 second',
+    receipt = %(receipt)s::bigint,
+    dequeue_count = dequeue_count + 1
+WHERE id = %(id)s::uuid AND queue = %(queue)s AND visible_at <= now()
+AND (expires_at > now()) IS NOT false
+RETURNING id, body, properties, dequeue_count, enqueued_at
+"""
 # What a claim whose answer was lost has taken.
 _CLAIMED = b"""
 SELECT id, body, properties, dequeue_count, enqueued_at, visible_at,
@@ -83,6 +93,25 @@ SET visible_at = now() + %(delay)s::float8 * interval '1 second', receipt = NULL
     dequeue_count = dequeue_count - %(uncounted)s::int
 WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
 """
+# The row stays what it is: at no time is the message in two queues, or in none. The other queue is
+# made as by a put; properties are NULL to be kept.
+_MOVE = b"""
+WITH guard AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock_shared(1886352244, hashtext(%(to)s))
+), held AS MATERIALIZED (
+    SELECT message.id FROM guard, postroom.message
+    WHERE message.id = %(id)s::uuid AND receipt = %(receipt)s::bigint
+    FOR UPDATE OF message
+), made AS (
+    INSERT INTO postroom.queue (name) SELECT %(to)s FROM held ON CONFLICT DO NOTHING
+)
+UPDATE postroom.message AS message
+SET queue = %(to)s, visible_at = now() + %(delay)s::float8 * interval '1 second',
+    receipt = NULL, dequeue_count = 0,
+    properties = coalesce(%(properties)s::jsonb, message.properties)
+FROM held WHERE message.id = %(id)s::uuid AND message.id = held.id
+"""
+_WHERE = b"SELECT queue FROM postroom.message WHERE id = %(id)s::uuid"
 _DELETE = b"""
 DELETE FROM postroom.message WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
 """
@@ -92,6 +121,15 @@ SELECT id, body, properties, dequeue_count, enqueued_at FROM postroom.message
 WHERE queue = %(queue)s AND visible_at <= now() AND (expires_at > now()) IS NOT false
 ORDER BY visible_at, id LIMIT %(limit)s::int
 """
+
+# In the order of ids, a portion at a time: what is changed meanwhile keeps its id.
+_SCAN = b"""
+SELECT id, body, properties, dequeue_count, enqueued_at, visible_at, expires_at
+FROM postroom.message
+WHERE queue = %(queue)s AND id > %(after)s::uuid AND (expires_at > now()) IS NOT false
+ORDER BY id LIMIT 500
+"""
+_FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
 # One queue, or all of them: the length from indexes alone, and the message that comes next.
 _INFO = """
@@ -154,16 +192,19 @@ class Queues:
     def head(self, queue: str) -> Head:
         return self._heads.setdefault(queue, Head())
 
-    async def wait(self, queues: frozenset[str] | None, timeout: float) -> frozenset[str]:
+    async def wait(
+        self, queues: frozenset[str] | None, besides: frozenset[str], timeout: float
+    ) -> frozenset[str]:
         """Which of the queues have a ready message, as soon as one has."""
 
         async def look() -> Glance:
             await self.sweep()
-            if queues is not None:
-                return await self._look(sorted(queues))
-            return await self._look([name for (name,) in await self.database.fetch(_NAMES)])
+            names = queues
+            if names is None:
+                names = frozenset(name for (name,) in await self.database.fetch(_NAMES))
+            return await self._look(sorted(names - besides))
 
-        return await self.arrivals.wait(queues, look, timeout)
+        return await self.arrivals.wait(queues, besides, look, timeout)
 
     async def _look(self, names: list[str]) -> Glance:
         heads = [self.head(name) for name in names]
@@ -246,6 +287,19 @@ class PostgresQueue(CheckedQueue):
                 await changed_by(connection, _DELETE, {"id": row[0], "receipt": receipt})
         return [row for row in rows if not row[6]]
 
+    async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None:
+        if not is_id(identity):
+            return None
+        receipt = str(secrets.randbits(63))
+        values = {"queue": self.name, "id": identity, "lease": float(lease), "receipt": receipt}
+
+        async def work(connection: Connection, again: bool) -> QueueMessage | None:
+            rows = await rows_of(connection, _CLAIMED, values) if again else []
+            rows = rows or await rows_of(connection, _CLAIM_ONE, values)
+            return as_message(self.name, rows[0], receipt) if rows else None
+
+        return await self._database.run(work)
+
     async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
         async def work(connection: Connection, again: bool) -> None:
             if not await self._change(connection, _RENEW, message, lease=float(lease)):
@@ -268,6 +322,27 @@ class PostgresQueue(CheckedQueue):
         await self._database.run(work)
         self._queues.arrivals.ring(self.name)
 
+    async def _move(
+        self, message: QueueMessage, to: str, delay: float, properties: Mapping[str, str] | None
+    ) -> str:
+        replaced = None if properties is None else msgspec.json.encode(properties).decode()
+        values = {"to": to, "delay": float(delay), "properties": replaced}
+
+        async def work(connection: Connection, again: bool) -> None:
+            if await self._change(connection, _MOVE, message, **values):
+                return
+            # After a lost answer: unless it is still here, it was moved.
+            if not again or await self._is_here(connection, message, to):
+                raise self._lost(message)
+
+        await self._database.run(work)
+        self._queues.arrivals.ring(to)
+        return message.id
+
+    async def _is_here(self, connection: Connection, message: QueueMessage, to: str) -> bool:
+        rows = await rows_of(connection, _WHERE, {"id": message.id})
+        return to != self.name and rows == [(self.name,)]
+
     async def _delete(self, message: QueueMessage) -> None:
         async def work(connection: Connection, again: bool) -> None:
             if await self._change(connection, _DELETE, message):
@@ -281,12 +356,19 @@ class PostgresQueue(CheckedQueue):
         rows = await self._database.fetch(_PEEK, {"queue": self.name, "limit": limit})
         return [as_message(self.name, row, "") for row in rows]
 
+    async def scan(self) -> AsyncIterator[StoredMessage]:
+        after = _FIRST_ID
+        while rows := await self._database.fetch(_SCAN, {"queue": self.name, "after": after}):
+            for row in rows:
+                yield StoredMessage(as_message(self.name, row, ""), row[5], row[6])
+            after = str(rows[-1][0])
+
     async def info(self) -> QueueInfo:
         rows = await self._database.fetch(_INFO_ONE, {"queue": self.name})
         return QueueInfo(*rows[0]) if rows else QueueInfo(self.name, 0, None)
 
     async def _wait(self, timeout: float) -> bool:
-        return bool(await self._queues.wait(frozenset({self.name}), timeout))
+        return bool(await self._queues.wait(frozenset({self.name}), frozenset(), timeout))
 
     async def purge(self) -> None:
         await self._database.execute(_PURGE, {"queue": self.name})

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from psycopg.errors import UndefinedTable
 
 from postroom.storage import codec
-from postroom.storage.checked import CheckedTable, described, key_of
+from postroom.storage.checked import WITHOUT_ETAG, CheckedTable, described, key_of, singly
 from postroom.storage.contract import (
-    Delete,
     Entity,
     Insert,
     KeyRange,
@@ -21,12 +20,20 @@ from postroom.storage.contract import (
     Operation,
     QueryResult,
     Replace,
+    S,
+    SingleOperation,
     Upsert,
 )
 from postroom.storage.errors import NotFound
 from postroom.storage.filters import Filter
 from postroom.storage.postgres import batches, conditions, schema
-from postroom.storage.postgres.connection import Connection, Database, Parameters, rows_of
+from postroom.storage.postgres.connection import (
+    Connection,
+    Database,
+    Parameters,
+    joined,
+    rows_of,
+)
 from postroom.storage.tokens import decode_token, encode_token
 from postroom.storage.values import check_properties
 
@@ -38,6 +45,20 @@ SELECT partition, row, properties, etag FROM postroom.{relation} WHERE {conditio
 ORDER BY partition, row LIMIT %(limit)s
 """
 
+_READ = """
+SELECT row, properties FROM postroom.{relation} WHERE {condition}
+ORDER BY partition, row LIMIT %(limit)s
+"""
+
+_READ_PARTITIONS = """
+SELECT wanted.partition, found.row, found.properties
+FROM unnest(string_to_array(%(partitions)s, chr(31))) AS wanted (partition)
+CROSS JOIN LATERAL (
+    SELECT * FROM postroom.{relation} AS entity
+    WHERE entity.partition = wanted.partition OFFSET 0
+) AS found
+"""
+
 
 class PostgresTable(CheckedTable):
     def __init__(self, name: str, database: Database) -> None:
@@ -47,7 +68,7 @@ class PostgresTable(CheckedTable):
         self._get_sql = _GET.format(relation=self._relation).encode()
 
     async def _get(self, partition: str, row: str) -> Entity | None:
-        rows = await self._read(self._get_sql, {"partition": partition, "row": row})
+        rows = await self._fetch(self._get_sql, {"partition": partition, "row": row})
         if not rows:
             return None
         etag, properties = rows[0]
@@ -66,7 +87,7 @@ class PostgresTable(CheckedTable):
         sql = _QUERY.format(relation=self._relation, condition=wanted.sql).encode()
         found = [
             Entity(partition, row, codec.decode(properties), str(etag))
-            for partition, row, properties, etag in await self._read(
+            for partition, row, properties, etag in await self._fetch(
                 sql, {**wanted.values, "limit": limit + 1}
             )
         ]
@@ -75,7 +96,28 @@ class PostgresTable(CheckedTable):
         found.pop()
         return QueryResult(found, encode_token(found[-1].partition, found[-1].row))
 
-    async def _read(self, sql: bytes, values: Parameters) -> list[tuple[Any, ...]]:
+    async def _read(
+        self, kind: type[S], partition: str, rows: KeyRange, where: Filter | None, limit: int
+    ) -> dict[str, S]:
+        wanted = conditions.of_query(KeyRange.only(partition), rows, where, None)
+        sql = _READ.format(relation=self._relation, condition=wanted.sql).encode()
+        decode = codec.decoder(kind).decode
+        found = await self._fetch(sql, {**wanted.values, "limit": limit})
+        return {row: decode(properties) for row, properties in found}
+
+    async def _read_partitions(
+        self, kind: type[S], partitions: Collection[str]
+    ) -> dict[str, dict[str, S]]:
+        sql = _READ_PARTITIONS.format(relation=self._relation).encode()
+        decode = codec.decoder(kind).decode
+        found: dict[str, dict[str, S]] = {partition: {} for partition in partitions}
+        for partition, row, properties in await self._fetch(
+            sql, {"partitions": joined(list(partitions))}
+        ):
+            found[partition][row] = decode(properties)
+        return found
+
+    async def _fetch(self, sql: bytes, values: Parameters) -> list[tuple[Any, ...]]:
         async def work(connection: Connection, again: bool) -> list[tuple[Any, ...]]:
             try:
                 return await rows_of(connection, sql, values)
@@ -93,7 +135,7 @@ class PostgresTable(CheckedTable):
 
         await self._database.run(work)
         shown = str(etag)
-        return ["" if isinstance(operation, Delete) else shown for operation in operations]
+        return ["" if isinstance(operation, WITHOUT_ETAG) else shown for operation in operations]
 
     async def _write(
         self, connection: Connection, operations: Sequence[Operation], etag: int, again: bool
@@ -107,14 +149,14 @@ class PostgresTable(CheckedTable):
         attempt = 0
         while True:
             try:
+                plain = operations
                 if merges or again or attempt:
-                    found = await batches.look(connection, self._relation, operations)
-                    if again and batches.is_done(operations, found, etag):
+                    single = singly(operations)
+                    found = await batches.look(connection, self._relation, single)
+                    if again and batches.is_done(single, found, etag):
                         return
-                    batches.explain(self.name, operations, found)
-                    plain = [_without_merge(operation, found) for operation in operations]
-                else:
-                    plain = list(operations)
+                    batches.explain(self.name, single, found)
+                    plain = [_without_merge(operation, found) for operation in single]
                 if await batches.write(connection, self._relation, plain, etag):
                     return
             except UndefinedTable:
@@ -126,12 +168,12 @@ class PostgresTable(CheckedTable):
 
     def _demand_no_row(self, operations: Sequence[Operation]) -> None:
         """The table is not there: what needs a row fails, and does not make the table."""
-        for position, operation in enumerate(operations):
+        for position, operation in enumerate(singly(operations)):
             if not isinstance(operation, Insert | Upsert):
                 raise NotFound(described(self.name, *key_of(operation)), position)
 
 
-def _without_merge(operation: Operation, found: batches.Found) -> Operation:
+def _without_merge(operation: SingleOperation, found: batches.Found) -> Operation:
     """A merge as the replacement of exactly what was found."""
     if not isinstance(operation, Merge):
         return operation

@@ -18,13 +18,31 @@ _OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=
 def of_query(
     partitions: KeyRange, rows: KeyRange, where: Filter | None, last: list[str] | None
 ) -> Condition:
-    """What a row must fulfil to be in the answer that continues after the key `last`."""
-    parts = [of_range("partition", partitions), of_range("row", rows)]
-    if last is not None:
-        parts.append(("(partition, row) > (?, ?)", list(last)))
+    """What a row must fulfil to be in the answer that continues after the key `last`.
+
+    SQLite enters the index at one lower bound of a column, and may choose the earlier one: then
+    each answer walks over all that came before it. So a bound that `last` makes needless is left
+    out.
+    """
+    if last is None:
+        parts = [of_range("partition", partitions), of_range("row", rows)]
+    elif partitions.single == last[0]:
+        parts = [of_range("partition", partitions), ("row > ?", [last[1]])]
+        parts.append(of_range("row", _open_at(rows, last[1])))
+    else:
+        parts = [("(partition, row) > (?, ?)", list(last))]
+        parts.append(of_range("partition", _open_at(partitions, last[0])))
+        parts.append(of_range("row", rows))
     if where is not None:
         parts.append(_of_filter(where))
     return _joined(" AND ", parts)
+
+
+def _open_at(keys: KeyRange, begun: str) -> KeyRange:
+    """The range without its start, if that is not after the key from which it goes on."""
+    if keys.start is None or keys.start > begun:
+        return keys
+    return KeyRange(None, keys.stop, keys.including_stop)
 
 
 def of_range(column: str, keys: KeyRange) -> Condition:

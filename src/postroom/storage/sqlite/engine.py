@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import apsw
 
 from postroom.storage.checked import CheckedStore
-from postroom.storage.contract import Container, Lease, Queue, QueueInfo, StoreInfo, Table
-from postroom.storage.errors import AccessDenied, InvalidStoreUrl
+from postroom.storage.contract import (
+    Batch,
+    Container,
+    Finish,
+    Lease,
+    Queue,
+    QueueInfo,
+    StoreInfo,
+    Table,
+)
+from postroom.storage.errors import AccessDenied, Conflict, InvalidStoreUrl, LeaseLost
 from postroom.storage.sqlite import leases, queues, schema
 from postroom.storage.sqlite.arrivals import Arrivals
 from postroom.storage.sqlite.blobs import SqliteContainer
@@ -38,13 +48,40 @@ class SqliteStore(CheckedStore):
         self._known_tables: set[str] = set()
 
     def table(self, name: str) -> Table:
-        return SqliteTable(name, self._writer, self._readers, self._known_tables)
+        return self._table(name)
 
     def queue(self, name: str) -> Queue:
+        return self._queue(name)
+
+    def _table(self, name: str) -> SqliteTable:
+        return SqliteTable(name, self._writer, self._readers, self._known_tables)
+
+    def _queue(self, name: str) -> SqliteQueue:
         return SqliteQueue(name, self._writer, self._readers, self._arrivals)
 
     def container(self, name: str) -> Container:
         return SqliteContainer(name, self._writer, self._readers)
+
+    async def write_in_order(self, steps: Sequence[Batch | Finish]) -> None:
+        """All of them in one transaction, as long as none of them fails."""
+        works = [self._work(step) for step in steps]
+
+        def write(connection: apsw.Connection) -> None:
+            for work in works:
+                work(connection)
+
+        try:
+            await self._writer.run(write)
+        except (Conflict, LeaseLost):
+            # Nothing of it was written: what comes before the failure is to be.
+            await super().write_in_order(steps)
+        else:
+            self._known_tables.update(each.table for each in steps if isinstance(each, Batch))
+
+    def _work(self, step: Batch | Finish) -> Callable[[apsw.Connection], None]:
+        if isinstance(step, Batch):
+            return self._table(step.table).work(step.operations)
+        return self._queue(step.message.queue).finishing(step.message)
 
     async def tables(self) -> list[str]:
         sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ? ORDER BY name"
@@ -59,9 +96,11 @@ class SqliteStore(CheckedStore):
         return [name for (name,) in await self._readers.run(lambda c: list(c.execute(sql)))]
 
     async def _wait_for_messages(
-        self, names: frozenset[str] | None, timeout: float
+        self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
     ) -> frozenset[str]:
-        return await queues.wait_for_messages(self._readers, self._arrivals, names, timeout)
+        return await queues.wait_for_messages(
+            self._readers, self._arrivals, names, besides, timeout
+        )
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
         return await leases.acquire(self._writer, name, seconds)

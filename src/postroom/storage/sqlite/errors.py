@@ -55,5 +55,9 @@ def translate(exc: apsw.Error, path: Path, connection: apsw.Connection | None) -
 
 
 def is_missing_table(exc: apsw.Error) -> bool:
-    """Tables are made by the first write: a read that comes before it finds nothing."""
-    return isinstance(exc, apsw.SQLError) and str(exc).startswith("no such table")
+    """Tables are made by the first write: a read that comes before it finds nothing.
+
+    SQLite calls it a change of the schema if other tables are being made at the same moment.
+    """
+    is_kind = isinstance(exc, apsw.SQLError | apsw.SchemaChangeError)
+    return is_kind and str(exc).startswith("no such table")

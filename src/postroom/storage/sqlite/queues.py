@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 
 import apsw
 import msgspec
 
 from postroom.storage.checked import CheckedQueue
-from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage
+from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost
 from postroom.storage.sqlite import clock
 from postroom.storage.sqlite.arrivals import Arrivals, Glance
@@ -51,6 +51,13 @@ WHERE queue = (SELECT id FROM queue WHERE name = :name) AND visible_at = :until
 ORDER BY id
 """
 )
+# One message, wherever in the queue it is.
+_CLAIM_ONE = """
+UPDATE queue_message
+SET visible_at = :until, receipt = :receipt, dequeue_count = dequeue_count + 1
+WHERE id = :id AND queue = (SELECT id FROM queue WHERE name = :name) AND visible_at <= :now
+  AND (expires_at IS NULL OR expires_at > :now)
+"""
 _read_rows = msgspec.json.Decoder(list[tuple[int, str, str, int, int]]).decode
 _EXPIRE = (
     "DELETE FROM queue_message"
@@ -63,7 +70,25 @@ _RELEASE = (
     "UPDATE queue_message SET visible_at = ?, receipt = NULL, dequeue_count = dequeue_count - ?"
     " WHERE id = ? AND receipt = ?"
 )
+# The row stays where it is: at no time is the message in two queues, or in none.
+_MOVE = """
+UPDATE queue_message
+SET queue = ?, visible_at = ?, receipt = NULL, dequeue_count = 0,
+    properties = coalesce(?, properties)
+WHERE id = ? AND receipt = ?
+"""
 _DELETE = "DELETE FROM queue_message WHERE id = ? AND receipt = ?"
+# In the order of arrival, a portion at a time: what is changed meanwhile keeps its id.
+_SCAN = """
+SELECT json_group_array(json_array(id, body, properties, dequeue_count, enqueued_at,
+                                   visible_at, expires_at))
+FROM (SELECT id, body, properties, dequeue_count, enqueued_at, visible_at, expires_at
+      FROM queue_message
+      WHERE queue = (SELECT id FROM queue WHERE name = :name) AND id > :after
+      AND (expires_at IS NULL OR expires_at > :now)
+      ORDER BY id LIMIT 500)
+"""
+_read_scanned = msgspec.json.Decoder(list[tuple[int, str, str, int, int, int, int | None]]).decode
 _PURGE = "DELETE FROM queue_message WHERE queue = (SELECT id FROM queue WHERE name = ?)"
 _INFO = """
 SELECT name,
@@ -79,6 +104,8 @@ SELECT name, (SELECT visible_at FROM queue_message WHERE queue = queue.id
               AND (expires_at IS NULL OR expires_at > :now)
               ORDER BY visible_at, id LIMIT 1)
 FROM queue
+WHERE (:queues IS NULL OR name IN (SELECT value FROM json_each(:queues)))
+  AND name NOT IN (SELECT value FROM json_each(:besides))
 """
 
 
@@ -103,10 +130,7 @@ class SqliteQueue(CheckedQueue):
         ).decode()
 
         def write(connection: apsw.Connection) -> int:
-            queue = connection.execute(_ID, (self.name,)).get
-            if queue is None:
-                connection.execute(_CREATE, (self.name,))
-                queue = connection.last_insert_rowid()
+            queue = _id_of(connection, self.name)
             connection.execute(_PUT, {"queue": queue, "now": clock.now(), "messages": rows})
             return connection.last_insert_rowid()
 
@@ -130,6 +154,22 @@ class SqliteQueue(CheckedQueue):
 
         return await self._writer.run(write)
 
+    async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None:
+        if not (identity.isascii() and identity.isdigit() and int(identity) < 2**63):
+            return None
+        receipt = secrets.randbits(62)
+
+        def write(connection: apsw.Connection) -> list[QueueMessage]:
+            now = clock.now()
+            until = now + round(lease * 1_000_000)
+            values = {"name": self.name, "now": now, "until": until, "receipt": receipt}
+            connection.execute(_CLAIM_ONE, {**values, "id": int(identity)})
+            if connection.changes() == 0:
+                return []
+            return self._messages(connection.execute(_CLAIMED, values).get, str(receipt))
+
+        return next(iter(await self._writer.run(write)), None)
+
     async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
         await self._change(message, _RENEW, clock.after(lease))
         return message
@@ -138,8 +178,26 @@ class SqliteQueue(CheckedQueue):
         await self._change(message, _RELEASE, clock.after(delay), 0 if count_attempt else 1)
         self._arrivals.ring()
 
+    async def _move(
+        self, message: QueueMessage, to: str, delay: float, properties: Mapping[str, str] | None
+    ) -> str:
+        replaced = None if properties is None else msgspec.json.encode(properties).decode()
+
+        def write(connection: apsw.Connection) -> None:
+            values = (_id_of(connection, to), clock.after(delay), replaced)
+            self._change_in(connection, message, _MOVE, *values)
+
+        await self._writer.run(write)
+        self._arrivals.ring()
+        return message.id
+
     async def _delete(self, message: QueueMessage) -> None:
         await self._change(message, _DELETE)
+
+    def finishing(self, message: QueueMessage) -> Callable[[apsw.Connection], None]:
+        """What `delete` does in the writing thread, as a part of a larger job."""
+        leased = self._leased(message)
+        return lambda connection: self._change_in(connection, leased, _DELETE)
 
     async def _peek(self, limit: int) -> list[QueueMessage]:
         values = {"name": self.name, "now": clock.now(), "limit": limit}
@@ -147,13 +205,39 @@ class SqliteQueue(CheckedQueue):
             lambda connection: self._messages(connection.execute(_PEEK, values).get)
         )
 
+    async def scan(self) -> AsyncIterator[StoredMessage]:
+        after = 0
+        while True:
+            values = {"name": self.name, "now": clock.now(), "after": after}
+
+            def read(connection: apsw.Connection, values: dict[str, object] = values) -> str:
+                found: str = connection.execute(_SCAN, values).get
+                return found
+
+            rows = _read_scanned(await self._readers.run(read))
+            for number, body, properties, count, enqueued_at, visible_at, expires_at in rows:
+                message = QueueMessage(
+                    str(number),
+                    self.name,
+                    body,
+                    msgspec.json.decode(properties),
+                    count,
+                    clock.as_datetime(enqueued_at),
+                )
+                yield StoredMessage(
+                    message, clock.as_datetime(visible_at), _time_or_none(expires_at)
+                )
+            if not rows:
+                return
+            after = rows[-1][0]
+
     async def info(self) -> QueueInfo:
         infos = await self._readers.run(lambda c: read_infos(c, self.name))
         return infos[0] if infos else QueueInfo(self.name, 0, None)
 
     async def _wait(self, timeout: float) -> bool:
         found = await wait_for_messages(
-            self._readers, self._arrivals, frozenset({self.name}), timeout
+            self._readers, self._arrivals, frozenset({self.name}), frozenset(), timeout
         )
         return bool(found)
 
@@ -183,16 +267,29 @@ class SqliteQueue(CheckedQueue):
 
     async def _change(self, message: QueueMessage, sql: str, *values: int) -> None:
         """Change the message if its receipt is still the latest one."""
+        await self._writer.run(lambda c: self._change_in(c, message, sql, *values))
 
-        def write(connection: apsw.Connection) -> None:
-            connection.execute(sql, (*values, int(message.id), int(message.receipt)))
-            if connection.changes() == 0:
-                raise LeaseLost(
-                    f"message {message.id} of queue {self.name!r} is no longer leased"
-                    " to this receiver"
-                )
+    def _change_in(
+        self,
+        connection: apsw.Connection,
+        message: QueueMessage,
+        sql: str,
+        *values: int | str | None,
+    ) -> None:
+        connection.execute(sql, (*values, int(message.id), int(message.receipt)))
+        if connection.changes() == 0:
+            raise LeaseLost(
+                f"message {message.id} of queue {self.name!r} is no longer leased to this receiver"
+            )
 
-        await self._writer.run(write)
+
+def _id_of(connection: apsw.Connection, name: str) -> int:
+    """The number of a queue, which is made if it is not there."""
+    found: int | None = connection.execute(_ID, (name,)).get
+    if found is not None:
+        return found
+    connection.execute(_CREATE, (name,))
+    return connection.last_insert_rowid()
 
 
 def read_infos(connection: apsw.Connection, name: str | None = None) -> list[QueueInfo]:
@@ -207,16 +304,23 @@ def read_infos(connection: apsw.Connection, name: str | None = None) -> list[Que
 
 
 async def wait_for_messages(
-    readers: Readers, arrivals: Arrivals, queues: frozenset[str] | None, timeout: float
+    readers: Readers,
+    arrivals: Arrivals,
+    queues: frozenset[str] | None,
+    besides: frozenset[str],
+    timeout: float,
 ) -> frozenset[str]:
     """Which of the queues have a ready message, as soon as one has."""
+    names = None if queues is None else msgspec.json.encode(sorted(queues)).decode()
+    without = msgspec.json.encode(sorted(besides)).decode()
 
     def read(connection: apsw.Connection) -> Glance[frozenset[str]]:
         now = clock.now()
         ready: set[str] = set()
         due: list[int] = []
-        for name, visible_at in connection.execute(_FIRST_VISIBLE, {"now": now}):
-            if visible_at is None or (queues is not None and name not in queues):
+        values = {"now": now, "queues": names, "besides": without}
+        for name, visible_at in connection.execute(_FIRST_VISIBLE, values):
+            if visible_at is None:
                 continue
             if visible_at <= now:
                 ready.add(name)

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
 import msgspec
 
 from postroom.storage import codec
-from postroom.storage.checked import CheckedTable, key_of, misfit
+from postroom.storage.checked import (
+    WITHOUT_ETAG,
+    CheckedTable,
+    check_batch,
+    key_of,
+    misfit,
+    row_count,
+    singly,
+)
 from postroom.storage.contract import (
     Delete,
+    DeleteMany,
     Entity,
     Insert,
+    InsertMany,
     KeyRange,
     Merge,
     Operation,
     QueryResult,
     Replace,
+    S,
     Upsert,
 )
 from postroom.storage.errors import StoreDamaged
@@ -50,6 +61,17 @@ SELECT json_group_array(json_array(partition, row, json(properties), etag)) FROM
     WHERE {condition} ORDER BY partition, row LIMIT ?
 )
 """
+# The same without taking the properties apart, for a reader that knows what it wants of them.
+_READ = """
+SELECT '[' || coalesce(group_concat('[' || json_quote(row) || ',' || properties || ']'), '') || ']'
+FROM (SELECT row, properties FROM {table} WHERE {condition} ORDER BY partition, row LIMIT ?)
+"""
+_READ_PARTITIONS = """
+SELECT '[' || coalesce(
+    group_concat('[' || wanted.key || ',' || json_quote(row) || ',' || properties || ']'), ''
+) || ']'
+FROM json_each(?) AS wanted CROSS JOIN {table} ON partition = wanted.value
+"""
 _read_rows = msgspec.json.Decoder(list[tuple[str, str, dict[str, Any], int]]).decode
 
 # -- Writing a page in one step: the rows are the names of one JSON object (see `writer.py`).
@@ -60,6 +82,10 @@ _INSERT_ALL = (
 _UPSERT_ALL = (
     _INSERT_ALL
     + " ON CONFLICT DO UPDATE SET etag = excluded.etag, properties = excluded.properties"
+)
+_INSERT_MANY = (
+    "INSERT INTO {table} (partition, row, etag, properties)"
+    " SELECT ?1, key, ?2, json_patch(value, ?4) FROM json_each(?3)"
 )
 _DELETE_ALL = (
     "DELETE FROM {table} WHERE partition = ?1 AND row IN (SELECT value FROM json_each(?2))"
@@ -118,10 +144,51 @@ class SqliteTable(CheckedTable):
         found.pop()
         return QueryResult(found, encode_token(found[-1].partition, found[-1].row))
 
+    async def _read(
+        self, kind: type[S], partition: str, rows: KeyRange, where: Filter | None, limit: int
+    ) -> dict[str, S]:
+        condition, values = conditions.of_query(KeyRange.only(partition), rows, where, None)
+        sql = _READ.format(table=self._table, condition=condition)
+        decode = codec.rows_decoder(kind).decode
+
+        def read(connection: apsw.Connection) -> dict[str, S]:
+            for (answer,) in self._rows(connection, sql, (*values, limit)):
+                return dict(decode(answer))
+            return {}
+
+        return await self._readers.run(read)
+
+    async def _read_partitions(
+        self, kind: type[S], partitions: Collection[str]
+    ) -> dict[str, dict[str, S]]:
+        wanted = list(partitions)
+        decode = codec.numbered_rows_decoder(kind).decode
+
+        def read(connection: apsw.Connection) -> dict[str, dict[str, S]]:
+            found: list[dict[str, S]] = [{} for _ in wanted]
+            for (answer,) in self._rows(connection, _READ_PARTITIONS, (_json(wanted),)):
+                for number, row, value in decode(answer):
+                    found[number][row] = value
+            return dict(zip(wanted, found, strict=True))
+
+        return await self._readers.run(read)
+
     async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]:
-        # One ETag for the batch: each row occurs in it once, so it is new for every row.
-        etag = secrets.randbits(62)
+        etag = _new_etag()
+        await self._writer.run(self._work(partition, operations, etag))
+        self._known.add(self.name)
+        written = str(etag)
+        return ["" if isinstance(operation, WITHOUT_ETAG) else written for operation in operations]
+
+    def work(self, operations: Sequence[Operation]) -> Callable[[apsw.Connection], None]:
+        """What `apply` does in the writing thread, as a part of a larger job."""
+        return self._work(check_batch(operations), operations, _new_etag())
+
+    def _work(
+        self, partition: str, operations: Sequence[Operation], etag: int
+    ) -> Callable[[apsw.Connection], None]:
         batch = _Batch(partition, etag, operations)
+        count = row_count(operations)
 
         def write(connection: apsw.Connection) -> None:
             if self.name not in self._known:
@@ -131,13 +198,10 @@ class SqliteTable(CheckedTable):
                 self._write(connection, batch)
             except apsw.ConstraintError as exc:
                 raise Unfit(lambda c: self._explain(c, operations)) from exc
-            if connection.total_changes() - before != len(operations):
+            if connection.total_changes() - before != count:
                 raise Unfit(lambda c: self._explain(c, operations))
 
-        await self._writer.run(write)
-        self._known.add(self.name)
-        written = str(etag)
-        return ["" if isinstance(operation, Delete) else written for operation in operations]
+        return write
 
     def _write(self, connection: apsw.Connection, batch: _Batch) -> None:
         """Do all operations, a kind after the other: no row occurs twice, so order is free."""
@@ -146,6 +210,8 @@ class SqliteTable(CheckedTable):
             self._execute(connection, _INSERT_ALL, (partition, etag, batch.inserts))
         if batch.upserts:
             self._execute(connection, _UPSERT_ALL, (partition, etag, batch.upserts))
+        for rows, shared in batch.many:
+            self._execute(connection, _INSERT_MANY, (partition, etag, rows, shared))
         if batch.deletes:
             self._execute(connection, _DELETE_ALL, (partition, batch.deletes))
         for operation in batch.others:
@@ -175,7 +241,7 @@ class SqliteTable(CheckedTable):
         """Why a batch could not be written; asked once all of it is undone."""
         etags = {
             row: str(etag)
-            for partition, row in map(key_of, operations)
+            for partition, row in map(key_of, singly(operations))
             for etag, _ in self._rows(connection, _GET, (partition, row))
         }
         return misfit(self.name, operations, etags) or StoreDamaged(
@@ -187,39 +253,52 @@ class SqliteTable(CheckedTable):
     ) -> Iterator[tuple[Any, ...]]:
         try:
             yield from connection.execute(sql.format(table=self._table), values)
-        except apsw.SQLError as exc:
+        except apsw.Error as exc:
             if not is_missing_table(exc):
                 raise
+
+
+def _new_etag() -> int:
+    """One for a whole batch: each row occurs in it once, so it is new for every row.
+
+    It is no secret; `secrets` would ask the system, and give up the GIL for that.
+    """
+    return random.getrandbits(62)
 
 
 class _Batch:
     """A batch as the statements take it, made ready before it gets to the writing thread."""
 
-    __slots__ = ("deletes", "etag", "inserts", "others", "partition", "upserts")
+    __slots__ = ("deletes", "etag", "inserts", "many", "others", "partition", "upserts")
 
     def __init__(self, partition: str, etag: int, operations: Sequence[Operation]) -> None:
         inserts: dict[str, str] = {}
         upserts: dict[str, str] = {}
         deletes: list[str] = []
+        self.many: list[tuple[str, str]] = []  # rows with what is their own, and what they share
         self.others: list[Replace | Merge | Delete] = []
         for operation in operations:
             if isinstance(operation, Insert):
                 inserts[operation.entity.row] = codec.encode(operation.entity.properties)
             elif isinstance(operation, Upsert):
                 upserts[operation.entity.row] = codec.encode(operation.entity.properties)
+            elif isinstance(operation, InsertMany):
+                self.many.append((_json(operation.rows), codec.encode(operation.shared)))
+            elif isinstance(operation, DeleteMany):
+                deletes += operation.rows
             elif isinstance(operation, Delete) and operation.etag is None:
                 deletes.append(operation.row)
             else:
                 self.others.append(operation)
         self.partition = partition
         self.etag = etag
-        self.inserts = _json(inserts)
-        self.upserts = _json(upserts)
-        self.deletes = _json(deletes)
+        self.inserts = _json(inserts) if inserts else ""
+        self.upserts = _json(upserts) if upserts else ""
+        self.deletes = _json(deletes) if deletes else ""
 
 
-def _json(rows: dict[str, str] | list[str]) -> str:
-    return msgspec.json.encode(rows).decode() if rows else ""
+def _json(rows: Mapping[str, object] | list[str]) -> str:
+    return msgspec.json.encode(rows).decode()
 
 
 def _expected(etag: str | None) -> int | None:

@@ -1,0 +1,37 @@
+"""How long the store takes, and how often it fails, for whoever watches (`postroom.metrics`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+from postroom.metrics import STORE_ERRORS, STORE_SECONDS
+from postroom.storage.errors import StoreUnavailable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+Call: TypeAlias = Callable[P, Coroutine[Any, Any, R]]
+
+
+def measured(operation: str) -> Callable[[Call[P, R]], Call[P, R]]:
+    """Time each call. An answer that says no, such as `AlreadyExists`, is an answer, no failure."""
+
+    def decorate(call: Call[P, R]) -> Call[P, R]:
+        @wraps(call)
+        async def timed(*args: P.args, **kwargs: P.kwargs) -> R:
+            start = time.perf_counter()
+            try:
+                return await call(*args, **kwargs)
+            except StoreUnavailable as exc:
+                STORE_ERRORS.add(1, type(exc).__name__)
+                raise
+            finally:
+                STORE_SECONDS.observe(time.perf_counter() - start, operation)
+
+        return timed
+
+    return decorate
