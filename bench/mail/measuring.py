@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.figures import Figure
-from bench.mail import baselines, pipeline
+from bench.mail import baselines, imports, pipeline
 from tests.services.azurite import running_azurite
 from tests.services.postgres import running_postgres
 from tests.services.recording_smtp import running_recording_smtp
@@ -92,6 +92,12 @@ def other_mails() -> list[Figure]:
             "aiosmtplib, 8 connections",
         ),
     ]
+
+
+def subscribers() -> list[Figure]:
+    """Lines of a CSV file into a list, beside the raw driver writing the same rows."""
+    with _folder() as folder:
+        return imports.figures(folder)
 
 
 def growth() -> list[Figure]:

@@ -1,10 +1,12 @@
 """The journal of a sender, and what its successor reads in it."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 from postroom.domain.addresses import Address
@@ -22,6 +24,26 @@ def test_the_journal_of_the_living_is_left_alone(tmp_path: Path) -> None:
     journal.page_ended(PAGE)
     journal.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_journal_that_was_taken_for_a_dead_ones_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "me.1.journal"
+    file = os.open(path, os.O_CREAT | os.O_RDWR)  # somebody looks before its owner has locked it
+    fcntl.flock(file, fcntl.LOCK_EX)
+    made: list[Journal] = []
+    owner = threading.Thread(target=lambda: made.append(Journal(tmp_path, "me")), daemon=True)
+    owner.start()
+    path.unlink()
+    os.close(file)
+    owner.join(60)
+    [journal] = made
+    journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
+    assert path.exists()
+    assert list(dead_journals(tmp_path)) == []
+    journal.close()
+    [dead] = dead_journals(tmp_path)
+    assert list(dead.open_pages()) == [PAGE]
+    dead.leave()
 
 
 def test_a_page_that_could_not_be_settled_is_left_to_the_next_sender(tmp_path: Path) -> None:
@@ -42,12 +64,14 @@ def test_a_killed_senders_pages_can_be_read(tmp_path: Path) -> None:
 
         journal = Journal(Path({str(tmp_path)!r}), "dead")
         journal.page_taken("done", "1", "r", "done,0")
-        journal.handing_over("done", "ann@example.com")
+        journal.sending("done", ["ann@example.com"]).handing_over(0)
         journal.page_taken({PAGE!r}, "7", "old", "{PAGE},0")
         journal.page_renewed({PAGE!r}, "new")
-        journal.handing_over({PAGE!r}, "ann@example.com")
-        journal.settled({PAGE!r}, "ann@example.com", Result(ResultKind.ACCEPTED, "250 ok\\ttab"))
-        journal.handing_over({PAGE!r}, "bob@example.com")
+        names = ("ann", "cy", "bob")
+        sending = journal.sending({PAGE!r}, [name + "@example.com" for name in names])
+        sending.handing_over(0)
+        sending.settled(0, Result(ResultKind.ACCEPTED, "250 ok\\ttab"))
+        sending.handing_over(2)
         journal.page_ended("done")
         os.kill(os.getpid(), signal.SIGKILL)
     """
@@ -68,19 +92,39 @@ def test_a_killed_senders_pages_can_be_read(tmp_path: Path) -> None:
 
 
 def test_a_line_without_its_end_does_not_count(tmp_path: Path) -> None:
-    text = f"P\t{PAGE}\t7\tr\t{PAGE},0\nH\t{PAGE}\t{ANN}\nH\t{PAGE}\tbo"
+    text = f"P\t{PAGE}\t7\tr\t{PAGE},0\nA\t{PAGE}\tHH\t{ANN}\t{BOB}\nS\t{PAGE}\t1\taccep"
     (tmp_path / "dead.1.journal").write_bytes(text.encode() + bytes(100))
     [dead] = dead_journals(tmp_path)
-    assert dead.open_pages()[PAGE].handed_over == {ANN}
+    told = dead.open_pages()[PAGE]
+    assert told.handed_over == {ANN, BOB}
+    assert told.results == {}
     dead.leave()
 
 
-def test_an_email_that_is_tried_again_is_under_way_again(tmp_path: Path) -> None:
-    lines = [f"P\t{PAGE}\t7\tr\t{PAGE},0", f"H\t{PAGE}\t{ANN}", f"S\t{PAGE}\t{ANN}\tdeferred\t451"]
-    (tmp_path / "dead.1.journal").write_text("\n".join([*lines, lines[1], ""]))
+def test_a_page_that_is_taken_again_begins_anew(tmp_path: Path) -> None:
+    taken, sent = f"P\t{PAGE}\t7\tr\t{PAGE},0", f"A\t{PAGE}\tH-\t{ANN}\t{BOB}"
+    lines = [taken, sent, f"S\t{PAGE}\t0\tdeferred\t451", taken, sent, ""]
+    (tmp_path / "dead.1.journal").write_text("\n".join(lines))
     [dead] = dead_journals(tmp_path)
-    assert dead.open_pages()[PAGE].results == {}
+    told = dead.open_pages()[PAGE]
+    assert (told.handed_over, told.results) == ({ANN}, {})
     dead.leave()
+
+
+def test_emails_without_an_answer_are_known(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "me")
+    journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
+    sending = journal.sending(PAGE, [Address(f"{n}é@example.com") for n in range(5)])
+    assert sending.unanswered() == []
+    refused, accepted = Result(ResultKind.REFUSED, "550 no"), Result(ResultKind.ACCEPTED, "250")
+    sending.settled(0, refused)  # without having been handed over
+    for position in (1, 3, 4):
+        sending.handing_over(position)
+    sending.settled(3, accepted)
+    assert sending.results == [refused, None, None, accepted, None]
+    assert sending.unanswered() == [1, 4]
+    journal.page_ended(PAGE)
+    journal.close()
 
 
 def test_long_work_goes_into_further_files_that_are_removed_when_done(tmp_path: Path) -> None:
@@ -89,9 +133,10 @@ def test_long_work_goes_into_further_files_that_are_removed_when_done(tmp_path: 
     pages = [f"{PAGE[:-6]}{number:06}" for number in range(300)]
     for number, page in enumerate(pages):
         journal.page_taken(page, "7", "r", f"{page},0")
-        for _ in range(100):
-            journal.handing_over(page, ANN)
-            journal.settled(page, ANN, reply)
+        sending = journal.sending(page, [ANN] * 100)
+        for position in range(100):
+            sending.handing_over(position)
+            sending.settled(position, reply)
         if number:
             journal.page_ended(pages[number - 1])
         assert len(os.listdir(tmp_path)) <= 2

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from postroom.domain.addresses import Address
+from postroom.domain.languages import known_language
 from postroom.domain.lists import ListName
 from postroom.mail.assembly import assembled, sender_of
 from postroom.mail.links import Link, confirm_link
@@ -66,12 +67,15 @@ def compile_confirmation(
     from_address: Address,
     base_url: str,
     date: datetime,
-    language: str = "en",
+    language: str = "",
 ) -> Mailing:
-    """`date` is when the confirmation was asked for: tried again with the same date, the email has
-    the same Message-ID; asked for again, it has another, and no server takes it for a duplicate."""
+    """In English, unless another language is known, whose page the link opens, too.
+
+    `date` is when the confirmation was asked for: tried again with the same date, the email has the
+    same Message-ID; asked for again, it has another, and no server takes it for a duplicate.
+    """
     sender = sender_of(list_name, description, from_address)
-    link = confirm_link(base_url, sender.list_name)
+    link = confirm_link(base_url, sender.list_name, known_language(language))
     texts = texts_in(language)
     return assembled(
         sender,

@@ -7,6 +7,7 @@ beyond ASCII needs SMTPUTF8 (RFC 6531).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from email_validator import EmailNotValidError, validate_email
@@ -29,6 +30,12 @@ def envelope_address(address: Address) -> str:
     if not local.isascii():
         return address
     return f"{local}@{ascii_domain(domain)}"
+
+
+def all_plain(addresses: Iterable[Address]) -> bool:
+    """Whether each of them can stand in a command as it is. Quicker than to ask for each."""
+    together = "".join(addresses)
+    return together.isascii() and together.isprintable() and not _UNSAFE.search(together)
 
 
 def needs_smtputf8(address: Address) -> bool:

@@ -29,8 +29,10 @@ def unsubscribe_link(base_url: str, list_name: ListName) -> Link:
     return _link(base_url, "unsubscribe", list_name)
 
 
-def confirm_link(base_url: str, list_name: ListName) -> Link:
-    return _link(base_url, "confirm", list_name)
+def confirm_link(base_url: str, list_name: ListName, language: str = "") -> Link:
+    """With a language, the page speaks it; without, it speaks the browser's."""
+    link = _link(base_url, "confirm", list_name)
+    return Link(link.before, f"{link.after}&lang={quote(language, safe='')}") if language else link
 
 
 def host_name(base_url: str) -> str | None:

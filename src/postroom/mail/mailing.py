@@ -10,7 +10,7 @@ from postroom.domain.addresses import Address
 from postroom.domain.lists import SubscriberGuid
 
 
-class Recipient(msgspec.Struct, frozen=True):
+class Recipient(msgspec.Struct, frozen=True, gc=False):
     """To whom, and the secret of this subscriber's links."""
 
     address: Address

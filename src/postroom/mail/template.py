@@ -78,8 +78,11 @@ class SplicedMailing(Mailing):
         pieces = self._static.copy()
         for position in self._guids:
             pieces[position] = guid
+        digest = self._hash.copy()
+        digest.update(address)
+        identity = digest.hexdigest().encode("ascii")
         for position in self._message_ids:
-            pieces[position] = self._digest(address)
+            pieces[position] = identity
         if address.translate(None, _PLAIN) or len(address) > LONGEST_VALUE or address[:1] == b".":
             self._splice_unusual(pieces, recipient.address)
         else:
@@ -89,12 +92,12 @@ class SplicedMailing(Mailing):
                 pieces[position] = _in_subject(address)
         return b"".join(pieces)
 
-    def wire(self, recipient: Recipient) -> bytes:
-        return self.mail(recipient)
+    wire = mail  # no line begins with a dot
 
     def message_id(self, recipient: Recipient) -> str:
-        digest = self._digest(recipient.address.encode("utf-8", "replace")).decode("ascii")
-        return f"<{self._ids.key}.{digest}@{self._ids.domain}>"
+        digest = self._hash.copy()
+        digest.update(recipient.address.encode("utf-8", "replace"))
+        return f"<{self._ids.key}.{digest.hexdigest()}@{self._ids.domain}>"
 
     @property
     def needs_smtputf8(self) -> bool:
@@ -117,11 +120,6 @@ class SplicedMailing(Mailing):
     @cached_property
     def _placeholders(self) -> Placeholders:
         return Placeholders(self._source)
-
-    def _digest(self, address: bytes) -> bytes:
-        hashed = self._hash.copy()
-        hashed.update(address)
-        return hashed.hexdigest().encode("ascii")
 
     def _splice_unusual(self, pieces: list[bytes], address: Address) -> None:
         """An address that each place writes in its own way."""

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from postroom.domain.languages import known_language
+
 
 class Texts(msgspec.Struct, frozen=True, kw_only=True):
     """`{list}` is the description of the list, `{email}` the recipient's address."""
@@ -94,4 +96,4 @@ _BY_LANGUAGE: Final = {each.language: each for each in _ALL}
 
 def texts_in(language: str) -> Texts:
     """The texts in a language such as `fr` or `fr-CA`."""
-    return _BY_LANGUAGE.get(language.partition("-")[0].lower(), _BY_LANGUAGE["en"])
+    return _BY_LANGUAGE[known_language(language) or "en"]

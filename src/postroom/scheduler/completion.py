@@ -11,6 +11,7 @@ from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.pages import SEND_QUEUE, WorkItem
 from postroom.domain.refs import MessageRef
 from postroom.services import records
+from postroom.services.events import EventService
 from postroom.services.messages import MessageService
 from postroom.services.outcomes import OutcomeService
 from postroom.storage import Entity, KeyRange, StaleETag, Store, eq
@@ -22,6 +23,7 @@ class Completion:
         self._queue = store.queue(SEND_QUEUE)
         self._messages = messages
         self._outcomes = outcomes
+        self._events = EventService(store)
         # Pages below are done. Looks begin here, and so cost little however many pages there are.
         self._first_open: dict[MessageRef, int] = {}
 
@@ -40,15 +42,45 @@ class Completion:
                 self._first_open.pop(message.ref, None)
                 return False
             message = msgspec.structs.replace(
-                message, status=MessageStatus.COMPLETED, completed_at=datetime.now(UTC)
+                message,
+                status=MessageStatus.COMPLETED,
+                completed_at=datetime.now(UTC),
+                counts=counts,
             )
             try:
                 message = await self._messages.save(message)
             except Overtaken:
                 return False
+        elif message.counts is None:
+            message = msgspec.structs.replace(message, counts=await self._outcomes.counts(message))
+        await self._tell(message)
         await self._messages.archive(message)
         self._first_open.pop(message.ref, None)
         return True
+
+    def reached(self, ref: MessageRef) -> int:
+        """The first page that was not done when `check` last looked."""
+        return self._first_open.get(ref, 0)
+
+    async def _tell(self, message: Message) -> None:
+        """Before it is archived: after an interruption it is told twice rather than never."""
+        if message.status is MessageStatus.COMPLETED:
+            counts = await self._outcomes.counts(message)
+            parts = ", ".join(
+                f"{count:,} {word}"
+                for word, count in (
+                    ("accepted", counts.accepted),
+                    ("refused", counts.refused),
+                    ("suppressed", counts.suppressed),
+                )
+                if count
+            )
+            await self._events.record(
+                "scheduler",
+                f"the message {message.subject!r} to {message.list_name} is completed:"
+                f" {parts or 'it had no recipients'}",
+                subject=f"message:{message.ref}",
+            )
 
     async def put_back(self, message: Message) -> None:
         """Work items for all pages that were parked while the message was paused.

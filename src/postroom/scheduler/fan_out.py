@@ -18,20 +18,24 @@ import asyncio
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice
+from typing import TypeAlias
 
 import msgspec
 
+from postroom.domain.addresses import Address
 from postroom.domain.errors import Overtaken
 from postroom.domain.messages import Message, MessageStatus, check_transition
 from postroom.domain.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
+from postroom.scheduler.refused import RefusedRecipients
 from postroom.services import records
 from postroom.services.messages import MessageService
 from postroom.storage import (
     AlreadyExists,
     Entity,
     Insert,
+    InsertMany,
     KeyRange,
-    QueryResult,
     StaleETag,
     Store,
     Value,
@@ -39,6 +43,11 @@ from postroom.storage import (
 )
 
 _WINDOW = 10 * PAGE_SIZE  # what one query of the store answers
+_PREFIX = len(records.EMAIL_PREFIX)
+_PREFIX_MARK = zlib.crc32(records.EMAIL_PREFIX.encode())
+
+_Members: TypeAlias = dict[Address, str]
+"""Subscribers in the order of their addresses, with their GUIDs."""
 
 NO_LIST = "the list was deleted before the message was due"
 NO_SUBSCRIBER = "the list has no verified subscriber"
@@ -55,6 +64,7 @@ class FanOut:
         self._pages = store.table(records.PAGES)
         self._queue = store.queue(SEND_QUEUE)
         self._messages = messages
+        self._refused = RefusedRecipients(store, messages)
 
     async def begin(self, message: Message) -> Message:
         """Pending → Queuing, with what the list says now."""
@@ -84,7 +94,7 @@ class FanOut:
                 while found := await following:
                     if not goes_on():
                         raise Superseded
-                    following = asyncio.ensure_future(self._read(message, found[-1].row))
+                    following = asyncio.ensure_future(self._read(message, next(reversed(found))))
                     message = await self._queue_window(message, found)
             finally:
                 following.cancel()
@@ -93,8 +103,8 @@ class FanOut:
             message = msgspec.structs.replace(message, reason=reason)
         return await self._save(msgspec.structs.replace(message, status=MessageStatus.PROCESSING))
 
-    async def finish_interrupted(self, message: Message) -> tuple[Message, str | None]:
-        """Bring pages to an end that an interruption left half made; answers the last row read."""
+    async def finish_interrupted(self, message: Message) -> tuple[Message, Address | None]:
+        """Bring pages to an end that an interruption left half made; answers the last address."""
         partition = records.pages_partition(message.day, message.ref)
         start = max(0, message.queued_pages - 1)  # the last finished one knows where to go on
         known = await self._pages.query(
@@ -109,8 +119,7 @@ class FanOut:
         message = await self._save(
             msgspec.structs.replace(message, queued_pages=int(pages[-1].row) + 1)
         )
-        last = records.read(pages[-1], "LastAddress", str)
-        return message, records.EMAIL_PREFIX + last
+        return message, Address(records.read(pages[-1], "LastAddress", str))
 
     async def _finish_page(self, message: Message, page: Entity) -> None:
         number = int(page.row)
@@ -140,7 +149,7 @@ class FanOut:
         if written != records.read(page, "Planned", int):
             await self._plan(page, written)
 
-    async def _planned(self, message: Message, page: Entity) -> list[Entity]:
+    async def _planned(self, message: Message, page: Entity) -> _Members:
         """Those whom the page was made for, as the list has them now.
 
         Whoever left meanwhile is not planned any more; whoever came into the page's range of
@@ -149,16 +158,14 @@ class FanOut:
         first, last = (records.read(page, f"{end}Address", str) for end in ("First", "Last"))
         marks = records.read(page, "Members", bytes)
         members = {marks[start : start + 4] for start in range(0, len(marks), 4)}
-        found = [
-            entity
-            async for entity in self._lists.scan(
-                KeyRange.only(message.list_name),
-                KeyRange.between(records.EMAIL_PREFIX + first, records.EMAIL_PREFIX + last),
-                where=eq("Verified", True),
-            )
-            if _may_receive(entity) and _mark(entity) in members
-        ]
-        return found[:PAGE_SIZE]
+        start, stop = records.EMAIL_PREFIX + first, records.EMAIL_PREFIX + last
+        planned: _Members = {}
+        while True:
+            found, following = await self._verified(message, KeyRange.between(start, stop))
+            planned |= {each: guid for each, guid in found.items() if _mark(each) in members}
+            if following is None:
+                return dict(islice(planned.items(), PAGE_SIZE))
+            start = following
 
     async def _plan(self, page: Entity, planned: int) -> None:
         """Some left the list before their page was written: it holds fewer than it was made for.
@@ -176,25 +183,38 @@ class FanOut:
             return
         raise Superseded
 
-    async def _read(self, message: Message, after: str | None) -> list[Entity]:
-        """The next verified subscribers behind a row, in the order of their addresses."""
-        # No key contains a control character: this is the first text behind the row.
-        start = records.EMAIL_PREFIX if after is None else after + "\x01"
+    async def _read(self, message: Message, after: Address | None) -> _Members:
+        """The next verified subscribers behind an address, in the order of their addresses."""
+        if message.retry_of is not None:
+            return await self._refused.after(message, message.retry_of, after)
+        every = KeyRange.prefix(records.EMAIL_PREFIX)
+        start = every.start if after is None else records.behind(records.email_row(after))
         while True:
-            result: QueryResult = await self._lists.query(
-                KeyRange.only(message.list_name),
-                KeyRange(start, KeyRange.prefix(records.EMAIL_PREFIX).stop),
-                where=eq("Verified", True),
-                limit=_WINDOW,
-            )
-            found = [entity for entity in result.entities if _may_receive(entity)]
-            if found or result.next is None:
+            found, following = await self._verified(message, KeyRange(start, every.stop))
+            if found or following is None:
                 return found
-            start = result.entities[-1].row + "\x01"
+            start = following
 
-    async def _queue_window(self, message: Message, found: list[Entity]) -> Message:
+    async def _verified(self, message: Message, within: KeyRange) -> tuple[_Members, str | None]:
+        """A window of those who may receive the message, and where the next one begins."""
+        rows = await self._lists.read(
+            records.SubscriberRow,
+            message.list_name,
+            within,
+            where=eq("Verified", True),
+            limit=_WINDOW,
+        )
+        found = {
+            Address(row[_PREFIX:]): subscriber.SubscriberGUID
+            for row, subscriber in rows.items()
+            if subscriber.may_receive
+        }
+        return found, records.behind(next(reversed(rows))) if len(rows) == _WINDOW else None
+
+    async def _queue_window(self, message: Message, found: _Members) -> Message:
         numbers = range(message.queued_pages, message.queued_pages + -(-len(found) // PAGE_SIZE))
-        parts = [found[start : start + PAGE_SIZE] for start in range(0, len(found), PAGE_SIZE)]
+        members = iter(found.items())
+        parts = [dict(islice(members, PAGE_SIZE)) for _ in numbers]
         pages = records.pages_partition(message.day, message.ref)
         try:
             await self._pages.apply(
@@ -218,23 +238,14 @@ class FanOut:
             msgspec.structs.replace(message, queued_pages=message.queued_pages + len(parts))
         )
 
-    async def _insert_emails(self, message: Message, number: int, found: list[Entity]) -> bool:
+    async def _insert_emails(self, message: Message, number: int, found: _Members) -> bool:
         """Answers whether they were not there yet."""
+        rows: dict[str, dict[str, str]] = {
+            address: {"SubscriberGUID": guid} for address, guid in found.items()
+        }
         partition = page_partition(message.day, message.ref, number)
-        prefix = len(records.EMAIL_PREFIX)
         try:
-            await self._emails.apply(
-                [
-                    Insert(
-                        Entity(
-                            partition,
-                            entity.row[prefix:],
-                            {"SubscriberGUID": entity.properties["SubscriberGUID"]},
-                        )
-                    )
-                    for entity in found
-                ]
-            )
+            await self._emails.apply([InsertMany(partition, rows)])
         except AlreadyExists:
             return False  # a page is one batch: if one email is there, all are
         return True
@@ -247,20 +258,17 @@ class FanOut:
             raise Superseded from exc
 
 
-def _may_receive(subscriber: Entity) -> bool:
-    return not subscriber.properties.get("Blocked")
-
-
-def _mark(subscriber: Entity) -> bytes:
+def _mark(address: Address) -> bytes:
     """Tells those whom a page was made for from others: wrong once in four thousand million."""
-    return zlib.crc32(subscriber.row.encode()).to_bytes(4)
+    return zlib.crc32(address.encode(), _PREFIX_MARK).to_bytes(4)
 
 
-def _page_properties(part: list[Entity]) -> dict[str, Value]:
+def _page_properties(part: _Members) -> dict[str, Value]:
+    addresses = list(part)
     return {
         "Planned": len(part),
         "Done": False,
-        "FirstAddress": part[0].row.removeprefix(records.EMAIL_PREFIX),
-        "LastAddress": part[-1].row.removeprefix(records.EMAIL_PREFIX),
-        "Members": b"".join(map(_mark, part)),
+        "FirstAddress": addresses[0],
+        "LastAddress": addresses[-1],
+        "Members": b"".join(map(_mark, addresses)),
     }

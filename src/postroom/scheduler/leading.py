@@ -20,6 +20,7 @@ from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut, Superseded
 from postroom.services.messages import MessageService
 from postroom.services.outcomes import OutcomeService
+from postroom.spans import span
 from postroom.storage import Lease, LeaseLost, Store, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 LEASE_NAME = "scheduler"
 LEASE_SECONDS = 15.0
 _LOOK_SECONDS = 5.0  # at least this often, should a bell be lost
-_QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # of a message that is being sent
+_QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # whether a message is done
 _PAUSE_AFTER_FAILURE = 1.0
 
 
@@ -130,7 +131,8 @@ class Scheduler:
             log.info("message %s: queuing", message.ref)
             return await self._fan_out.begin(message)
         if message.status is MessageStatus.QUEUING:
-            message = await self._fan_out.run(message, self._leads)
+            with span("fan out", parent=message.trace, message=message.ref):
+                message = await self._fan_out.run(message, self._leads)
             log.info("message %s: %d pages queued", message.ref, message.queued_pages)
             return message
         if message.status is MessageStatus.CANCELLED:
@@ -141,13 +143,16 @@ class Scheduler:
     async def _watch(self, message: Message) -> Message | None:
         """Until the message is done (None), or somebody has changed it."""
         pause = _QUICKEST_CHECK
+        reached = 0
         current = message
         while current.etag == message.etag and self._leads():
             if await self._completion.check(current):
                 log.info("message %s: done", message.ref)
                 return None
             await asyncio.sleep(pause)
-            pause = min(_SLOWEST_CHECK, pause * 1.5)
+            before, reached = reached, self._completion.reached(message.ref)
+            # Pages are being finished: the last of them may be so soon.
+            pause = _QUICKEST_CHECK if reached > before else min(_SLOWEST_CHECK, pause * 1.5)
             current = await self._messages.get(message.ref)
         if not self._leads():
             raise Superseded

@@ -1,9 +1,9 @@
 """Confirmation emails: who signed up is asked whether it was them.
 
-Work items (`GUID,LISTNAME`) come from the queue `mail/confirm`. An item is deleted when its email
-was accepted or refused, or when there is nobody to ask any more; until then it comes back. Sent
-twice, a confirmation does no harm and has the same Message-ID: so there is no journal, and what is
-in doubt is sent again.
+Work items (`GUID,LISTNAME`, with the language of the mail as a property) come from the queue
+`mail/confirm`. An item is deleted when its email was accepted or refused, or when there is nobody
+to ask any more; until then it comes back. Sent twice, a confirmation does no harm and has the same
+Message-ID: so there is no journal, and what is in doubt is sent again.
 
 How it stops (SIGTERM): it takes no more items; the transport finishes what is on the wire; items
 that are not done are released, those that were not sent at once.
@@ -89,6 +89,11 @@ class Confirmations:
         self._sending: set[asyncio.Task[list[Result]]] = set()
         self._stopping = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has confirmations in hand."""
+        return bool(self._in_hand)
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: take and send."""
         stop = asyncio.create_task(stopping.wait())
@@ -167,7 +172,7 @@ class Confirmations:
                 await self._queue.release(message, delay=max(0.0, wait), count_attempt=False)
                 return
         try:
-            mailing = await self._mailing(name, message.enqueued_at)
+            mailing = await self._mailing(name, message)
         except NoSuch:
             await self._queue.delete(message)  # the list has just been deleted
             return
@@ -184,14 +189,15 @@ class Confirmations:
             return None
         return subscriber
 
-    async def _mailing(self, name: ListName, date: datetime) -> Mailing:
+    async def _mailing(self, name: ListName, message: QueueMessage) -> Mailing:
         mailing_list = await self._lists.get(name)
         return compile_confirmation(
             list_name=name,
             description=mailing_list.description,
             from_address=mailing_list.from_address,
             base_url=self._settings.base_url,
-            date=date,
+            date=message.enqueued_at,
+            language=message.properties.get("language", ""),
         )
 
     async def _send(

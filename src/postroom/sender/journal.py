@@ -1,16 +1,17 @@
 """What this sender was doing, in a local file: so that its successor knows, should it be killed.
 
-Before an email can leave the process, a line says so; when its answer comes, another one does. The
-file is mapped into memory: a line is there for the successor as soon as it is written, without a
-call into the system, and SIGKILL leaves it whole or without its end. (A crash of the machine may
+Before an email can leave the process, a mark says so; when its answer comes, a line does. The file
+is mapped into memory: what is written is there for the successor at once, without a call into the
+system, and SIGKILL leaves a line whole or without its end. (A crash of the machine may
 lose the last lines; then the pages in hand are in doubt.) The file is locked for as long as its
 sender lives. Another sender on this machine that can lock it knows that the first one is dead, and
 settles its pages from what is written (`recovery.py`).
 
     P page item receipt body     a page was taken, with the work item that names it
     R page receipt               its lease was renewed
-    H page address               about to be handed over
-    S page address kind reply    the answer
+    A page marks address …       its emails are being sent; a mark for each: `-`, or `H` as soon as
+                                 it is about to be handed over
+    S page number kind reply     the answer to the email of this number
     E page                       the page is settled in the store, or given back
 """
 
@@ -19,7 +20,8 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -30,6 +32,8 @@ from postroom.transport.contract import Result, ResultKind
 _SUFFIX = ".journal"
 _SIZE = 8 * 1024 * 1024
 _LONGEST_REPLY = 500
+_NOT_YET = "-"
+_HANDED_OVER = ord("H")
 
 
 class JournalledPage(msgspec.Struct):
@@ -38,6 +42,7 @@ class JournalledPage(msgspec.Struct):
     item_id: str
     receipt: str
     item_body: str
+    addresses: list[Address] = msgspec.field(default_factory=list)
     handed_over: set[Address] = msgspec.field(default_factory=set)
     results: dict[Address, Result] = msgspec.field(default_factory=dict)
 
@@ -63,11 +68,9 @@ class Journal:
     def page_renewed(self, page: str, receipt: str) -> None:
         self._pages[page].write(f"R\t{page}\t{receipt}\n")
 
-    def handing_over(self, page: str, address: Address) -> None:
-        self._pages[page].write(f"H\t{page}\t{address}\n")
-
-    def settled(self, page: str, address: Address, result: Result) -> None:
-        self._pages[page].write(f"S\t{page}\t{address}\t{result.kind}\t{_flat(result.reply)}\n")
+    def sending(self, page: str, addresses: Sequence[Address]) -> JournalledSending:
+        """The emails of a page are about to be sent: who is told what happens to each."""
+        return JournalledSending(self._pages[page], page, addresses)
 
     def page_ended(self, page: str) -> None:
         file = self._pages.pop(page)
@@ -92,41 +95,82 @@ class Journal:
         return _File(self._folder / f"{self.owner}.{self._number}{_SUFFIX}")
 
 
+class JournalledSending:
+    """Writes down what happens to the emails of a page, and keeps their results. A `Watcher`."""
+
+    def __init__(self, file: _File, page: str, addresses: Sequence[Address]) -> None:
+        self._memory = file.memory
+        start = f"A\t{page}\t"
+        marks = _NOT_YET * len(addresses)
+        self._marks = file.memory.tell() + len(start.encode())
+        file.write("\t".join([start + marks, *addresses]) + "\n")
+        self._answer = f"S\t{page}\t"
+        self.results: list[Result | None] = [None] * len(addresses)
+
+    def handing_over(self, position: int) -> None:
+        self._memory[self._marks + position] = _HANDED_OVER
+
+    def settled(self, position: int, result: Result) -> None:
+        self.results[position] = result
+        reply = result.reply
+        if len(reply) > _LONGEST_REPLY or not reply.isprintable():
+            reply = _flat(reply)
+        self._memory.write(f"{self._answer}{position}\t{result.kind}\t{reply}\n".encode())
+
+    def unanswered(self) -> list[int]:
+        """Which were handed over, and have no result."""
+        marks = self._memory[self._marks : self._marks + len(self.results)]
+        return [
+            position
+            for position, result in enumerate(self.results)
+            if result is None and marks[position] == _HANDED_OVER
+        ]
+
+
 class _File:
     """A file of fixed size, locked, in memory. What is not written yet is zeros."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._file = _create_locked(path)
         # Reserved now: memory whose disk is full would end the process when it is written.
         os.posix_fallocate(self._file, 0, _SIZE)
-        self._memory = mmap.mmap(self._file, _SIZE)
-        self._end = 0
+        self.memory = mmap.mmap(self._file, _SIZE)
         self.pages: set[str] = set()
 
     @property
     def is_full(self) -> bool:
         """No room for further pages: those that are open may still need the other half."""
-        return self._end > _SIZE // 2
+        return self.memory.tell() > _SIZE // 2
 
     def write(self, line: str) -> None:
-        data = line.encode()
-        end = self._end + len(data)
-        self._memory[self._end : end] = data
-        self._end = end
+        self.memory.write(line.encode())
 
     def empty(self) -> None:
-        self._memory[: self._end] = bytes(self._end)
-        self._end = 0
+        written = self.memory.tell()
+        self.memory.seek(0)
+        self.memory.write(bytes(written))
+        self.memory.seek(0)
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
         self.leave()
 
     def leave(self) -> None:
-        self._memory.close()
+        self.memory.close()
         os.close(self._file)
+
+
+def _create_locked(path: Path) -> int:
+    """A new file, locked. Before it is, another sender may take it for one of a dead sender's and
+    remove it; then it is made again."""
+    while True:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(file)):
+                return file
+        os.close(file)
 
 
 class DeadJournal:
@@ -182,11 +226,13 @@ def _apply(words: list[str], pages: dict[str, JournalledPage]) -> None:
             pages[page] = JournalledPage(item_id, receipt, body)
         case ["R", page, receipt] if page in pages:
             pages[page].receipt = receipt
-        case ["H", page, address] if page in pages:
-            pages[page].handed_over.add(Address(address))
-            pages[page].results.pop(Address(address), None)
-        case ["S", page, address, kind, reply] if page in pages:
-            pages[page].results[Address(address)] = Result(ResultKind(kind), reply)
+        case ["A", page, marks, *addresses] if page in pages:
+            told = pages[page]
+            told.addresses = [Address(address) for address in addresses]
+            told.handed_over = {a for a, m in zip(told.addresses, marks, strict=True) if m == "H"}
+        case ["S", page, number, kind, reply] if page in pages:
+            told = pages[page]
+            told.results[told.addresses[int(number)]] = Result(ResultKind(kind), reply)
         case ["E", page]:
             pages.pop(page, None)
 

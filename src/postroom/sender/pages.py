@@ -7,43 +7,52 @@ The order of the writes when a page is settled:
 3. the page's counts, and in the same batch the end of our claim;
 4. the work item, last.
 
-A crash leaves the claim and the work item, so the page is taken again, and what the archive has is
-not sent again. The claim's ETag is the fence: who has lost a page cannot settle it.
+All four are handed to the store in one call (`Store.write_in_order`); some engines make one
+transaction of it. A crash between them leaves the claim and the work item, so the page is taken
+again, and what the archive has is not sent again. The claim's ETag is the fence: who has lost a
+page cannot settle it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from postroom.domain.addresses import Address
-from postroom.domain.emails import Counts, EmailOutcome
+from postroom.domain.emails import Counts
 from postroom.domain.lists import ListName, SubscriberGuid
 from postroom.domain.pages import WorkItem
 from postroom.mail.mailing import Recipient
 from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.settling import recounted, settlement
 from postroom.services import records
 from postroom.storage import (
     AlreadyExists,
+    Batch,
     Conflict,
     Delete,
     Entity,
+    Finish,
     Insert,
+    InsertMany,
     KeyRange,
     Merge,
-    NotFound,
     Operation,
+    QueueMessage,
     Replace,
     Store,
-    Value,
 )
 
-# With fewer addresses than this, point reads are cheaper than the range between first and last,
-# which for the last two deferred emails of a page may be half the list.
+# When subscribers are read again: with fewer than this, point reads are cheaper than the range
+# between first and last, which for the last two deferred emails of a page may be half the list.
 _FEW = 25
+_AT_ONCE = 1000
+_SPARSE = 4  # if a range holds so many times as many rows as are wanted, point reads are, too
+_PREFIX = len(records.EMAIL_PREFIX)
 
 
 class PageTaken(Exception):
@@ -78,8 +87,17 @@ class LoadedPage(msgspec.Struct, frozen=True):
     """Rows that the archive has already: only to be removed."""
 
 
+class TakenPage(msgspec.Struct, frozen=True):
+    """A page that was taken together with others. `recipients` are those of all of them."""
+
+    claim: Claim
+    page: LoadedPage | None
+    recipients: Mapping[Address, Recipient]
+
+
 class PageStore:
     def __init__(self, store: Store, owner: str) -> None:
+        self._store = store
         self._lists = store.table(records.LISTS)
         self._emails = store.table(records.MESSAGES)
         self._archive = store.table(records.ARCHIVE)
@@ -103,6 +121,41 @@ class PageStore:
             raise PageTaken(until)
         # The receiver of this very item has lost its lease, or the other one is overdue.
         return await self.take_over(item, item_id, lease, found.etag)
+
+    async def take_together(
+        self, items: Mapping[WorkItem, str], name: ListName, lease: float
+    ) -> list[TakenPage]:
+        """Claim and read neighbouring pages of a message in a few steps for all of them.
+
+        Answers nothing, and has done nothing, if they are no neighbours, if somebody may have been
+        at work on one of them, or if one is not free: then each is to be taken by itself.
+        """
+        numbers = [item.page for item in items]
+        neighbours = max(numbers) - min(numbers) + 1 == len(items)
+        if not neighbours or any(item.restarted for item in items):
+            return []
+        entities = [self._claim_entity(item, item_id, lease) for item, item_id in items.items()]
+        try:
+            etags = await self._pages.apply([Insert(entity) for entity in entities])
+        except AlreadyExists:
+            return []
+        found, emails = await asyncio.gather(
+            self._pages.query(
+                KeyRange.only(entities[0].partition),
+                KeyRange.between(records.page_row(min(numbers)), records.page_row(max(numbers))),
+            ),
+            self._emails.read_partitions(records.EmailRow, [item.partition for item in items]),
+        )
+        rows = {entity.row: entity for entity in found.entities}
+        recipients = await self.who_may_receive(
+            name, [Address(row) for page in emails.values() for row in page]
+        )
+        taken = []
+        for item, etag in zip(items, etags, strict=True):
+            row = rows.get(records.page_row(item.page))
+            page = None if row is None else _loaded(row, emails[item.partition])
+            taken.append(TakenPage(Claim(item, etag, taken_over=False), page, recipients))
+        return taken
 
     async def take_over(
         self, item: WorkItem, item_id: str, lease: float, etag: str, owner: str | None = None
@@ -161,135 +214,130 @@ class PageStore:
         where an earlier attempt may have got half-way.
         """
         item = claim.item
-        page, result = await asyncio.gather(
-            self._pages.get(
-                records.pages_partition(item.day, item.ref), records.page_row(item.page)
-            ),
-            self._emails.query(KeyRange.only(item.partition)),
+        page = await self._pages.get(
+            records.pages_partition(item.day, item.ref), records.page_row(item.page)
         )
         if page is None:
             return None
-        counts = records.counts_from(page)
-        archived: set[str] = set()
-        if claim.taken_over or item.restarted:
-            done = (await self._archive.query(KeyRange.only(item.partition))).entities
-            archived = {entity.row for entity in done}
-            counts = _recount(counts.planned, done)
-        rows = [entity for entity in result.entities if entity.row not in archived]
-        return LoadedPage(
-            page=page,
-            waiting={Address(e.row): _attempt_from(e) for e in rows},
-            guids={Address(e.row): str(e.properties["SubscriberGUID"]) for e in rows},
-            next_try_at={
-                Address(e.row): records.read(e, "NextTryAt", datetime)
-                for e in rows
-                if "NextTryAt" in e.properties
-            },
-            counts=counts,
-            leftover=[e.row for e in result.entities if e.row in archived],
+        emails = await self._emails.read(records.EmailRow, item.partition)
+        if not claim.taken_over and not item.restarted:
+            return _loaded(page, emails)
+        done = (await self._archive.query(KeyRange.only(item.partition))).entities
+        archived = {entity.row for entity in done}
+        left = {row: email for row, email in emails.items() if row not in archived}
+        loaded = _loaded(page, left)
+        return msgspec.structs.replace(
+            loaded,
+            counts=recounted(loaded.counts.planned, done),
+            leftover=[row for row in emails if row in archived],
         )
 
     async def who_may_receive(
         self, name: ListName, addresses: Sequence[Address]
     ) -> dict[Address, Recipient]:
         """Those who are still verified and not blocked, with the GUIDs that they have now."""
-        if len(addresses) < _FEW:
-            found = await asyncio.gather(
-                *(self._lists.get(name, records.email_row(address)) for address in addresses)
-            )
-            rows = [entity for entity in found if entity is not None]
-        else:
-            within = KeyRange.between(
-                records.email_row(addresses[0]), records.email_row(addresses[-1])
-            )
-            rows = await self._all_within(name, within)
-        prefix = len(records.EMAIL_PREFIX)
+        found = await self._subscribers(name, sorted(map(records.email_row, addresses)))
         recipients = {}
-        for entity in rows:
-            properties = entity.properties
-            if properties.get("Verified") is True and not properties.get("Blocked"):
-                address = Address(entity.row[prefix:])
-                guid = SubscriberGuid(str(properties["SubscriberGUID"]))
+        for row, subscriber in found.items():
+            if subscriber.may_receive:
+                address = Address(row[_PREFIX:])
+                guid = SubscriberGuid(subscriber.SubscriberGUID)
                 recipients[address] = Recipient(address, guid)
         return recipients
 
-    async def _all_within(self, name: ListName, within: KeyRange) -> list[Entity]:
-        rows: list[Entity] = []
-        after: str | None = None
-        while True:
-            result = await self._lists.query(KeyRange.only(name), within, after=after)
-            rows += result.entities
-            after = result.next
-            if after is None:
-                return rows
+    async def _subscribers(
+        self, name: ListName, rows: Sequence[str]
+    ) -> dict[str, records.SubscriberRow]:
+        """These rows of a list, in order, and some of those that lie between.
+
+        Neighbours come with one query. Few rows, or rows with many others between them, are asked
+        for one by one.
+        """
+        found: dict[str, records.SubscriberRow] = {}
+        while len(rows) >= _FEW:
+            within = KeyRange.between(rows[0], rows[-1])
+            more = await self._lists.read(records.SubscriberRow, name, within, limit=_AT_ONCE)
+            found |= more
+            if len(more) < _AT_ONCE:
+                return found
+            passed = bisect_right(rows, next(reversed(more)))
+            rows = rows[passed:]
+            if passed * _SPARSE < len(more):
+                break
+        single = [self._lists.read(records.SubscriberRow, name, KeyRange.only(row)) for row in rows]
+        for one in await asyncio.gather(*single):
+            found |= one
+        return found
 
     # -- settling ----------------------------------------------------------------------------
 
     async def settle(
-        self, claim: Claim, loaded: LoadedPage, verdicts: Mapping[Address, Verdict], parked: bool
+        self,
+        claim: Claim,
+        loaded: LoadedPage,
+        verdicts: Mapping[Address, Verdict],
+        *,
+        parked: bool,
+        item: QueueMessage | None = None,
     ) -> Counts:
-        """Record the verdicts and end the claim. `PageLost`."""
-        now = datetime.now(UTC)
+        """Record the verdicts and end the claim, and the work item, too, if nothing is left to do
+        for it: if no email is pending, or the page is parked. `PageLost`, `LeaseLost`."""
         partition = claim.item.partition
-        archive: list[Insert] = []
-        changes: list[Operation] = [Delete(partition, row) for row in loaded.leftover]
-        for address, verdict in verdicts.items():
-            if verdict.outcome is EmailOutcome.PENDING:
-                changes.append(Merge(Entity(partition, address, _pending_properties(verdict))))
-            else:
-                properties = _archived_properties(verdict, loaded.guids[address], now)
-                archive.append(Insert(Entity(partition, address, properties)))
-                changes.append(Delete(partition, address))
-        counts = _with(loaded.counts, verdicts)
-        if archive:
+        planned = settlement(
+            partition, verdicts, loaded.guids, loaded.leftover, loaded.counts, datetime.now(UTC)
+        )
+
+        def rest(counts: Counts) -> list[Batch | Finish]:
+            steps: list[Batch | Finish] = []
+            if planned.changes:
+                steps.append(Batch(records.MESSAGES, planned.changes))
+            steps.append(Batch(records.PAGES, self._ended(claim, loaded.page, counts, parked)))
+            if item is not None and (counts.pending == 0 or parked):
+                steps.append(Finish(item))
+            return steps
+
+        counts = planned.counts
+        archiving = [Batch(records.ARCHIVE, planned.archive)] if planned.archive else []
+        try:
             try:
-                await self._archive.apply(archive)
+                await self._store.write_in_order([*archiving, *rest(counts)])
             except AlreadyExists:
-                counts = await self._archive_beside(partition, archive, counts.planned)
-        if changes:
-            await self._remove(changes)
-        await self._end(claim, loaded.page, counts, parked)
+                counts = await self._archive_beside(partition, planned.archive, counts.planned)
+                await self._store.write_in_order(rest(counts))
+        except Conflict as exc:
+            # Who took the page over from us has been here.
+            raise PageLost from exc
         return counts
 
     async def _archive_beside(
-        self, partition: str, archive: Sequence[Insert], planned: int
+        self, partition: str, archive: Sequence[InsertMany], planned: int
     ) -> Counts:
         """Somebody who took the page over from us, or from whom we took it, has archived the same.
 
         Both may have sent it: the record that is there is kept, with the mark that says so.
         """
         there = {e.row for e in (await self._archive.query(KeyRange.only(partition))).entities}
-        await self._archive.apply(
-            [
-                Merge(Entity(partition, insert.entity.row, {"WasInDoubt": True}))
-                if insert.entity.row in there
-                else insert
-                for insert in archive
-            ]
-        )
-        return _recount(planned, (await self._archive.query(KeyRange.only(partition))).entities)
+        operations: list[Operation] = []
+        for many in archive:
+            twice = [row for row in many.rows if row in there]
+            operations += [Merge(Entity(partition, row, {"WasInDoubt": True})) for row in twice]
+            rows = {row: own for row, own in many.rows.items() if row not in there}
+            if rows:
+                operations.append(InsertMany(partition, rows, many.shared))
+        await self._archive.apply(operations)
+        return recounted(planned, (await self._archive.query(KeyRange.only(partition))).entities)
 
-    async def _remove(self, changes: list[Operation]) -> None:
-        try:
-            await self._emails.apply(changes)
-        except NotFound as exc:
-            # Who took the page over from us has been here.
-            raise PageLost from exc
-
-    async def _end(self, claim: Claim, page: Entity, counts: Counts, parked: bool) -> None:
+    def _ended(
+        self, claim: Claim, page: Entity, counts: Counts, parked: bool
+    ) -> Sequence[Operation]:
         partition, row = self._claim_key(claim.item)
         properties = {**page.properties, **records.counts_properties(counts)}
         properties["Parked"] = parked and counts.pending > 0
         properties.pop("Members", None)  # needed only until a sender has been here
-        try:
-            await self._pages.apply(
-                [
-                    Replace(Entity(partition, page.row, properties)),
-                    Delete(partition, row, claim.etag),
-                ]
-            )
-        except Conflict as exc:
-            raise PageLost from exc
+        return [
+            Replace(Entity(partition, page.row, properties)),
+            Delete(partition, row, claim.etag),
+        ]
 
     def _claim_entity(
         self, item: WorkItem, item_id: str, lease: float, owner: str | None = None
@@ -305,71 +353,25 @@ class PageStore:
         return records.pages_partition(item.day, item.ref), records.claim_row(item.page)
 
 
-def _attempt_from(email: Entity) -> Attempt:
-    if len(email.properties) == 1:
-        return _FIRST_ATTEMPT  # the common case: nothing but its GUID
-    return Attempt(
-        tries=records.read_optional(email, "Tries", int) or 0,
-        first_tried_at=records.read_optional(email, "FirstTriedAt", datetime),
-        was_in_doubt=records.read_optional(email, "WasInDoubt", bool) or False,
+def _loaded(page: Entity, emails: Mapping[str, records.EmailRow]) -> LoadedPage:
+    return LoadedPage(
+        page=page,
+        waiting={Address(row): _attempt_from(email) for row, email in emails.items()},
+        guids={Address(row): email.SubscriberGUID for row, email in emails.items()},
+        next_try_at={
+            Address(row): email.NextTryAt
+            for row, email in emails.items()
+            if email.NextTryAt is not None
+        },
+        counts=records.counts_from(page),
+        leftover=[],
     )
+
+
+def _attempt_from(email: records.EmailRow) -> Attempt:
+    if not email.Tries and not email.WasInDoubt:
+        return _FIRST_ATTEMPT  # the common case
+    return Attempt(email.Tries, email.FirstTriedAt, email.WasInDoubt)
 
 
 _FIRST_ATTEMPT = Attempt()
-
-
-def _pending_properties(verdict: Verdict) -> dict[str, Value]:
-    attempt = verdict.attempt
-    properties: dict[str, Value] = {"Tries": attempt.tries, "Reply": verdict.reply[:1000]}
-    if attempt.first_tried_at is not None:
-        properties["FirstTriedAt"] = attempt.first_tried_at
-    if attempt.was_in_doubt:
-        properties["WasInDoubt"] = True
-    if verdict.next_try_at is not None:
-        properties["NextTryAt"] = verdict.next_try_at
-    return properties
-
-
-def _archived_properties(verdict: Verdict, guid: str, now: datetime) -> dict[str, Value]:
-    properties: dict[str, Value] = {
-        "SubscriberGUID": guid,
-        "Outcome": verdict.outcome.value,
-        "EmailSent": verdict.outcome is EmailOutcome.ACCEPTED,
-        "Reply": verdict.reply[:1000],
-        "Tries": verdict.attempt.tries,
-        "At": now,
-    }
-    if verdict.attempt.was_in_doubt:
-        properties["WasInDoubt"] = True
-    return properties
-
-
-def _with(counts: Counts, verdicts: Mapping[Address, Verdict]) -> Counts:
-    tally = dict.fromkeys(EmailOutcome, 0)
-    duplicates = 0
-    for verdict in verdicts.values():
-        tally[verdict.outcome] += 1
-        if verdict.outcome is EmailOutcome.ACCEPTED and verdict.attempt.was_in_doubt:
-            duplicates += 1
-    return counts + _tallied(tally, duplicates)
-
-
-def _recount(planned: int, archived: Sequence[Entity]) -> Counts:
-    tally = dict.fromkeys(EmailOutcome, 0)
-    duplicates = 0
-    for entity in archived:
-        outcome = EmailOutcome(records.read(entity, "Outcome", str))
-        tally[outcome] += 1
-        if outcome is EmailOutcome.ACCEPTED and entity.properties.get("WasInDoubt") is True:
-            duplicates += 1
-    return Counts(planned=planned) + _tallied(tally, duplicates)
-
-
-def _tallied(tally: Mapping[EmailOutcome, int], duplicates: int) -> Counts:
-    return Counts(
-        accepted=tally[EmailOutcome.ACCEPTED],
-        refused=tally[EmailOutcome.REFUSED],
-        suppressed=tally[EmailOutcome.SUPPRESSED],
-        in_doubt=tally[EmailOutcome.IN_DOUBT],
-        possible_duplicates=duplicates,
-    )

@@ -32,7 +32,7 @@ class RetryPlan(msgspec.Struct, frozen=True):
         return min(self.first * float(1 << min(tries - 1, 30)), self.longest)
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class Attempt(msgspec.Struct, frozen=True, gc=False):
     """What is known of an email before it is tried (again)."""
 
     tries: int = 0
@@ -40,7 +40,7 @@ class Attempt(msgspec.Struct, frozen=True):
     was_in_doubt: bool = False
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Where an email stands after an attempt. Pending ones are tried again at `next_try_at`."""
 
     outcome: EmailOutcome

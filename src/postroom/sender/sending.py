@@ -12,6 +12,9 @@ import logging
 import os
 import secrets
 import socket
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,14 +25,19 @@ from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import DomainError, Invalid
 from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
+from postroom.domain.refs import MessageRef
+from postroom.logs import about
 from postroom.mail.mailing import Recipient
+from postroom.metrics import EMAILS, PAGE_SECONDS
 from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.journal import Journal
 from postroom.sender.mailings import Mailings
-from postroom.sender.pages import Claim, LoadedPage, PageLost, PageStore, PageTaken
+from postroom.sender.one_core import kept_on_one_core
+from postroom.sender.pages import Claim, LoadedPage, PageLost, PageStore, PageTaken, TakenPage
 from postroom.sender.policy import Attempt, RetryPlan, Verdict, WhenInDoubt, doubted, judge
 from postroom.sender.recovery import Recovery
 from postroom.services.messages import MessageService
+from postroom.spans import note, span
 from postroom.storage import LeaseLost, NotFound, QueueMessage, Store, StoreUnavailable
 from postroom.transport.contract import Result, ResultKind, Transport
 
@@ -42,7 +50,9 @@ CANCELLED = "the message was cancelled"
 LIMITED = "waits: the emails per second to its domain are limited"
 
 _OBEY_SECONDS = 0.25
+_LABELS = {EmailOutcome.PENDING: "deferred"}
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
+_BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 
 
 class SenderSettings(msgspec.Struct, frozen=True):
@@ -55,25 +65,8 @@ class SenderSettings(msgspec.Struct, frozen=True):
     lease: float = 60.0
     claim: int = 8
     in_hand: int = 16
-
-
-class _Watcher:
-    """Writes each email's steps into the journal, and keeps the results of a page."""
-
-    def __init__(self, journal: Journal, page: str, recipients: list[Recipient]) -> None:
-        self._journal = journal
-        self._page = page
-        self._recipients = recipients
-        self.handed_over: set[int] = set()
-        self.results: dict[int, Result] = {}
-
-    def handing_over(self, position: int) -> None:
-        self.handed_over.add(position)
-        self._journal.handing_over(self._page, self._recipients[position].address)
-
-    def settled(self, position: int, result: Result) -> None:
-        self.results[position] = result
-        self._journal.settled(self._page, self._recipients[position].address, result)
+    one_core: bool = False
+    """Whether to keep the process on one core: see `one_core.py`."""
 
 
 class _InHand(msgspec.Struct):
@@ -83,6 +76,7 @@ class _InHand(msgspec.Struct):
     item: WorkItem
     renewing: asyncio.Lock
     claim: Claim | None = None
+    taken: TakenPage | None = None
     sending: asyncio.Task[list[Result]] | None = None
 
     @property
@@ -120,8 +114,17 @@ class Sender:
         self._in_hand: dict[asyncio.Task[None], _InHand] = {}
         self._stopping = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it has pages in hand."""
+        return bool(self._in_hand)
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: take and send."""
+        async with kept_on_one_core() if self._settings.one_core else nullcontext():
+            await self._run(stopping)
+
+    async def _run(self, stopping: asyncio.Event) -> None:
         renewing = asyncio.create_task(self._renew())
         recovering = asyncio.create_task(self._recover())
         obeying = asyncio.create_task(self._obey())
@@ -147,8 +150,7 @@ class Sender:
             items = await self._queue.receive(
                 min(room, self._settings.claim), lease=self._settings.lease
             )
-            for item in items:
-                await self._begin(item)
+            await self._begin(items)
             if not items:
                 await self._wait_for_work(stop)
         except StoreUnavailable as exc:
@@ -163,18 +165,37 @@ class Sender:
             arrival.cancel()
             await asyncio.gather(arrival, return_exceptions=True)
 
-    async def _begin(self, message: QueueMessage) -> None:
-        try:
-            item = parse_work_item(message.body)
-        except Invalid as exc:
-            await self._set_aside(message, exc)
+    async def _begin(self, messages: Sequence[QueueMessage]) -> None:
+        taken: dict[MessageRef, list[_InHand]] = {}
+        for message in messages:
+            try:
+                item = parse_work_item(message.body)
+            except Invalid as exc:
+                await self._set_aside(message, exc)
+                continue
+            # Before anything else: should we be killed, our successor can give it back at once.
+            self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
+            taken.setdefault(item.ref, []).append(_InHand(message, item, asyncio.Lock()))
+        for ref, pages in taken.items():
+            taking = asyncio.create_task(self._take_together(ref, pages))
+            for in_hand in pages:
+                task = asyncio.create_task(self._work(in_hand, taking))
+                self._in_hand[task] = in_hand
+                task.add_done_callback(self._end)
+
+    async def _take_together(self, ref: MessageRef, pages: Sequence[_InHand]) -> None:
+        """Claim and read pages of one message at once. Where that cannot be, each of them is left
+        to itself."""
+        message = await self._mailings.message(ref)
+        if self._stopping or message is None or message.status not in _BEING_SENT:
             return
-        # Before anything else: should we be killed, our successor can give it back at once.
-        self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
-        in_hand = _InHand(message, item, asyncio.Lock())
-        task = asyncio.create_task(self._work(in_hand))
-        self._in_hand[task] = in_hand
-        task.add_done_callback(self._end)
+        items = {in_hand.item: in_hand.message.id for in_hand in pages}
+        found = await self._pages.take_together(items, message.list_name, self._settings.lease)
+        taken = {each.claim.item: each for each in found}
+        for in_hand in pages:
+            if in_hand.item in taken:
+                in_hand.taken = taken[in_hand.item]
+                in_hand.claim = in_hand.taken.claim
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._in_hand.pop(task, None)
@@ -183,11 +204,13 @@ class Sender:
 
     # -- one page ----------------------------------------------------------------------------
 
-    async def _work(self, in_hand: _InHand) -> None:
+    async def _work(self, in_hand: _InHand, taking: asyncio.Task[None]) -> None:
         """One work item, from the claim of its page to its deletion."""
         item = in_hand.item
         try:
-            await self._work_on(item, in_hand)
+            await taking
+            with about(message=item.ref, page=item.page), PAGE_SECONDS.timed():
+                await self._work_on(item, in_hand)
             self._journal.page_ended(item.partition)
         except PageTaken as taken:
             wait = (taken.free_at - datetime.now(UTC)).total_seconds()
@@ -202,29 +225,36 @@ class Sender:
     async def _work_on(self, item: WorkItem, in_hand: _InHand) -> None:
         message = await self._mailings.message(item.ref)
         if message is None:
+            if in_hand.claim is not None:
+                await self._pages.give_up(in_hand.claim)
             await self._queue.delete(in_hand.message)  # deleted, or never was
             return
-        if self._stopping:
+        if self._stopping and in_hand.claim is None:
             await self._release(in_hand, 0.0)
             return
         if message.status is MessageStatus.PAUSED:
             # Parked pages wait for the scheduler: only if it is paused still.
             self._mailings.forget_status(item.ref)
             message = await self._mailings.message(item.ref) or message
-        if message.status in (MessageStatus.QUEUING, MessageStatus.PROCESSING):
+        if message.status in _BEING_SENT:
             message = await self._ready_to_send(message)
-        claim = await self._pages.claim(item, in_hand.message.id, self._settings.lease)
-        in_hand.claim = claim
+        claim = in_hand.claim
+        if claim is None:
+            claim = await self._pages.claim(item, in_hand.message.id, self._settings.lease)
+            in_hand.claim = claim
         if message.status is MessageStatus.PAUSED:
             await self._pages.park(claim)
             await self._queue.delete(in_hand.message)
             return
-        loaded = await self._pages.load(claim)
+        taken = in_hand.taken
+        loaded = taken.page if taken is not None else await self._pages.load(claim)
         if loaded is None:
             await self._pages.give_up(claim)
             await self._queue.delete(in_hand.message)
             return
-        verdicts, blamed = await self._verdicts(message, claim, loaded, in_hand)
+        with span("page", parent=message.trace, message=item.ref, page=item.page):
+            verdicts, blamed = await self._verdicts(message, claim, loaded, in_hand)
+            note(emails=len(verdicts), reply=_last_reply(verdicts))
         if blamed:
             await self._pause(message, f"the mail server refuses us: {blamed}")
         # It may have been paused or cancelled while we were sending.
@@ -234,11 +264,11 @@ class Sender:
             verdicts = self._cancelled(loaded) | _decided(verdicts)
         parked = status is MessageStatus.PAUSED
         async with in_hand.renewing:  # which changes the claim and the receipt
-            settling = in_hand.claim
-        counts = await self._pages.settle(settling, loaded, verdicts, parked=parked)
-        if counts.pending == 0 or parked:
-            await self._queue.delete(in_hand.message)
-        else:
+            claim, work = in_hand.claim or claim, in_hand.message
+        counts = await self._pages.settle(claim, loaded, verdicts, parked=parked, item=work)
+        for outcome, number in Counter(each.outcome for each in verdicts.values()).items():
+            EMAILS.add(number, _LABELS.get(outcome, outcome.value))
+        if counts.pending and not parked:
             await self._release(in_hand, _until_next(loaded, verdicts))
 
     async def _ready_to_send(self, message: Message) -> Message:
@@ -261,7 +291,10 @@ class Sender:
             # From a sender whose journal is not here: whatever it had not recorded is in doubt.
             return self._all_doubted(loaded, now), ""
         due = [a for a in loaded.waiting if loaded.next_try_at.get(a, now) <= now]
-        allowed = await self._pages.who_may_receive(message.list_name, due) if due else {}
+        if in_hand.taken is not None:
+            allowed = in_hand.taken.recipients
+        else:
+            allowed = await self._pages.who_may_receive(message.list_name, due) if due else {}
         verdicts = {
             address: _suppressed(LEFT, loaded.waiting[address])
             for address in due
@@ -303,14 +336,15 @@ class Sender:
         if self._stopping:
             return []
         mailing = await self._mailings.mailing(message)
-        watcher = _Watcher(self._journal, item.partition, recipients)
+        watcher = self._journal.sending(item.partition, [each.address for each in recipients])
         in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
         await asyncio.wait([in_hand.sending])
         if not in_hand.sending.cancelled():
             in_hand.sending.result()
-        for position in watcher.handed_over - watcher.results.keys():
+        for position in watcher.unanswered():
             watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
-        return [(recipients[position], result) for position, result in watcher.results.items()]
+        results = zip(recipients, watcher.results, strict=True)
+        return [(recipient, result) for recipient, result in results if result is not None]
 
     async def _pause(self, message: Message, reason: str) -> None:
         """The fault is ours, not the recipients': nobody else would fare better."""
@@ -381,6 +415,11 @@ class Sender:
             for in_hand in self._in_hand.values():
                 in_hand.stop_sending()
             await asyncio.wait(list(self._in_hand), timeout=0.5)
+
+
+def _last_reply(verdicts: dict[Address, Verdict]) -> str:
+    """Of the mail server: what a trace ends with."""
+    return next(reversed(verdicts.values())).reply if verdicts else ""
 
 
 def _decided(verdicts: dict[Address, Verdict]) -> dict[Address, Verdict]:

@@ -41,7 +41,7 @@ class ResultKind(StrEnum):
     """All of it was handed over, and no answer came: nobody can know."""
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """What became of one email. `reply` is the server's own words on one line, for people."""
 
     kind: ResultKind
@@ -73,6 +73,11 @@ class Transport(ABC):
         Cancelled, it stops as soon as what was handed over is settled or `IN_DOUBT`; emails that
         were not handed over by then were not sent.
         """
+
+    def limit_connections(self, most: int) -> None:
+        """No more connections to a server than this, from now on. Those that are too many finish
+        what they have begun. Nothing to do for a way that has no connections of its own."""
+        return
 
     @abstractmethod
     async def check(self) -> str:

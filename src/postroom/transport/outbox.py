@@ -28,8 +28,10 @@ import msgspec
 
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.reading import read_subject
 from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
 
+_HEADERS = 16 * 1024  # bytes in which the subject is found
 _CHUNK = 100  # mails that are written before the first of them appears
 _OLD = 3600.0  # seconds after which a file that never appeared belongs to nobody
 _LONGEST_NAME = 180  # characters of the recipient; a file's name has 255 bytes
@@ -99,6 +101,10 @@ class OutboxTransport(Transport):
         """Newest first, from the one that follows `after`; only those to `recipient` if given."""
         return await asyncio.to_thread(self._list, limit, after, recipient)
 
+    async def subjects(self, mails: Sequence[OutboxMail]) -> list[str]:
+        """The subject of each; empty for one that is gone."""
+        return await asyncio.to_thread(lambda: [self._subject(mail) for mail in mails])
+
     async def read(self, name: str) -> bytes:
         """One mail as it would have been sent. `NoSuch`, `Invalid`."""
         if not _NAME.fullmatch(name) or "/" in name:
@@ -123,6 +129,13 @@ class OutboxTransport(Transport):
         return list(itertools.islice((each for each in found if each is not None), limit))
 
     # — In a thread —
+
+    def _subject(self, mail: OutboxMail) -> str:
+        try:
+            with (self._folder / mail.name).open("rb") as file:
+                return read_subject(file.read(_HEADERS))
+        except FileNotFoundError:
+            return ""
 
     def _make_ready(self) -> None:
         """Remove what a killed process had written aside. Problems show when mails are written."""

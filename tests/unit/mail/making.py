@@ -56,7 +56,7 @@ def confirmation(
     from_address: str = "news@contoso.example",
     base_url: str = "https://lists.example.com",
     date: datetime = DATE,
-    language: str = "en",
+    language: str = "",
 ) -> Mailing:
     return compile_confirmation(
         list_name=ListName(list_name),

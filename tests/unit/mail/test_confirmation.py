@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.domain.languages import LANGUAGES
 from postroom.mail.texts import texts_in
 from tests.unit.mail.making import DATE, GUID, confirmation, recipient
 from tests.unit.mail.strict import bodies, parse, read_headers
@@ -21,10 +22,10 @@ def test_the_headers_are_those_of_an_automatic_answer() -> None:
 @pytest.mark.parametrize("language", ["en", "fr", "de", "ko", "ru"])
 def test_both_bodies_have_the_link_and_nothing_to_unsubscribe(language: str) -> None:
     message = parse(confirmation(language=language).mail(recipient("o'brien&co@example.org")))
-    both = bodies(message)
+    both, link = bodies(message), f"{LINK}&lang={language}"
     assert list(both) == ["text/plain", "text/html"]
-    assert f"\n{LINK}\n" in both["text/plain"]
-    assert f'href="{LINK.replace("&", "&amp;")}"' in both["text/html"]
+    assert f"\n{link}\n" in both["text/plain"]
+    assert f'href="{link.replace("&", "&amp;")}"' in both["text/html"]
     assert "o'brien&co@example.org" in both["text/plain"]
     assert "o&#x27;brien&amp;co@example.org" in both["text/html"]
     assert f'<html lang="{language}">' in both["text/html"]
@@ -44,6 +45,17 @@ def test_tried_again_it_is_the_same_email_and_asked_for_again_another() -> None:
     assert first == confirmation().message_id(recipient())
     assert first != confirmation(date=DATE + timedelta(seconds=1)).message_id(recipient())
     assert first != confirmation().message_id(recipient("bert@example.org"))
+
+
+@pytest.mark.parametrize("language", ["", "xx", "\r\nBcc: x@example.com"])
+def test_without_a_known_language_the_link_leaves_it_to_the_browser(language: str) -> None:
+    both = bodies(parse(confirmation(language=language).mail(recipient())))
+    assert f"\n{LINK}\n" in both["text/plain"]
+    assert '<html lang="en">' in both["text/html"]
+
+
+def test_pages_and_mails_speak_the_same_languages() -> None:
+    assert [texts_in(each).language for each in LANGUAGES] == list(LANGUAGES)
 
 
 def test_an_unknown_language_is_english_and_a_region_is_its_language() -> None:

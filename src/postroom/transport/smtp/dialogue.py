@@ -200,7 +200,8 @@ class Dialogue:
 
     def _advance(self) -> None:
         """All replies to the last write are in: what comes next?"""
-        if self._hands.next is None:
+        email = self._hands.next
+        if email is None:
             if self._data_open:
                 self._end_refused()
             else:
@@ -209,9 +210,9 @@ class Dialogue:
             self._send_content()
         # The rest is for servers without PIPELINING.
         elif self._awaited[-1] is Stage.RSET:
-            self._write((Stage.MAIL,), self._hands.envelope.mail)
+            self._write((Stage.MAIL,), email.mail)
         elif self._awaited[-1] is Stage.MAIL:
-            self._write((Stage.RCPT,), self._hands.envelope.rcpt)
+            self._write((Stage.RCPT,), email.rcpt)
         else:
             self._write((Stage.DATA,), b"DATA\r\n")
 
@@ -222,22 +223,22 @@ class Dialogue:
 
     def _begin(self) -> None:
         """Open the envelope of the next email, or rest."""
-        envelope = self._hands.take()
+        email = self._hands.take()
         self._data_open = False
         self._refused_at = None
-        if envelope is None:
+        if email is None:
             self._awaited = _NOTHING
             self._answered = 0
             self._channel.rest()
             return
         reset, self._must_reset = self._must_reset, False
         if self._pipelining:
-            commands = (b"RSET\r\n" if reset else b"", envelope.mail, envelope.rcpt, b"DATA\r\n")
+            commands = (b"RSET\r\n" if reset else b"", email.mail, email.rcpt, b"DATA\r\n")
             self._write(_AFTER_RESET if reset else _ENVELOPE, b"".join(commands))
         elif reset:
             self._write((Stage.RSET,), b"RSET\r\n")
         else:
-            self._write((Stage.MAIL,), envelope.mail)
+            self._write((Stage.MAIL,), email.mail)
 
     def _end_refused(self) -> None:
         """DATA was allowed although the recipient was refused: RFC 2920 3.1 wants a lone dot."""
@@ -289,12 +290,12 @@ class Dialogue:
         self._data_open = False
         self._refused_at = None
         self._hands.next = None
-        envelope = self._hands.take() if self._pipelining else None
+        following = self._hands.take() if self._pipelining else None
         if sent is not None:
             sent.content = b""
             sent.hand_over()
-        if envelope is not None:
-            data = b"".join((rest, b".\r\n", envelope.mail, envelope.rcpt, b"DATA\r\n"))
+        if following is not None:
+            data = b"".join((rest, b".\r\n", following.mail, following.rcpt, b"DATA\r\n"))
             self._write(_WHOLE, data)
         else:
             self._write(_CONTENT, rest + b".\r\n")

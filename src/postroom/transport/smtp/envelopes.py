@@ -9,24 +9,17 @@ from postroom.transport.smtp.offers import Offers
 from postroom.transport.smtp.work import Email
 
 
-class Envelope:
-    """The commands of an email. Pipelined they are one write, otherwise three."""
-
-    __slots__ = ("mail", "rcpt")
-
-    def __init__(self, mail: bytes, rcpt: bytes) -> None:
-        self.mail = mail
-        self.rcpt = rcpt
-
-
-def prepare(email: Email, offers: Offers, host: str) -> Envelope | Result:
-    """Compose the email and its envelope; a result when this server cannot take it."""
+def prepare(email: Email, offers: Offers, host: str) -> Result | None:
+    """Compose the email and its commands; a result when this server cannot take it."""
     batch = email.batch
-    try:
-        address = envelope_address(email.recipient.address)
-    except Invalid as exc:
-        return Result(ResultKind.REFUSED, str(exc))
-    utf8 = batch.utf8 or not address.isascii()
+    utf8 = batch.utf8
+    address: str = email.recipient.address
+    if not batch.plain:
+        try:
+            address = envelope_address(email.recipient.address)
+        except Invalid as exc:
+            return Result(ResultKind.REFUSED, str(exc))
+        utf8 = utf8 or not address.isascii()
     if utf8 and not offers.smtputf8:
         return _needs_smtputf8(email, host)
     if not email.content:
@@ -47,7 +40,9 @@ def prepare(email: Email, offers: Offers, host: str) -> Envelope | Result:
         mail = b"%b SIZE=%d" % (mail, size)
     if utf8:
         mail += b" SMTPUTF8"
-    return Envelope(mail + b"\r\n", b"RCPT TO:<%b>\r\n" % address.encode())
+    email.mail = mail + b"\r\n"
+    email.rcpt = f"RCPT TO:<{address}>\r\n".encode()
+    return None
 
 
 def _needs_smtputf8(email: Email, host: str) -> Result:

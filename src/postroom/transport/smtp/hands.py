@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.transport.contract import Result, ResultKind
-from postroom.transport.smtp.envelopes import Envelope, prepare
+from postroom.transport.smtp.envelopes import prepare
 from postroom.transport.smtp.offers import Offers
 from postroom.transport.smtp.work import Email, Work
 
@@ -12,7 +12,7 @@ class Hands:
     """`sent`: its final dot was written, its reply has not come. `next`: it has only an envelope,
     or a part of its content, and so was certainly not delivered."""
 
-    __slots__ = ("_host", "_offers", "_work", "envelope", "next", "retired", "sent")
+    __slots__ = ("_host", "_offers", "_work", "next", "retired", "sent")
 
     def __init__(self, host: str, offers: Offers, work: Work) -> None:
         self._host = host
@@ -20,18 +20,16 @@ class Hands:
         self._work = work
         self.sent: Email | None = None
         self.next: Email | None = None
-        self.envelope = Envelope(b"", b"")  # of `next`
         self.retired = False  # takes no more
 
-    def take(self) -> Envelope | None:
+    def take(self) -> Email | None:
         """The next email that this server can take becomes `next`."""
         while not self.retired and (email := self._work.take()) is not None:
-            envelope = prepare(email, self._offers, self._host)
-            if isinstance(envelope, Envelope):
+            result = prepare(email, self._offers, self._host)
+            if result is None:
                 self.next = email
-                self.envelope = envelope
-                return envelope
-            email.settle(envelope)
+                return email
+            email.settle(result)
         self.next = None
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 from postroom.transport.contract import Result, ResultKind
@@ -34,6 +35,20 @@ class Pool:
     @property
     def size(self) -> int:
         return len(self._connections)
+
+    def limit(self, most: int) -> None:
+        """So many connections to a server from now on; those too many end when they are free."""
+        if most == self._limit:
+            return
+        self._limit = most
+        kept: Counter[Candidate] = Counter()
+        for connection, candidate in list(self._connections.items()):
+            if connection.is_retired:
+                continue
+            kept[candidate] += 1
+            if kept[candidate] > most:
+                self._retire(connection)
+        self._stir()
 
     def add(self, batch: Batch) -> None:
         self._work.add(batch)
@@ -150,7 +165,7 @@ class Pool:
             self._tick()
 
     def _retire(self, connection: Connection) -> None:
-        """A server that we like better is back."""
+        """No new work for it: a server that we like better is back, or there are too many."""
         connection.retire()
         if connection in self._idle:
             self._idle.remove(connection)

@@ -15,16 +15,12 @@ class BadReply(Exception):
 class ReplyReader:
     """Collects bytes until they are replies. Its memory is bounded, whatever a server sends."""
 
-    __slots__ = ("_lines", "_rest")
+    __slots__ = ("_lines", "_rest", "is_empty")
 
     def __init__(self) -> None:
         self._rest = b""
         self._lines: list[bytes] = []
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no reply has begun to arrive."""
-        return not self._rest and not self._lines
+        self.is_empty = True  # no reply has begun to arrive
 
     def feed(self, data: bytes) -> list[Reply]:
         """The replies that are complete now. `BadReply`."""
@@ -32,6 +28,7 @@ class ReplyReader:
         self._rest = lines.pop()
         if len(self._rest) > LONGEST_LINE:
             raise BadReply("a reply line that does not end")
+        self.is_empty = False
         replies: list[Reply] = []
         for raw in lines:
             line = raw.rstrip(b"\r")
@@ -47,4 +44,5 @@ class ReplyReader:
                 raise BadReply(f"not a reply: {line[:80].decode('ascii', 'replace')!r}")
             self._lines = []
             replies.append(reply)
+        self.is_empty = not self._rest and not self._lines
         return replies

@@ -63,6 +63,9 @@ class SmtpTransport(Transport):
             raise
         return batch.results
 
+    def limit_connections(self, most: int) -> None:
+        self._pool.limit(most)
+
     async def check(self) -> str:
         """Each server is tried; one that works is enough, and what is wrong with the others is
         said, too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from postroom.mail.envelope import envelope_address, needs_smtputf8
+from postroom.mail.envelope import all_plain, envelope_address, needs_smtputf8
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.contract import Result, ResultKind, Watcher
 
@@ -27,6 +27,7 @@ class Batch:
         "cancelled",
         "mail_command",
         "mailing",
+        "plain",
         "recipients",
         "results",
         "taken",
@@ -50,6 +51,7 @@ class Batch:
         sender = mailing.from_address
         self.mail_command = b"MAIL FROM:<" + envelope_address(sender).encode() + b">"
         self.utf8 = mailing.needs_smtputf8 or needs_smtputf8(sender)
+        self.plain = all_plain([each.address for each in recipients])
         self._watcher = watcher
         self._finished = finished
         self._open = len(recipients)
@@ -77,13 +79,24 @@ class Batch:
 class Email:
     """One email of a batch, while it is on its way through a connection."""
 
-    __slots__ = ("_handed_over", "attempts", "batch", "content", "position", "recipient")
+    __slots__ = (
+        "_handed_over",
+        "attempts",
+        "batch",
+        "content",
+        "mail",
+        "position",
+        "rcpt",
+        "recipient",
+    )
 
     def __init__(self, batch: Batch, position: int) -> None:
         self.batch = batch
         self.position = position
         self.recipient = batch.recipients[position]
         self.content = b""
+        self.mail = b""  # the commands of its envelope: pipelined they are one write
+        self.rcpt = b""
         self.attempts = 0
         self._handed_over = False
 

@@ -1,0 +1,83 @@
+"""CSV import into SQLite, beside the raw driver writing the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+
+from bench.figures import Figure
+from bench.mail import content
+from postroom.domain.lists import SubscriberGuid
+from postroom.services import records
+from postroom.services.imports import CHUNK_LINES
+from postroom.storage import codec, open_store
+from postroom.storage.checked import key_of, singly
+from postroom.storage.contract import Insert
+from postroom.wiring import Services
+
+LINES = 200_000
+ENOUGH = 100_000  # lines a second
+
+
+def figures(folder: Path) -> list[Figure]:
+    """A file of addresses in no order; each line makes a subscriber and its look-up row."""
+    numbers = list(range(LINES))
+    random.Random(1).shuffle(numbers)
+    raw = LINES / _with_apsw(folder / "raw.db", numbers)
+    file = folder / "subscribers.csv"
+    lines = "".join(f"{content.address(number)},true\n" for number in numbers)
+    file.write_text(f"email,verified\n{lines}")
+    ours = LINES / asyncio.run(_with_postroom(folder / "ours.db", file))
+    what = f"CSV import, {LINES:,} lines"
+    return [Figure(what, ours, "lines/s", raw, "raw apsw", 0.5, or_value=ENOUGH)]
+
+
+async def _with_postroom(path: Path, file: Path) -> float:
+    async with await open_store(f"sqlite:///{path}") as store:
+        services = Services(store)
+        await services.lists.create(content.LIST, "Contoso's news", content.FROM)
+        started = time.perf_counter()
+        with file.open("rb") as opened:
+            report = await services.imports.import_csv(content.LIST, opened)
+        taken = time.perf_counter() - started
+    assert report.added == LINES, report
+    return taken
+
+
+def _with_apsw(path: Path, numbers: list[int]) -> float:
+    """The rows are made before; they are written in the file's order, many in a transaction."""
+    rows = _rows(numbers)
+    connection = apsw.Connection(str(path))
+    connection.pragma("journal_mode", "wal")
+    connection.pragma("synchronous", "full")
+    connection.execute(
+        "CREATE TABLE list (partition TEXT NOT NULL, row TEXT NOT NULL, etag INTEGER NOT NULL,"
+        " properties TEXT NOT NULL, PRIMARY KEY (partition, row)) STRICT, WITHOUT ROWID"
+    )
+    started = time.perf_counter()
+    for start in range(0, len(rows), 2 * CHUNK_LINES):
+        with connection:
+            connection.executemany(
+                "INSERT INTO list VALUES (?, ?, ?, ?)", rows[start : start + 2 * CHUNK_LINES]
+            )
+    taken = time.perf_counter() - started
+    connection.close()
+    return taken
+
+
+def _rows(numbers: list[int]) -> list[tuple[str, str, int, str]]:
+    now = datetime.now(UTC)
+    made = []
+    for number in numbers:
+        guids = {content.address(number): SubscriberGuid(str(uuid.uuid4()))}
+        for insert in singly(records.new_subscribers(content.LIST, guids, now, now)):
+            assert isinstance(insert, Insert)
+            partition, row = key_of(insert)
+            made.append((partition, row, 1, codec.encode(insert.entity.properties)))
+    return made

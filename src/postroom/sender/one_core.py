@@ -1,0 +1,59 @@
+"""A sender whose store has threads keeps all of them on one core.
+
+Event loop and threads share the GIL. The loop lets go of it after every reply of the mail server,
+and then wakes a thread that waits for it; on another core the thread comes too late each time, and
+both pay for it. On one core they take turns (docs/adr/0007-less-work-an-email.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+_STAY_SECONDS = 1.0
+_MOVE_SECONDS = 0.01
+_THREADS = Path("/proc/self/task")
+_CORE = 36  # of the fields behind the name in `stat`: see proc(5), field 39
+
+
+@asynccontextmanager
+async def kept_on_one_core() -> AsyncIterator[None]:
+    """Every second the threads are let go for a moment, so that the system can move them to a core
+    that has more time. Does nothing on other systems than Linux, or with one core only."""
+    allowed = os.sched_getaffinity(0) if sys.platform == "linux" else set()
+    if len(allowed) < 2:
+        yield
+        return
+    keeping = asyncio.create_task(_keep(allowed))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        _put_on(allowed)
+
+
+async def _keep(allowed: Collection[int]) -> None:
+    while True:
+        await asyncio.sleep(_MOVE_SECONDS)
+        _put_on({_current_core()})
+        await asyncio.sleep(_STAY_SECONDS)
+        _put_on(allowed)
+
+
+def _current_core() -> int:
+    stat = (_THREADS / str(threading.get_native_id()) / "stat").read_text()
+    return int(stat.rpartition(")")[2].split()[_CORE])
+
+
+def _put_on(cores: Collection[int]) -> None:
+    for thread in os.listdir(_THREADS):
+        try:
+            os.sched_setaffinity(int(thread), cores)
+        except OSError:
+            continue  # it has ended meanwhile

@@ -1,0 +1,110 @@
+"""What is to be written of the verdicts on a page's emails: decided here, without a store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import Counts, EmailOutcome
+from postroom.sender.policy import Verdict
+from postroom.services import records
+from postroom.storage import DeleteMany, Entity, InsertMany, Merge, Operation, Value
+
+_Kind: TypeAlias = tuple[EmailOutcome, int, bool]
+"""Records with the same outcome, number of attempts and mark of doubt are alike."""
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """Records for `messagearchive`, changes of `message`, and how the page then stands."""
+
+    archive: list[InsertMany]
+    changes: list[Operation]
+    counts: Counts
+
+
+def settlement(
+    partition: str,
+    verdicts: Mapping[Address, Verdict],
+    guids: Mapping[Address, str],
+    leftover: Sequence[str],
+    before: Counts,
+    now: datetime,
+) -> Settlement:
+    """Emails that are done are archived and go, with the `leftover` that the archive has already;
+    those that are to be tried again are marked. `before` are the counts of the page so far."""
+    done: dict[_Kind, dict[str, dict[str, str]]] = {}
+    changes: list[Operation] = []
+    for address, verdict in verdicts.items():
+        outcome, attempt = verdict.outcome, verdict.attempt
+        if outcome is EmailOutcome.PENDING:
+            changes.append(Merge(Entity(partition, address, _pending_properties(verdict))))
+            continue
+        own = {"SubscriberGUID": guids[address], "Reply": verdict.reply[:1000]}
+        done.setdefault((outcome, attempt.tries, attempt.was_in_doubt), {})[address] = own
+    gone = [*leftover, *(address for rows in done.values() for address in rows)]
+    if gone:
+        changes.append(DeleteMany(partition, gone))
+    tally = Counter[tuple[EmailOutcome, bool]]()
+    for (outcome, _, was_in_doubt), rows in done.items():
+        tally[outcome, was_in_doubt] += len(rows)
+    return Settlement(
+        archive=[InsertMany(partition, rows, _shared(*kind, now)) for kind, rows in done.items()],
+        changes=changes,
+        counts=before + _counts(tally),
+    )
+
+
+def recounted(planned: int, archived: Iterable[Entity]) -> Counts:
+    """The counts of a page, by what the archive has of it."""
+    tally = Counter(
+        (
+            EmailOutcome(records.read(each, "Outcome", str)),
+            each.properties.get("WasInDoubt") is True,
+        )
+        for each in archived
+    )
+    return Counts(planned=planned) + _counts(tally)
+
+
+def _counts(tally: Mapping[tuple[EmailOutcome, bool], int]) -> Counts:
+    def count(outcome: EmailOutcome) -> int:
+        return tally[outcome, False] + tally[outcome, True]
+
+    return Counts(
+        accepted=count(EmailOutcome.ACCEPTED),
+        refused=count(EmailOutcome.REFUSED),
+        suppressed=count(EmailOutcome.SUPPRESSED),
+        in_doubt=count(EmailOutcome.IN_DOUBT),
+        possible_duplicates=tally[EmailOutcome.ACCEPTED, True],
+    )
+
+
+def _shared(
+    outcome: EmailOutcome, tries: int, was_in_doubt: bool, now: datetime
+) -> dict[str, Value]:
+    properties: dict[str, Value] = {
+        "Outcome": outcome.value,
+        "EmailSent": outcome is EmailOutcome.ACCEPTED,
+        "Tries": tries,
+        "At": now,
+    }
+    if was_in_doubt:
+        properties["WasInDoubt"] = True
+    return properties
+
+
+def _pending_properties(verdict: Verdict) -> dict[str, Value]:
+    attempt = verdict.attempt
+    properties: dict[str, Value] = {"Tries": attempt.tries, "Reply": verdict.reply[:1000]}
+    if attempt.first_tried_at is not None:
+        properties["FirstTriedAt"] = attempt.first_tried_at
+    if attempt.was_in_doubt:
+        properties["WasInDoubt"] = True
+    if verdict.next_try_at is not None:
+        properties["NextTryAt"] = verdict.next_try_at
+    return properties
