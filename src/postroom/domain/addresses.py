@@ -35,6 +35,8 @@ def parse_address(text: str, field: str = "email") -> Address:
     if not isinstance(text, str):
         raise Invalid(field, "must be text")
     trimmed = text.strip(" \t")
+    if len(trimmed) > LONGEST:  # the validation's time is quadratic
+        raise Invalid(field, f"is too long: an address has at most {LONGEST} characters")
     local, _, domain = trimmed.rpartition("@")
     domain = domain.lower()
     if _PLAIN.fullmatch(trimmed) and _is_ordinary(local, domain):

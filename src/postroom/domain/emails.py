@@ -29,8 +29,8 @@ TRANSITIONS: dict[EmailOutcome, frozenset[EmailOutcome]] = {
     ),
     # Only an administrator's decision leads out of doubt: it was sent, or it is to be sent again.
     EmailOutcome.IN_DOUBT: frozenset({EmailOutcome.ACCEPTED, EmailOutcome.PENDING}),
-    # 'Retry only the failed' makes a refused email pending again.
-    EmailOutcome.REFUSED: frozenset({EmailOutcome.PENDING}),
+    # 'Retry only the failed' is another message to the same people: this one's record stays.
+    EmailOutcome.REFUSED: frozenset(),
     EmailOutcome.ACCEPTED: frozenset(),
     EmailOutcome.SUPPRESSED: frozenset(),
 }

@@ -6,7 +6,8 @@
         ├── NoSuch (LookupError)     a list, subscriber, message or email that is not there
         ├── Exists                   one of that name is there already
         ├── Overtaken                somebody else saved first (the ETag is stale)
-        └── NotNow                   its state does not allow it; the text says which would
+        ├── NotNow                   its state does not allow it; the text says which would
+        └── NotAllowed               a right is missing; the text names it
 
 Pages, API and command line turn these into answers; each text is one line that says what to do.
 """
@@ -61,3 +62,13 @@ class Overtaken(DomainError):
 
 class NotNow(DomainError):
     """The state of things does not allow it."""
+
+
+class NotAllowed(DomainError):
+    """Somebody lacks a right on a queue."""
+
+    def __init__(self, principal: str, right: str, queue: str) -> None:
+        super().__init__(f"{principal} needs the right {right} on {queue}")
+        self.principal = principal
+        self.right = right
+        self.queue = queue

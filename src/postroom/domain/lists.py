@@ -11,6 +11,7 @@ from typing import NewType
 import msgspec
 
 from postroom.domain.addresses import Address
+from postroom.domain.colours import Colour
 from postroom.domain.errors import Invalid
 
 ListName = NewType("ListName", str)
@@ -18,6 +19,7 @@ SubscriberGuid = NewType("SubscriberGuid", str)
 
 _LIST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 LONGEST_DESCRIPTION = 200
+LONGEST_TEXT = 2000  # of what a list says on its public pages
 
 # RFC 9562 5.4: the version in the first half of byte 6, the variant in two bits of byte 8.
 _RANDOM_BITS = bytes.fromhex("ffffffffffff0fff3fffffffffffffff")
@@ -25,13 +27,22 @@ _FIXED_BITS = bytes.fromhex("00000000000040008000000000000000")
 
 
 class MailingList(msgspec.Struct, frozen=True):
-    """A list, as the store keeps it. The ETag guards an edit."""
+    """A list, as the store keeps it. The ETag guards an edit.
+
+    `public`: whoever likes may sign up on the page; otherwise only administrators and programs with
+    a key put somebody on the list. `logo` names the picture that its public pages show.
+    """
 
     name: ListName
     description: str
     from_address: Address
     created_at: datetime
     etag: str = ""
+    public: bool = True
+    signup_text: str = ""
+    welcome_text: str = ""
+    colour: Colour = Colour("")
+    logo: str = ""
 
 
 class Subscriber(msgspec.Struct, frozen=True):

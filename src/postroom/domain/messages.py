@@ -15,6 +15,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.addresses import Address
+from postroom.domain.emails import Counts
 from postroom.domain.errors import NotNow
 from postroom.domain.lists import ListName
 from postroom.domain.refs import MessageRef
@@ -66,7 +67,9 @@ class Message(msgspec.Struct, frozen=True):
     `from_address` and `list_description` are the list's when the message was queued. `queued_pages`
     counts the pages whose work items are certainly in the queue. `paused_from` is where a paused
     message goes on, `resumptions` how often it did. `reason` says why it paused itself, or why it
-    ended without a recipient.
+    ended without a recipient. `retry_of` is the message whose refused recipients this one is for.
+    `counts` is the sum of one that is done: it does not change any more. `trace` ties what is done
+    for it to the request that made it (`spans.py`).
     """
 
     ref: MessageRef
@@ -86,6 +89,9 @@ class Message(msgspec.Struct, frozen=True):
     resumptions: int = 0
     queued_at: datetime | None = None
     completed_at: datetime | None = None
+    retry_of: MessageRef | None = None
+    trace: str = ""
+    counts: Counts | None = None
     etag: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""Text that ends in a header or on a page: no control characters, no line breaks of any kind."""
+"""Text that ends in a header or on a page: no control characters, no line breaks where none fit."""
 
 from __future__ import annotations
 
@@ -21,12 +21,27 @@ def one_line(field: str, text: str, *, longest: int, required: bool = True) -> s
         raise Invalid(field, "must not be empty")
     if len(trimmed) > longest:
         raise Invalid(field, f"has {len(trimmed)} characters; {longest} are allowed")
-    for character in trimmed:
+    _check_characters(field, trimmed)
+    return trimmed
+
+
+def some_lines(field: str, text: str, *, longest: int) -> str:
+    """As `one_line`, for text of some lines, or none; lines end with a line feed."""
+    if not isinstance(text, str):
+        raise Invalid(field, "must be text")
+    trimmed = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    if len(trimmed) > longest:
+        raise Invalid(field, f"has {len(trimmed)} characters; {longest} are allowed")
+    _check_characters(field, trimmed.replace("\n", "").replace("\t", ""))
+    return trimmed
+
+
+def _check_characters(field: str, text: str) -> None:
+    for character in text:
         if character in _LINE_BREAKS or character in _OVERRIDES or _is_unprintable(character):
             raise Invalid(
                 field, f"contains a character that is not allowed: U+{ord(character):04X}"
             )
-    return trimmed
 
 
 def _is_unprintable(character: str) -> bool:
@@ -40,3 +55,14 @@ def _is_unprintable(character: str) -> bool:
         or code & 0xFFFE == 0xFFFE  # the last two of each plane
         or 0xFDD0 <= code <= 0xFDEF
     )
+
+
+def printable(text: str, *, longest: int) -> str:
+    """Somebody else's text as one line for a log: nothing unprintable, cut if it is too long."""
+    shown = "".join(
+        "\N{REPLACEMENT CHARACTER}"
+        if each in _LINE_BREAKS or each in _OVERRIDES or _is_unprintable(each)
+        else each
+        for each in text[: longest + 1]
+    )
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"

@@ -1,0 +1,133 @@
+"""The figures of the host: how soon a handler runs, how many a second, and at what cost."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from bench.figures import Figure
+from bench.host import others, ours
+from bench.host.lines import Line, percentile
+from tests.services.postgres import PostgresServer, running_postgres
+
+T = TypeVar("T")
+
+COLD, WARM, POLLED, MANY = 100, 500, 200, 10_000
+POLL_SECONDS = 5.0
+APPLICATIONS = 100
+IDLE_SECONDS = 20.0
+
+COLD_P99, WARM_P99, IDLE_PERCENT = 250.0, 20.0, 1.0  # the targets: milliseconds, and of a core
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as name:
+        yield Path(name)
+
+
+def _in_folder(measure: Callable[[Path], Awaitable[T]]) -> T:
+    async def run() -> T:
+        with _folder() as folder:
+            return await measure(folder)
+
+    return asyncio.run(run())
+
+
+def _on_sqlite(measure: Callable[[str, Path], Awaitable[T]]) -> T:
+    return _in_folder(lambda folder: measure(f"sqlite:///{folder}/store.db", folder))
+
+
+def _on_postgres(server: PostgresServer, measure: Callable[[str, Path], Awaitable[T]]) -> T:
+    return _in_folder(lambda folder: measure(server.create_database(), folder))
+
+
+def figures() -> list[Figure]:
+    return [*speed(), *cost()]
+
+
+def speed() -> list[Figure]:
+    """From the put to the running handler, for us and for workers that are always on."""
+    with running_postgres() as server:
+        cold = {
+            "SQLite": _on_sqlite(lambda u, f: ours.latencies(u, f, COLD, cold=True)),
+            "PostgreSQL": _on_postgres(server, lambda u, f: ours.latencies(u, f, COLD, cold=True)),
+        }
+        warm = {
+            "SQLite": _on_sqlite(lambda u, f: ours.latencies(u, f, WARM, cold=False)),
+            "PostgreSQL": _on_postgres(server, lambda u, f: ours.latencies(u, f, WARM, cold=False)),
+        }
+        procrastinate = _on_postgres(
+            server, lambda u, f: others.procrastinate_latencies(u, f, WARM)
+        )
+        polled = _on_sqlite(lambda u, f: others.polling_latencies(u, f, POLLED, POLL_SECONDS))
+    huey = _in_folder(lambda folder: others.huey_latencies(folder, WARM // 5))
+    beside = {"SQLite": (huey, "huey, always on"), "PostgreSQL": (procrastinate, "procrastinate")}
+    figures = []
+    for engine, lines in cold.items():
+        figures += _pair(f"{engine}, cold", lines, polled, "polling at 5 s", COLD_P99)
+    for engine, lines in warm.items():
+        figures += _pair(f"{engine}, warm", lines, *beside[engine], WARM_P99)
+    return figures
+
+
+def _pair(
+    what: str, lines: list[Line], beside: list[Line], who: str, target: float
+) -> list[Figure]:
+    """p50 and p99 in milliseconds; the target is on the latter."""
+    return [
+        Figure(
+            f"{what}, {name}",
+            1000 * percentile([line.latency for line in lines], part),
+            "ms",
+            1000 * percentile([line.latency for line in beside], part),
+            who,
+            target if name == "p99" else None,
+            target_on="value",
+            target_is="at most",
+        )
+        for name, part in (("p50", 0.5), ("p99", 0.99))
+    ]
+
+
+def _procrastinate(server: PostgresServer, at_once: int) -> float:
+    return _on_postgres(
+        server, lambda u, f: others.procrastinate_throughput(u, f, MANY // 5, at_once)
+    )
+
+
+def cost() -> list[Figure]:
+    """A no-op handler in one process, and a host with nothing to do."""
+    with running_postgres() as server:
+        theirs = max(_procrastinate(server, at_once) for at_once in (1, 10))
+        served = _on_postgres(server, lambda u, f: ours.throughput(u, f, MANY))
+        awaited = _on_postgres(server, lambda u, f: ours.throughput(u, f, MANY, "process_async"))
+        embedded = _on_sqlite(lambda u, f: ours.throughput(u, f, MANY))
+        idle = {
+            "SQLite": _on_sqlite(lambda u, f: ours.idle(u, f, APPLICATIONS, IDLE_SECONDS)),
+            "PostgreSQL": _on_postgres(
+                server, lambda u, f: ours.idle(u, f, APPLICATIONS, IDLE_SECONDS)
+            ),
+        }
+    who = "procrastinate, the better of 1 and 10 at once"
+    figures = [
+        Figure("PostgreSQL, plain no-op", served, "messages/s", theirs, who, 1.0),
+        Figure("PostgreSQL, async no-op", awaited, "messages/s", theirs, who, 1.0),
+        Figure("SQLite, plain no-op", embedded, "messages/s", theirs, who, 1.0),
+    ]
+    for engine, percent in idle.items():
+        figures.append(
+            Figure(
+                f"{engine}, idle host with {APPLICATIONS} applications",
+                percent,
+                "% of a core",
+                target=IDLE_PERCENT,
+                target_on="value",
+                target_is="at most",
+            )
+        )
+    return figures

@@ -1,0 +1,25 @@
+"""The languages that Postroom speaks to subscribers."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from postroom.domain.errors import Invalid
+
+LANGUAGES: Final = ("en", "fr", "de", "ko", "ru")
+
+_TAG = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}", re.ASCII)
+
+
+def known_language(tag: str) -> str:
+    """The language of a tag such as `fr` or `fr-CA` if it is one of ours, or nothing."""
+    primary = re.split("[-_]", tag.strip()[:50], maxsplit=1)[0].lower()
+    return primary if primary in LANGUAGES else ""
+
+
+def parse_language(tag: str, field: str = "language") -> str:
+    """As `known_language`; `Invalid` for what is no language at all."""
+    if not isinstance(tag, str) or not _TAG.fullmatch(tag):
+        raise Invalid(field, f"is a language such as {', '.join(LANGUAGES)} or fr-CA")
+    return known_language(tag)

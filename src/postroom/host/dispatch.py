@@ -1,0 +1,332 @@
+"""Messages from an application's queues to its processes, and what becomes of them.
+
+| step | what happens                                    | the host is killed right after it      |
+|------|-------------------------------------------------|----------------------------------------|
+| 1    | received under a lease, which counts an attempt | ready again when the lease has run out |
+| 2    | checked: expired, or all attempts used up       | the same                               |
+| 3    | handed over to a process                        | the process dies, too; the same        |
+| 4    | the process answers                             | the same: it is handled once more      |
+| 5    | accepted: deleted; failed: recorded             | a failure is not recorded twice        |
+| 6    | failed: released or moved on, in one step       | nothing is left to do                  |
+
+The lease is short and renewed all the while, so a host that is killed does not keep its messages
+for long. Messages that were not begun are given back uncounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import assert_never
+
+from postroom.domain.apps import App, OnPoison
+from postroom.host.patience import pause_after
+from postroom.host.processes import Handed, Process
+from postroom.host.runner import Runner, Surroundings
+from postroom.host.scaling import MOST_ON_THE_WAY, Demand
+from postroom.host.wire import Deliver, Failed
+from postroom.metrics import HANDLED
+from postroom.services.message_history import Failure, cycle_of, stable_id
+from postroom.services.queues import RESERVED, Action, Verdict
+from postroom.storage import LeaseLost, QueueMessage, StoreError
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 32  # messages of one receive
+_SCALE_SECONDS = 0.1
+_DECIDE_SECONDS = 0.01
+_LOOK_SECONDS = 5.0
+_GIVE_UP_SECONDS = 30.0  # on a store that is away while we stop: the lease runs out by itself
+_QUEUES_ASKED = 8  # of an application with many: enough to know whether one process is too few
+
+
+class Dispatcher(Runner):
+    """An application whose messages the host hands over."""
+
+    def __init__(self, app: App, around: Surroundings, faulted: Callable[[App, str], None]) -> None:
+        """`faulted` is told of a queue that must not be served any more."""
+        super().__init__(app, around)
+        self._faulted = faulted
+        self._lease = around.settings.lease
+        self._held: dict[tuple[str, str], Handed] = {}  # by queue and id
+        self._renewing: dict[Handed, asyncio.Task[None]] = {}
+        self._settling: set[asyncio.Task[None]] = set()
+        self._deciding: set[tuple[str, str]] = set()  # those that may stop their queue
+
+        self._scale_at = 0.0
+        self._failures = 0
+
+    def _has_more(self) -> bool:
+        return bool(self._settling)
+
+    # -- the loop ----------------------------------------------------------------------------
+
+    def _tend(self) -> None:
+        super()._tend()
+        self._renew()
+
+    async def _work(self) -> float:
+        pause = _LOOK_SECONDS if self.ending else await self._feed()
+        return min(pause, self._lease / 6) if self._held else pause
+
+    async def _feed(self) -> float:
+        """Hand over as long as there is something, and somebody to take it."""
+        while self.queues and not self.ending:
+            self._tend()
+            try:
+                await self._scale()
+                room = self.pool.room()
+                if not self._is_worth_it(room):
+                    return self.pool.breaker.opens_for(self._clock()) or _SCALE_SECONDS
+                await self._take(min(room, MOST_AT_ONCE))
+                self._failures = 0
+            except StoreError as exc:
+                log.warning("%s: no messages for now: %s", self.app.path, exc)
+                self._failures += 1
+                return pause_after(self._failures)
+        if self.app.min_processes and not self.ending:
+            self.pool.scale(Demand())
+        return _LOOK_SECONDS
+
+    async def _take(self, limit: int) -> None:
+        """Up to so many messages of the queue whose turn it is."""
+        queue = next(iter(self.queues))
+        self.queues[queue] = self.queues.pop(queue)  # the others first, next time
+        if self._is_deciding(queue):
+            await asyncio.sleep(_DECIDE_SECONDS)
+            return
+        receiving = self._around.store.queue(queue).receive(limit, lease=self._lease)
+        messages = await self._tending(receiving)
+        for message in messages:
+            await self._deliver(message)
+        if len(messages) < limit:
+            self.leave(queue)
+
+    def _is_worth_it(self, room: int) -> bool:
+        """Lines are filled by the handful: a receive for each message would cost too much."""
+        if self.pool.has_free_process():
+            return room > 0
+        return room >= min(MOST_ON_THE_WAY, MOST_AT_ONCE) // 2
+
+    async def _scale(self) -> None:
+        now = self._clock()
+        alive = self.pool.alive()
+        if not alive:
+            self.pool.scale(Demand(ready=1))  # no need to ask: there is one at least
+            self._scale_at = now
+            return
+        if now < self._scale_at or self.pool.has_free_process():
+            return
+        if len(alive) < self.app.max_processes:
+            self.pool.scale(await self._tending(self._demand()))
+            took = self._clock() - now  # long queues take long to count
+            self._scale_at = now + max(_SCALE_SECONDS, 20 * took)
+
+    async def _demand(self) -> Demand:
+        ready, oldest = 0, 0.0
+        for name in list(self.queues)[:_QUEUES_ASKED]:
+            queue = self._around.store.queue(name)
+            info = await queue.info()
+            if info.oldest is None:
+                continue
+            mine = sum(1 for other, _ in self._held if other == name)
+            waiting = max(1, info.length - mine)  # those included that wait for a later time
+            seen = len(await queue.peek(MOST_AT_ONCE)) if waiting > 1 else 1
+            ready += waiting if seen == MOST_AT_ONCE else seen
+            oldest = max(oldest, (datetime.now(UTC) - info.oldest).total_seconds())
+        return Demand(ready, oldest, self.pool.in_hand, self.pool.pace)
+
+    # -- to a process ------------------------------------------------------------------------
+
+    async def _deliver(self, message: QueueMessage) -> None:
+        held = self._held.get((message.queue, message.id))
+        if held is not None:
+            # We were too slow to renew it, and nobody else was quicker: it is being handled still.
+            held.message, held.held_until = message, self._clock() + self._lease
+            return
+        handed = Handed(message, self._clock() + self._lease)
+        self._held[message.queue, message.id] = handed
+        if message.queue not in self.queues or self._is_deciding(message.queue):
+            self.returned(handed)  # it was taken from us meanwhile
+            return
+        try:
+            verdict = await self._around.queues.check_before_delivery(message, self.app)
+        except LeaseLost:  # it took too long: somebody else has it
+            del self._held[message.queue, message.id]
+        except StoreError as exc:
+            log.warning("%s: a message is given back: %s", self.app.path, exc)
+            self.returned(handed)
+        else:
+            if verdict is not None:
+                del self._held[message.queue, message.id]
+                self._heed(message, verdict)
+            elif not self.pool.hand_over(lambda n: self._delivery(n, handed.message), handed):
+                self.returned(handed)
+
+    def _delivery(self, number: int, message: QueueMessage) -> Deliver:
+        earlier = cycle_of(message.properties) * (self.app.receive_retry_count + 1)
+        properties = {k: v for k, v in message.properties.items() if k not in RESERVED}
+        return Deliver(
+            number,
+            message.body,
+            stable_id(message),
+            message.queue,
+            earlier + message.dequeue_count,
+            message.enqueued_at,
+            properties,
+        )
+
+    # -- and back ----------------------------------------------------------------------------
+
+    def accepted(self, handed: Handed) -> None:
+        HANDLED.add(1, self.app.path, "accepted")
+        self._settle(handed, self._around.queues.accepted)
+
+    def failed(self, process: Process, handed: Handed, failure: Failed) -> None:
+        self._fail(
+            handed,
+            Failure(
+                failure.error,
+                failure.traceback,
+                process=self._named(process),
+                retry_in=failure.retry_in,
+                poison=failure.poison,
+            ),
+        )
+
+    def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
+        error = f"the process ended: {how}"
+        self._fail(handed, Failure(error, exit_status=status, process=self._named(process)))
+
+    def returned(self, handed: Handed) -> None:
+        async def release(message: QueueMessage) -> None:
+            queue = self._around.store.queue(message.queue)
+            await queue.release(message, count_attempt=False)
+
+        self._settle(handed, release)
+
+    def _fail(self, handed: Handed, failure: Failure) -> None:
+        app = self.app
+        HANDLED.add(1, app.path, "failed")
+
+        async def fail(message: QueueMessage) -> None:
+            self._heed(message, await self._around.queues.failed(message, app, failure))
+
+        if app.on_poison is OnPoison.FAULT:
+            self._deciding.add(_key(handed))
+        self._settle(handed, fail)
+
+    def _is_deciding(self, queue: str) -> bool:
+        """Whether one of its messages may be about to stop it: nothing must be taken from it, or
+        the message that comes back to it would be tried once too often."""
+        return any(name == queue for name, _ in self._deciding)
+
+    def _heed(self, message: QueueMessage, verdict: Verdict) -> None:
+        log.warning(
+            "%s: message %s of %s %s: %s",
+            self.app.path,
+            stable_id(message),
+            message.queue,
+            in_words(verdict),
+            verdict.reason,
+        )
+        if verdict.action is Action.FAULTED:
+            self._faulted(self.app, message.queue)
+            self.leave(message.queue)
+
+    def _named(self, process: Process) -> str:
+        return f"{self._around.host}, process {process.pid}"
+
+    def _settle(self, handed: Handed, act: Callable[[QueueMessage], Awaitable[None]]) -> None:
+        task = asyncio.create_task(self._until_settled(handed, act))
+        self._settling.add(task)
+        task.add_done_callback(self._settled)
+
+    def _settled(self, task: asyncio.Task[None]) -> None:
+        self._settling.discard(task)
+        self._changed.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("an answer was not kept; it is tried again", exc_info=task.exception())
+
+    async def _until_settled(
+        self, handed: Handed, act: Callable[[QueueMessage], Awaitable[None]]
+    ) -> None:
+        """Do it, whatever the store does meanwhile, as long as the message is ours."""
+        began, failures = self._clock(), 0
+        try:
+            while True:
+                if handed in self._renewing:
+                    await self._renewing[handed]  # which changes the receipt
+                message = handed.message
+                try:
+                    await act(message)
+                    return
+                except LeaseLost:
+                    if handed.message is not message:
+                        continue  # lost to ourselves
+                    log.warning(
+                        "%s: message %s was lost to another receiver: the late answer is refused",
+                        self.app.path,
+                        stable_id(message),
+                    )
+                    return
+                except StoreError as exc:
+                    if self.ending and self._clock() - began > _GIVE_UP_SECONDS:
+                        raise
+                    log.warning("%s: an answer cannot be kept for now: %s", self.app.path, exc)
+                    failures += 1
+                    await asyncio.sleep(pause_after(failures))
+        finally:
+            self._held.pop(_key(handed), None)
+            self._deciding.discard(_key(handed))
+
+    # -- leases ------------------------------------------------------------------------------
+
+    def _renew(self) -> None:
+        """Begin to renew what has used up a third of its lease."""
+        due = self._clock() + self._lease * 2 / 3
+        for handed in self._held.values():
+            if handed.held_until <= due and handed not in self._renewing:
+                self._renewing[handed] = asyncio.create_task(self._renew_one(handed))
+
+    async def _renew_one(self, handed: Handed) -> None:
+        message = handed.message
+        try:
+            asked_at = self._clock()
+            queue = self._around.store.queue(message.queue)
+            handed.message = await queue.renew(message, lease=self._lease)
+            handed.held_until = asked_at + self._lease
+        except LeaseLost:
+            log.warning(
+                "%s: message %s was lost to another receiver", self.app.path, stable_id(message)
+            )
+            handed.held_until = float("inf")  # nothing to renew: its answer will be refused
+        except StoreError as exc:
+            log.warning("%s: a lease could not be renewed: %s", self.app.path, exc)
+            await asyncio.sleep(pause_after(1))
+        finally:
+            self._renewing.pop(handed, None)
+
+
+def _key(handed: Handed) -> tuple[str, str]:
+    return handed.message.queue, handed.message.id
+
+
+def in_words(verdict: Verdict) -> str:
+    """What becomes of a message, for the log."""
+    match verdict.action:
+        case Action.RELEASED:
+            later = f" in {verdict.delay:g} s" if verdict.delay else ""
+            return f"failed and is tried again{later}"
+        case Action.RETRY:
+            return f"failed and waits in {verdict.queue} for {verdict.delay:g} s"
+        case Action.POISONED | Action.DEAD_LETTERED:
+            return f"is now in {verdict.queue}"
+        case Action.DROPPED:
+            return "is dropped"
+        case Action.FAULTED:
+            return "stops its queue"
+        case _:
+            assert_never(verdict.action)

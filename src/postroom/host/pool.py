@@ -1,0 +1,388 @@
+"""The processes of one application on this host: started, filled, replaced, stopped.
+
+A pool decides nothing about messages: it says to its owner what became of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from typing import Protocol
+
+from postroom.domain.apps import App
+from postroom.host import scaling
+from postroom.host.breaker import Breaker, BreakerState
+from postroom.host.launcher import CannotLaunch, Line, Listener
+from postroom.host.processes import Event, Handed, Process, State
+from postroom.host.scaling import Demand, Pace
+from postroom.host.wire import (
+    Accepted,
+    Broken,
+    Busy,
+    Deliver,
+    Drain,
+    Failed,
+    FromWorker,
+    Leaving,
+    Ready,
+    Recall,
+    Returned,
+    WorkerSpec,
+)
+
+log = logging.getLogger(__name__)
+
+RECALL_SECONDS = 0.25
+"""How long a message may wait in line at one process while another one could have it."""
+
+START_SECONDS = 60.0
+"""How long a handler's import may take."""
+
+_LAUNCH_AGAIN_SECONDS = 1.0
+
+
+class Launching(Protocol):
+    """What a pool needs of a launcher."""
+
+    async def launch(self, spec: WorkerSpec, listener: Listener) -> None: ...
+
+    def kill(self, pid: int) -> None: ...
+
+
+class Owner(Protocol):
+    """Who gave the messages, and wants to know what became of them."""
+
+    def accepted(self, handed: Handed) -> None: ...
+
+    def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
+
+    def returned(self, handed: Handed) -> None:
+        """It has not begun: no attempt."""
+
+    def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
+        """Its process ended while it worked on it: how, in words and as in `Exited`."""
+
+    def changed(self) -> None:
+        """There may be room, or a process less."""
+
+    def breaker_opened(self, how: str, seconds: float) -> None:
+        """Its processes crash again and again: no new one for some seconds."""
+
+
+class Pool:
+    def __init__(
+        self,
+        app: App,
+        launcher: Launching,
+        owner: Owner,
+        *,
+        breaker: Breaker,
+        clock: Callable[[], float],
+    ) -> None:
+        self.app = app
+        self.breaker = breaker
+        self.processes: list[Process] = []
+        self.starts = 0
+        self.crashes = 0
+        self._launcher = launcher
+        self._owner = owner
+        self._clock = clock
+        self._pace = Pace()
+        self._lines: dict[Process, Line] = {}
+        self._replacing: dict[Process, Process] = {}  # new → old
+        self._launching: set[asyncio.Task[None]] = set()
+        self._not_before = 0.0
+        self._ending = False
+
+    # -- what is there -----------------------------------------------------------------------
+
+    @property
+    def in_hand(self) -> int:
+        return sum(len(process.in_hand) for process in self.processes)
+
+    @property
+    def pace(self) -> float | None:
+        return self._pace.each
+
+    def alive(self) -> list[Process]:
+        """Those that work or will."""
+        return [p for p in self.processes if p.state in (State.STARTING, State.READY)]
+
+    def room(self) -> int:
+        """How many messages may be handed over now."""
+        now = self._clock()
+        if self.breaker.state(now) is BreakerState.PROBING:
+            ready = any(process.state is State.READY for process in self.processes)
+            return 1 if ready and not self.in_hand else 0
+        return sum(self._room_of(process, now) for process in self.processes)
+
+    def has_free_process(self) -> bool:
+        """Whether a message would begin at once, not wait in line."""
+        return any(
+            process.state is State.READY and len(process.in_hand) < process.app.concurrency
+            for process in self.processes
+        )
+
+    def _room_of(self, process: Process, now: float) -> int:
+        if process.state is not State.READY:
+            return 0
+        each = self._pace.each
+        line = scaling.on_the_way(None if each is None else max(each, process.slowest(now)))
+        return max(0, process.app.concurrency + line - len(process.in_hand))
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def hand_over(self, deliver: Callable[[int], Deliver], handed: Handed) -> bool:
+        """Give a message to the process that suits best; False if there is none by now."""
+        now = self._clock()
+        able = [process for process in self.processes if self._room_of(process, now)]
+        if not able:
+            return False
+        # The emptiest first; of those that are idle the one that worked last, so that the others
+        # can be stopped when all of them are not needed.
+        process = min(able, key=lambda each: (len(each.in_hand), -each.idle_since))
+        number = process.hand(handed, now)
+        self._lines[process].say(deliver(number))
+        return True
+
+    # -- processes ---------------------------------------------------------------------------
+
+    def scale(self, demand: Demand) -> None:
+        """Start what the demand needs."""
+        now = self._clock()
+        if self._ending or now < self._not_before:
+            return
+        running = len(self.alive()) - len(self._replacing)
+        limits = {"running": running, "least": self.app.min_processes}
+        most = self.app.max_processes
+        if self.breaker.state(now) is BreakerState.OPEN:
+            return
+        if self.breaker.state(now) is BreakerState.PROBING:
+            most = min(most, 1)
+        if self.app.serve:
+            wanted = scaling.wanted_serving(demand, most=most, **limits)
+        else:
+            wanted = scaling.wanted(demand, most=most, concurrency=self.app.concurrency, **limits)
+        for _ in range(wanted - running):
+            self._start()
+
+    def tick(self) -> None:
+        """Whatever is due by time: idle and worn processes, drain limits, lines that wait."""
+        now = self._clock()
+        for process in list(self.processes):
+            if process.kill_at is not None and now >= process.kill_at and process.pid:
+                process.killed = True
+                self._launcher.kill(process.pid)
+            if process.state is State.STARTING and now - process.started_at >= START_SECONDS:
+                process.problem = f"not ready {START_SECONDS:g} s after its start"
+                self._launcher.kill(process.pid)
+            since = process.waiting_since()
+            if since is not None and now - since > RECALL_SECONDS and process.slowest(now) > 0.1:
+                self._lines[process].say(Recall())
+        self._stop_idle(now)
+        self._replace_worn(now)
+
+    def next_due(self) -> float | None:
+        """Seconds until `tick` may have something to do; None: nothing that time brings about."""
+        now = self._clock()
+        times = [p.kill_at - now for p in self.processes if p.kill_at is not None]
+        times += [
+            p.started_at + START_SECONDS - now for p in self.processes if p.state is State.STARTING
+        ]
+        if len(self.alive()) > self.app.min_processes:
+            idle = self.app.idle_timeout.total_seconds()
+            times += [p.idle_since + idle - now for p in self.processes if p.is_idle]
+        if self.app.recycle_after is not None and self.processes:
+            age = self.app.recycle_after.total_seconds()
+            times += [p.started_at + age - now for p in self.alive()]
+        return max(0.0, min(times)) if times else None
+
+    def _stop_idle(self, now: float) -> None:
+        alive = self.alive()
+        spare = len(alive) - len(self._replacing) - self.app.min_processes
+        above = len(alive) - len(self._replacing) - self.app.max_processes
+        limit = self.app.idle_timeout.total_seconds()
+        for process in sorted(alive, key=lambda each: each.idle_since):
+            if process in self._replacing or not process.is_idle:
+                continue
+            if (spare > 0 and process.idle_for(now) >= limit) or above > 0:
+                self.drain(process, "it is idle")
+                spare -= 1
+                above -= 1
+
+    def _replace_worn(self, now: float) -> None:
+        """One at a time, and the new one is ready before the old one drains."""
+        if self._ending or self._replacing or now < self._not_before:
+            return
+        for process in self.alive():
+            why = process.is_worn(self.app, now)
+            if not why or process.state is not State.READY:
+                continue
+            if process.is_idle and len(self.alive()) > self.app.min_processes:
+                self.drain(process, why)
+            elif self.breaker.state(now) is BreakerState.CLOSED:
+                log.info("%s: process %d is replaced: %s", self.app.path, process.pid, why)
+                self._replacing[self._start()] = process
+                return
+
+    def drain(self, process: Process, why: str = "") -> None:
+        """No more messages; it ends when it has finished what it has begun, or at its limit."""
+        if process.state not in (State.STARTING, State.READY):
+            return
+        now = self._clock()
+        process.happened(Event.TOLD_TO_DRAIN, now)
+        process.kill_at = now + process.app.drain_timeout.total_seconds()
+        if why:
+            log.info("%s: process %d is stopped: %s", self.app.path, process.pid, why)
+        line = self._lines.get(process)
+        if line is not None:
+            line.say(Drain())
+        self._owner.changed()
+
+    def end(self) -> None:
+        """Drain all; start no more."""
+        self._ending = True
+        for process in self.alive():
+            self.drain(process)
+
+    # -- one process -------------------------------------------------------------------------
+
+    def _start(self) -> Process:
+        process = Process(self.app, self._clock())
+        self.processes.append(process)
+        self.starts += 1
+        task = asyncio.create_task(self._launch(process))
+        self._launching.add(task)
+        task.add_done_callback(self._launching.discard)
+        return process
+
+    async def _launch(self, process: Process) -> None:
+        app = process.app
+        spec = WorkerSpec(
+            app.path, app.folder, app.handler, app.command, app.serve, app.concurrency
+        )
+        try:
+            await self._launcher.launch(spec, _Ear(self, process))
+        except CannotLaunch as exc:
+            log.error("%s: %s", app.path, exc)
+            self._not_before = self._clock() + _LAUNCH_AGAIN_SECONDS
+            self._forget(process)
+
+    def connected(self, process: Process, line: Line) -> None:
+        self._lines[process] = line
+        if process.state is State.DRAINING:
+            line.say(Drain())
+
+    def _forget(self, process: Process) -> None:
+        if process in self.processes:
+            self.processes.remove(process)
+        self._lines.pop(process, None)
+        self._replacing = {
+            new: old for new, old in self._replacing.items() if process not in (new, old)
+        }
+        self._owner.changed()
+
+    def heard(self, process: Process, value: FromWorker) -> None:
+        now = self._clock()
+        match value:
+            case Ready():
+                process.happened(Event.SAID_READY, now)
+                self._replace(process)
+                self._owner.changed()
+            case Accepted(number):
+                handed = self._answered(process, number, now)
+                if handed is not None:
+                    self._owner.accepted(handed)
+            case Failed(number):
+                handed = self._answered(process, number, now)
+                if handed is not None:
+                    self._owner.failed(process, handed, value)
+            case Returned(number):
+                handed = process.answered(number, now)
+                if handed is not None:
+                    self._owner.returned(handed)
+            case Busy(busy):
+                process.busy = busy
+                process.idle_since = now
+                if not busy:
+                    self.breaker.worked(now)
+            case Leaving():
+                self.drain(process, "somebody sent it SIGTERM")
+            case Broken(error, traceback):
+                process.problem = error
+                log.error("%s: %s\n%s", self.app.path, error, traceback.rstrip())
+
+    def _answered(self, process: Process, number: int, now: float) -> Handed | None:
+        handed = process.answered(number, now)
+        if handed is not None and handed.begun_at is not None:
+            process.handled += 1
+            self._pace.finished(now - handed.begun_at)
+            self.breaker.worked(now)
+            self._owner.changed()
+        return handed
+
+    def _replace(self, new: Process) -> None:
+        old = self._replacing.pop(new, None)
+        if old is not None:
+            self.drain(old)
+
+    def ended(self, process: Process, status: int) -> None:
+        now = self._clock()
+        process.happened(_event_of(process, status), now)
+        how = process.problem or in_words(status)
+        if process.killed:
+            limit = process.app.drain_timeout.total_seconds()
+            how = f"killed {limit:g} s after it was told to stop"
+        if process.state is State.CRASHED:
+            self.crashes += 1
+            self.breaker.crashed(now, how)
+            log.error("%s: process %d crashed: %s", self.app.path, process.pid, how)
+            if self.breaker.state(now) is BreakerState.OPEN:
+                self._owner.breaker_opened(how, self.breaker.opens_for(now))
+        for handed in process.in_hand.values():
+            if handed.begun_at is None:
+                self._owner.returned(handed)
+            else:
+                self._owner.died(process, handed, how, status)
+        process.in_hand.clear()
+        self._forget(process)
+
+
+class _Ear:
+    """Listens to one process for its pool."""
+
+    def __init__(self, pool: Pool, process: Process) -> None:
+        self._pool = pool
+        self._process = process
+
+    def connected(self, line: Line) -> None:
+        self._pool.connected(self._process, line)
+
+    def launched(self, pid: int) -> None:
+        self._process.pid = pid
+
+    def said(self, value: FromWorker) -> None:
+        self._pool.heard(self._process, value)
+
+    def ended(self, status: int) -> None:
+        self._pool.ended(self._process, status)
+
+
+def _event_of(process: Process, status: int) -> Event:
+    if status == 0:
+        return Event.ENDED_WELL
+    if process.killed and process.state is State.DRAINING:
+        return Event.KILLED_BY_US
+    return Event.ENDED_BADLY
+
+
+def in_words(status: int) -> str:
+    """How a process ended, for people."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"

@@ -1,0 +1,170 @@
+"""The life of a worker process, as one table, and what the host knows about one.
+
+    starting ──▶ ready ──▶ draining ──▶ stopped
+        │          │           │
+        └──────────┴───────────┴──▶ crashed
+
+Everything that changes a process's state is in this file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from postroom.domain.apps import App
+from postroom.storage import QueueMessage
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+
+
+class Event(StrEnum):
+    SAID_READY = "said that it is ready"
+    TOLD_TO_DRAIN = "was told to drain, or said that it does"
+    ENDED_WELL = "ended with status 0"
+    ENDED_BADLY = "ended with another status, or was killed"
+    KILLED_BY_US = "was killed because its drain limit had passed"
+
+
+LIFE: Mapping[tuple[State, Event], State] = {
+    (State.STARTING, Event.SAID_READY): State.READY,
+    (State.STARTING, Event.TOLD_TO_DRAIN): State.DRAINING,
+    (State.STARTING, Event.ENDED_WELL): State.CRASHED,
+    (State.STARTING, Event.ENDED_BADLY): State.CRASHED,
+    (State.READY, Event.TOLD_TO_DRAIN): State.DRAINING,
+    (State.READY, Event.ENDED_WELL): State.CRASHED,  # nobody had asked it to
+    (State.READY, Event.ENDED_BADLY): State.CRASHED,
+    (State.DRAINING, Event.SAID_READY): State.DRAINING,  # it was told while it started
+    (State.DRAINING, Event.TOLD_TO_DRAIN): State.DRAINING,
+    (State.DRAINING, Event.ENDED_WELL): State.STOPPED,
+    (State.DRAINING, Event.ENDED_BADLY): State.CRASHED,
+    (State.DRAINING, Event.KILLED_BY_US): State.STOPPED,
+}
+"""What is not here cannot happen."""
+
+OVER = (State.STOPPED, State.CRASHED)
+
+
+class Handed(msgspec.Struct, eq=False):
+    """A message that the host holds. Times by the host's clock.
+
+    `message` has the latest receipt. `begun_at` is None as long as it waits in line at its process.
+    """
+
+    message: QueueMessage
+    held_until: float
+    at: float = 0.0
+    begun_at: float | None = None
+
+
+class Process:
+    """One worker process, as the host sees it."""
+
+    def __init__(self, app: App, now: float) -> None:
+        self.app = app
+        self.state = State.STARTING
+        self.pid = 0
+        self.started_at = now
+        self.changed_at = now
+        self.in_hand: dict[int, Handed] = {}
+        self.handled = 0
+        self.busy = False
+        self.kill_at: float | None = None
+        self.killed = False
+        self.problem = ""
+        self.idle_since = now
+        self._line: deque[int] = deque()
+        self._numbers = 0
+
+    def happened(self, event: Event, now: float) -> None:
+        self.state = LIFE[self.state, event]
+        self.changed_at = now
+        if event is Event.SAID_READY:
+            self.idle_since = now
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+    @property
+    def is_idle(self) -> bool:
+        """Ready, with nothing to do."""
+        return self.state is State.READY and not self.in_hand and not self.busy
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def hand(self, handed: Handed, now: float) -> int:
+        """Note a message as handed over; answers its number."""
+        self._numbers += 1
+        handed.at = now
+        begins = len(self.in_hand) < self.app.concurrency
+        self.in_hand[self._numbers] = handed
+        if begins:
+            handed.begun_at = now
+        else:
+            self._line.append(self._numbers)
+        return self._numbers
+
+    def answered(self, number: int, now: float) -> Handed | None:
+        """The message is no longer in its hands, so the next in line has begun.
+
+        A worker begins in order, and answers before it begins the next.
+        """
+        handed = self.in_hand.pop(number, None)
+        if handed is None:
+            return None
+        if handed.begun_at is None:
+            self._line.remove(number)  # given back
+        elif self._line:
+            self.in_hand[self._line.popleft()].begun_at = now
+        if not self.in_hand:
+            self.idle_since = now
+        return handed
+
+    def waiting_since(self) -> float | None:
+        """Since when the first message in line waits."""
+        return self.in_hand[self._line[0]].at if self._line else None
+
+    def slowest(self, now: float) -> float:
+        """For how long it has been working on what it has been working on for longest."""
+        begun = (each.begun_at for each in self.in_hand.values() if each.begun_at is not None)
+        return now - min(begun, default=now)
+
+    # -- when its time is over ----------------------------------------------------------------
+
+    def idle_for(self, now: float) -> float:
+        return now - self.idle_since if self.is_idle else 0.0
+
+    def is_worn(self, app: App, now: float) -> str:
+        """Why it should be replaced by a new one; empty if it should not."""
+        if self.app is not app and self.app.revision != app.revision:
+            return "its configuration has changed"
+        if app.recycle_after and now - self.started_at >= app.recycle_after.total_seconds():
+            return "it is old"
+        if app.recycle_messages and self.handled >= app.recycle_messages:
+            return f"it has handled {self.handled:,} messages"
+        if app.recycle_memory and (memory := self.memory()) > app.recycle_memory:
+            return f"it uses {memory / 1_000_000:,.0f} MB"
+        return ""
+
+    def memory(self) -> int:
+        """Bytes that it keeps in memory; 0 if that cannot be known."""
+        try:
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+        return pages * _PAGE
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")

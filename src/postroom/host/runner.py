@@ -1,0 +1,228 @@
+"""What every application on this host has: its processes, its queues with work, its loop.
+
+A runner costs nothing while it has neither: the loop runs from the first queue that is given to it
+until the last process has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import msgspec
+
+from postroom.domain.apps import App
+from postroom.host.breaker import Breaker, BreakerState
+from postroom.host.pool import Launching, Pool
+from postroom.host.processes import Handed, Process, State
+from postroom.host.wire import Failed
+from postroom.services.events import EventService, Severity
+from postroom.services.hosts import AppStatus, ProcessStatus
+from postroom.services.queues import QueueService
+from postroom.storage import Store
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Clock = Callable[[], float]
+
+_TEND_SECONDS = 0.25
+_SHORTEST_SECONDS = 0.01  # what is due and cannot be done yet is tried again, but not all the time
+
+
+class HostSettings(msgspec.Struct, frozen=True):
+    """How a host works. Times in seconds.
+
+    `lease` is how long messages stay with a host that was killed, `breaker_pause` how long an
+    application whose processes crash is left alone, `refresh` how often everything is looked at
+    anew.
+    """
+
+    lease: float = 15.0
+    breaker_pause: float = 30.0
+    refresh: float = 10.0
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What runners share."""
+
+    host: str
+    store: Store
+    queues: QueueService
+    events: EventService
+    launcher: Launching
+    settings: HostSettings
+    routes_changed: Callable[[], None]
+    """A queue is no longer looked after by a runner: somebody has to look at it again."""
+
+    clock: Clock = time.monotonic
+
+
+class Runner(ABC):
+    """One application on this host."""
+
+    def __init__(self, app: App, around: Surroundings) -> None:
+        self._around = around
+        self._clock = around.clock
+        breaker = Breaker(around.settings.breaker_pause)
+        self.pool = Pool(app, around.launcher, self, breaker=breaker, clock=self._clock)
+        self.queues: dict[str, None] = {}
+        """Queues that had messages when last looked at, in the order in which they are served."""
+
+        self.ending = False
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def app(self) -> App:
+        return self.pool.app
+
+    # -- for the supervisor ------------------------------------------------------------------
+
+    def activate(self, queue: str) -> None:
+        """A queue of this application has messages."""
+        self.queues.setdefault(queue)
+        self.wake()
+
+    def leave(self, queue: str) -> None:
+        """A queue is empty, or no longer this application's."""
+        if queue in self.queues:
+            del self.queues[queue]
+            self._around.routes_changed()
+
+    def update(self, app: App) -> None:
+        """The configuration has changed: processes are replaced, one after the other."""
+        self.pool.app = app
+        self.wake()
+
+    def wake(self) -> None:
+        self._changed.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def end(self) -> None:
+        """Take no more; finish what has begun, up to the drain limit; give the rest back."""
+        self.ending = True
+        for queue in list(self.queues):
+            self.leave(queue)
+        self.pool.end()
+        self.wake()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    # -- the loop ----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._is_over():
+            self._changed.clear()
+            try:
+                self._tend()
+                pause = await self._work()
+            except Exception:
+                log.exception("%s: its work is taken up again in a second", self.app.path)
+                pause = 1.0
+            due = self.pool.next_due()
+            await self._until_changed(pause if due is None else min(pause, due))
+
+    def _is_over(self) -> bool:
+        if self.pool.processes or self._has_more():
+            return False
+        return self.ending or (not self.queues and not self.app.min_processes)
+
+    async def _until_changed(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(_SHORTEST_SECONDS, seconds)):
+                await self._changed.wait()
+
+    def _tend(self) -> None:
+        """Whatever is due by time."""
+        self.pool.tick()
+
+    async def _tending(self, work: Awaitable[T]) -> T:
+        """Wait for a store that may take its time, and look after the processes meanwhile."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.wait([task], timeout=_TEND_SECONDS)
+            if not task.done():
+                self._tend()
+        return task.result()
+
+    @abstractmethod
+    async def _work(self) -> float:
+        """Do what can be done now; answers after how many seconds to look again at the latest."""
+
+    def _has_more(self) -> bool:
+        """Whether something is left to do apart from the processes."""
+        return False
+
+    # -- what the pool says ------------------------------------------------------------------
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    def breaker_opened(self, how: str, seconds: float) -> None:
+        told = (
+            f"processes of {self.app.path} crash again and again ({how});"
+            f" the next attempt is in {seconds:.0f} s"
+        )
+        log.error("%s", told)
+        self._around.events.note(
+            "host", told, severity=Severity.ERROR, subject=f"app:{self.app.path}"
+        )
+
+    @abstractmethod
+    def accepted(self, handed: Handed) -> None: ...
+
+    @abstractmethod
+    def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
+
+    @abstractmethod
+    def returned(self, handed: Handed) -> None: ...
+
+    @abstractmethod
+    def died(self, process: Process, handed: Handed, how: str, status: int) -> None: ...
+
+    # -- to look at --------------------------------------------------------------------------
+
+    def status(self, reason: str = "") -> AppStatus:
+        """What this application does here. `reason` is what others know about it."""
+        now, pool = self._clock(), self.pool
+        state = _state_of(pool)
+        if pool.breaker.state(now) is not BreakerState.CLOSED:
+            state = f"breaker {pool.breaker.state(now)}"
+            reason = "; ".join(filter(None, (pool.breaker.reason, reason)))
+        return AppStatus(
+            path=self.app.path,
+            state=state,
+            reason=reason,
+            processes=tuple(_status_of(process, now) for process in pool.processes),
+            starts=pool.starts,
+            crashes=pool.crashes,
+        )
+
+
+def _state_of(pool: Pool) -> str:
+    states = {process.state for process in pool.processes}
+    if any(process.in_hand or process.busy for process in pool.processes):
+        return "working"
+    for state in (State.READY, State.STARTING, State.DRAINING):
+        if state in states:
+            return "idle" if state is State.READY else state.value
+    return State.STOPPED.value
+
+
+def _status_of(process: Process, now: float) -> ProcessStatus:
+    return ProcessStatus(
+        pid=process.pid,
+        state=process.state.value,
+        started_at=datetime.now(UTC) - timedelta(seconds=now - process.started_at),
+        in_hand=len(process.in_hand) or int(process.busy),
+        handled=process.handled,
+        memory=process.memory(),
+    )

@@ -1,0 +1,134 @@
+"""Postroom on its own host: the host as a part that runs, and our senders as its applications."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+from postroom.domain.apps import BUILT_IN, App
+from postroom.domain.pages import CONFIRM_QUEUE, SEND_QUEUE
+from postroom.host.launcher import Launcher
+from postroom.host.runner import HostSettings
+from postroom.host.supervisor import HostServices, Supervisor
+from postroom.observing import set_up_observation
+from postroom.services.app_files import origin_of, read_apps_file
+from postroom.settings import FILE, Settings, load_settings
+from postroom.spans import flush_spans
+from postroom.storage import Store
+from postroom.transport.contract import Transport
+from postroom.wiring import (
+    Services,
+    make_confirmations,
+    make_sender,
+    opened_sending,
+)
+
+_BUSY_SECONDS = 0.1
+
+_ENGINES = {"sqlite": "postroom.storage.sqlite", "postgresql": "postroom.storage.postgres"}
+
+
+def own_apps(idle: timedelta) -> tuple[App, ...]:
+    """The mail service's own applications: no process as long as there is nothing to send."""
+    return (
+        App(
+            path=f"/{SEND_QUEUE}",
+            serve="postroom.hosted:serve_sender",
+            idle_timeout=idle,
+            origin=BUILT_IN,
+        ),
+        App(
+            path=f"/{CONFIRM_QUEUE}",
+            serve="postroom.hosted:serve_confirmations",
+            max_processes=1,
+            idle_timeout=idle,
+            origin=BUILT_IN,
+        ),
+    )
+
+
+async def run_host(settings: Settings, store: Store, stopping: asyncio.Event) -> None:
+    """Be a host until `stopping`: with our own applications and those of `postroom.toml`."""
+    services = Services(store)
+    file = Path.cwd() / FILE
+    apps = await asyncio.to_thread(read_apps_file, file)
+    await services.apps.sync(BUILT_IN, own_apps(settings.value("sender_idle")))
+    await services.apps.sync(origin_of(file), apps)
+    scheme = settings.store_url.partition(":")[0]
+    launcher = Launcher(_environment(settings), preload=[__name__, *_engine(scheme)])
+    needed = HostServices(store, services.apps, services.queues, services.hosts, services.access)
+    how = HostSettings(
+        lease=settings.value("host_lease").total_seconds(),
+        breaker_pause=settings.value("breaker_pause").total_seconds(),
+        refresh=settings.value("host_refresh").total_seconds(),
+    )
+    await Supervisor(needed, launcher, how).run(stopping)
+
+
+def _engine(scheme: str) -> list[str]:
+    """So that a sender that is started finds its engine imported."""
+    return [_ENGINES[scheme]] if scheme in _ENGINES else []
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """Workers read the settings again: they must find what was said on our command line, too."""
+    told = {
+        found.setting.variable: found.text
+        for found in settings.found.values()
+        if found.origin.startswith("--")
+    }
+    return {**os.environ, **told}
+
+
+# --------------------------------------------------------------------------------------------
+# In a worker process
+
+
+class _Part(Protocol):
+    @property
+    def is_busy(self) -> bool: ...
+
+    async def run(self, stopping: asyncio.Event) -> None: ...
+
+
+async def serve_sender(stopping: asyncio.Event, busy: Callable[[bool], None]) -> None:
+    """Take pages and send their emails."""
+    await _serve(make_sender, "sender", stopping, busy)
+
+
+async def serve_confirmations(stopping: asyncio.Event, busy: Callable[[bool], None]) -> None:
+    """Ask new subscribers to confirm."""
+    await _serve(make_confirmations, "confirmations", stopping, busy)
+
+
+async def _serve(
+    make: Callable[[Store, Transport, Settings], _Part],
+    name: str,
+    stopping: asyncio.Event,
+    busy: Callable[[bool], None],
+) -> None:
+    settings = load_settings(os.environ, Path.cwd())
+    set_up_observation(settings, name)
+    async with opened_sending(settings) as (store, transport):
+        part = make(store, transport, settings)
+        telling = asyncio.create_task(_tell(part, busy))
+        try:
+            await part.run(stopping)
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+    flush_spans()
+
+
+async def _tell(part: _Part, busy: Callable[[bool], None]) -> None:
+    """The host stops who is idle for long: a glance now and then tells it well enough."""
+    told = False
+    while True:
+        if part.is_busy != told:
+            told = part.is_busy
+            busy(told)
+        await asyncio.sleep(_BUSY_SECONDS)

@@ -1,0 +1,97 @@
+"""Handlers that do what the body of their message says, and write down that they did.
+
+Copied beside a test's `postroom.toml` as `handlers.py`: it must not need the tests' packages.
+
+The body is words with colons: `sleep:0.5`, `fail`, `exit`, `kill`, `poison`, `later:2`,
+`await:FILE`; anything else is accepted. `fail-first`, `await-first:FILE` … do so at the first
+attempt only, `fail-until:FILE` until there is such a file.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from postroom.host import Poison, RetryLater
+
+FOLDER = Path(__file__).parent
+LOG = FOLDER / "handled.jsonl"
+_log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def note(event: str, name: str, message: Any, **more: object) -> None:
+    line = {
+        "event": event,
+        "handler": name,
+        "pid": os.getpid(),
+        "at": time.monotonic(),
+        "id": message.id,
+        "queue": message.queue,
+        "attempt": message.attempt,
+        "body": message.body,
+        "properties": dict(message.properties),
+        **more,
+    }
+    os.write(_log, json.dumps(line).encode() + b"\n")
+
+
+def one(message: Any) -> None:
+    obey(message, "one")
+
+
+def two(message: Any) -> None:
+    obey(message, "two")
+
+
+async def in_loop(message: Any) -> None:
+    note("begin", "in_loop", message)
+    await asyncio.sleep(0.01)
+    note("end", "in_loop", message)
+
+
+def alone(message: Any) -> None:
+    """With a lock for each message, which the kernel takes from whoever dies."""
+    with (FOLDER / f"lock-{message.id}").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note("two owners", "alone", message)
+        obey(message, "alone")
+
+
+def with_thread(message: Any) -> None:
+    """Leaves something running that the process has to take along when it ends."""
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    obey(message, "with_thread")
+
+
+def obey(message: Any, name: str) -> None:
+    note("begin", name, message)
+    verb, _, argument = message.body.partition(":")
+    if verb.endswith("-first"):
+        verb = verb.removesuffix("-first") if message.attempt == 1 else "ok"
+    if verb.endswith("-until"):
+        verb = "ok" if (FOLDER / argument).exists() else verb.removesuffix("-until")
+    if verb == "sleep":
+        time.sleep(float(argument))
+    elif verb == "await":
+        for _ in range(6000):
+            if (FOLDER / argument).exists():
+                break
+            time.sleep(0.01)
+    elif verb == "fail":
+        raise ValueError(f"told to fail by {message.body}")
+    elif verb == "exit":
+        os._exit(3)
+    elif verb == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif verb == "poison":
+        raise Poison("no use in trying again")
+    elif verb == "later":
+        raise RetryLater(float(argument))
+    note("end", name, message)

@@ -1,0 +1,253 @@
+"""A host as it really runs: `postroom host`, a folder with handlers, and what they wrote down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from postroom.domain.apps import COMMAND_LINE, App, parse_app
+from postroom.domain.queue_names import SUFFIXES
+from postroom.services.hosts import AppStatus
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.acceptance.harness import POSTROOM
+from tests.contract.conftest import StoreAddress
+
+HANDLERS = Path(__file__).with_name("host_handlers.py")
+PATIENCE = 60.0
+"""Seconds until a condition that must come true counts as missed: generous, for busy machines."""
+
+
+@dataclass(frozen=True)
+class Handled:
+    """One line that a handler wrote."""
+
+    event: str
+    handler: str
+    pid: int
+    at: float
+    id: str
+    queue: str
+    attempt: int
+    body: str
+    properties: dict[str, str]
+
+
+@dataclass
+class Hosting:
+    """The hosts of one test, and the folder in which they run."""
+
+    address: StoreAddress
+    folder: Path
+    services: Services
+    settings: dict[str, str] = field(default_factory=dict)
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _handled: list[Handled] = field(default_factory=list)
+    _read: int = 0
+
+    def __post_init__(self) -> None:
+        shutil.copy(HANDLERS, self.folder / "handlers.py")
+
+    @property
+    def store(self) -> Store:
+        return self.services.store
+
+    # -- processes ---------------------------------------------------------------------------
+
+    def begin(self) -> subprocess.Popen[bytes]:
+        """`postroom host`, with its log in the folder."""
+        with (self.folder / f"host-{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [POSTROOM, "host"],
+                cwd=self.folder,
+                env={**os.environ, **self.address.environment, **self._environment()},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.processes.append(process)
+        return process
+
+    async def start(self) -> subprocess.Popen[bytes]:
+        """The same, and wait until it lives."""
+        process = self.begin()
+
+        async def is_live() -> bool:
+            assert process.poll() is None, self.logs()
+            return any(f"-{process.pid}-" in host.id for host in await self.services.hosts.live())
+
+        await self.until(is_live, "the host lives")
+        return process
+
+    async def stop(self, process: subprocess.Popen[bytes]) -> int:
+        """SIGTERM, and the exit status."""
+        process.send_signal(signal.SIGTERM)
+        return await asyncio.to_thread(process.wait, PATIENCE)
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+
+    def kill_all(self) -> None:
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
+            self.kill(process)
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"== {path.name}\n{path.read_text(errors='replace')}"
+            for path in sorted(self.folder.glob("host-*.log"))
+        )
+
+    def _environment(self) -> dict[str, str]:
+        settings = {
+            "store": self.address.url,
+            "data": str(self.folder / "data"),
+            "host_lease": "2s",
+            "breaker_pause": "100ms",
+            # Nothing in these tests may rest on looking at everything every few seconds.
+            "host_refresh": "1h",
+            **self.settings,
+        }
+        return {f"POSTROOM_{name.upper()}": value for name, value in settings.items()}
+
+    # -- applications and messages -----------------------------------------------------------
+
+    def app(self, path: str, **values: object) -> App:
+        given: dict[str, object] = {"path": path, **values}
+        if "command" not in given:
+            given.setdefault("handler", "handlers:one")
+        return parse_app(given, folder=str(self.folder), origin=COMMAND_LINE)
+
+    async def add(self, path: str, **values: object) -> App:
+        """Register an application, which a running host takes up at once."""
+        app = self.app(path, **values)
+        await self.services.apps.add(app)
+        return app
+
+    async def until_known(self, *paths: str) -> None:
+        """Wait until every live host has these applications, and only these, besides our own."""
+
+        async def are_known() -> bool:
+            hosts = await self.services.hosts.live()
+            known = [
+                {status.path for status in host.apps if not status.path.startswith("/mail/")}
+                for host in hosts
+            ]
+            return bool(known) and all(each == set(paths) for each in known)
+
+        await self.until(are_known, f"hosts know {paths}")
+
+    async def put(self, queue: str, *bodies: str) -> list[str]:
+        return await self.store.queue(queue).put_many(list(bodies))
+
+    def touch(self, name: str) -> None:
+        (self.folder / name).touch()
+
+    # -- what came of it ---------------------------------------------------------------------
+
+    def handled(self, event: str | None = None) -> list[Handled]:
+        """What handlers wrote down, in order."""
+        path = self.folder / "handled.jsonl"
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(self._read)
+                *whole, rest = file.read().split(b"\n")
+                self._read = file.tell() - len(rest)
+            self._handled += [Handled(**json.loads(line)) for line in whole]
+        return [each for each in self._handled if event is None or each.event == event]
+
+    def ended(self, body: str | None = None) -> list[Handled]:
+        return [each for each in self.handled("end") if body is None or each.body == body]
+
+    def begun(self, body: str | None = None) -> list[Handled]:
+        return [each for each in self.handled("begin") if body is None or each.body == body]
+
+    async def until(
+        self, is_so: Callable[[], bool | Awaitable[bool]], what: str, seconds: float = PATIENCE
+    ) -> None:
+        """Wait for a condition; the logs are shown when it does not come true."""
+        deadline = time.monotonic() + seconds
+        while True:
+            answer = is_so()
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            if answer:
+                return
+            assert time.monotonic() < deadline, f"not: {what}\n{self.logs()}"
+            await asyncio.sleep(0.02)
+
+    async def until_ended(self, *bodies: str) -> None:
+        """Wait until each of these was handled to its end at least once."""
+        await self.until(
+            lambda: {each.body for each in self.ended()} >= set(bodies), f"handled {bodies}"
+        )
+
+    async def until_begun(self, count: int, body: str | None = None) -> None:
+        """Wait until so many attempts have begun, of messages with this body or of all."""
+        await self.until(lambda: len(self.begun(body)) >= count, f"{count} attempts have begun")
+
+    async def until_gone(self, *pids: int) -> None:
+        """Wait until none of these processes is there any more."""
+        await self.until(lambda: not any(map(is_alive, pids)), f"{pids} are gone")
+
+    async def until_empty(self, *queues: str) -> None:
+        async def are_empty() -> bool:
+            return not sum(await self.lengths(queues))
+
+        await self.until(are_empty, f"{queues} are empty")
+
+    async def until_length(self, queue: str, length: int) -> None:
+        async def is_it() -> bool:
+            return (await self.store.queue(queue).info()).length == length
+
+        await self.until(is_it, f"{length} messages in {queue}")
+
+    async def lengths(self, queues: Collection[str]) -> list[int]:
+        return [(await self.store.queue(queue).info()).length for queue in queues]
+
+    async def copies(self, queue: str) -> int:
+        """The messages in a queue and in all that belong to it."""
+        return sum(await self.lengths([queue, *(queue + suffix for suffix in SUFFIXES)]))
+
+    async def status(self, path: str) -> list[AppStatus]:
+        """What the live hosts say about an application."""
+        return [
+            status
+            for host in await self.services.hosts.live()
+            for status in host.apps
+            if status.path == path
+        ]
+
+    async def until_status(self, path: str, is_so: Callable[[AppStatus], bool], what: str) -> None:
+        async def says() -> bool:
+            return any(map(is_so, await self.status(path)))
+
+        await self.until(says, f"{path}: {what}")
+
+    def times_handled(self) -> Counter[str]:
+        return Counter(each.body for each in self.ended())
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and is not reaped yet does not."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in "ZX"
+
+
+def toml(**values: Any) -> str:
+    """One `[[apps]]` section."""
+    return "[[apps]]\n" + "".join(f"{name} = {json.dumps(each)}\n" for name, each in values.items())

@@ -1,0 +1,248 @@
+"""Processes that are replaced, killed, suspended and cut off from the store."""
+
+import asyncio
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from postroom.domain.apps import COMMAND_LINE
+from postroom.storage import open_store
+from postroom.wiring import Services
+from tests.acceptance.hosting import Hosting, is_alive
+from tests.contract.conftest import StoreAddress
+from tests.services.postgres import PostgresServer, running_postgres
+
+KILLS = 20
+
+
+async def test_processes_are_replaced_under_load_and_nothing_is_lost_or_doubled(
+    hosting: Hosting,
+) -> None:
+    app = await hosting.add("/shop", recycle_messages=10, max_processes=2)
+    await hosting.start()
+    bodies = [str(number) for number in range(300)]
+    for start in range(0, 300, 50):
+        await hosting.put("shop/orders", *bodies[start : start + 50])
+    await hosting.until(lambda: len(hosting.ended()) >= 100, "a third is done")
+    changed = hosting.app("/shop", handler="handlers:two", recycle_messages=10, max_processes=2)
+    assert changed.revision != app.revision
+    await hosting.services.apps.sync(COMMAND_LINE, [changed])
+    await hosting.put("shop/orders", "after the change")
+    await hosting.until_empty("shop/orders")
+    assert hosting.times_handled() == dict.fromkeys([*bodies, "after the change"], 1)
+    assert len({each.pid for each in hosting.begun()}) >= 3
+    await hosting.put("shop/orders", "at last")
+    await hosting.until_ended("at last")
+    assert hosting.ended("at last")[0].handler == "two"
+
+
+async def test_who_does_not_finish_before_the_drain_limit_is_killed_and_counted_once(
+    hosting: Hosting,
+) -> None:
+    values = {"max_processes": 1, "drain_timeout": "300ms", "receive_retry_count": 1}
+    await hosting.add("/shop", **values)
+    await hosting.start()
+    [identity] = await hosting.put("shop/orders", "await-first:never")
+    await hosting.until_begun(1)
+    await hosting.services.apps.sync(
+        COMMAND_LINE, [hosting.app("/shop", handler="handlers:two", **values)]
+    )
+    await hosting.until_ended("await-first:never")
+    first, second = hosting.begun()
+    assert (first.handler, first.attempt) == ("one", 1)
+    assert (second.handler, second.attempt) == ("two", 2)
+    assert not is_alive(first.pid)
+    assert "killed 0.3 s after it was told to stop" in hosting.logs()
+    await hosting.until_empty("shop/orders")
+
+    async def is_forgotten() -> bool:
+        return not await hosting.services.queues.history(identity)
+
+    await hosting.until(is_forgotten, "it is done, so nothing is kept")
+
+
+async def test_a_host_that_is_asked_to_stop_finishes_what_it_began_and_gives_back_the_rest(
+    hosting: Hosting,
+) -> None:
+    await hosting.add("/shop", max_processes=1)
+    host = await hosting.start()
+    await hosting.put("shop/orders", *[f"{number}" for number in range(50)], "await:open")
+    await hosting.put("shop/orders", *[f"later {number}" for number in range(50)])
+    await hosting.until_begun(1, "await:open")
+    host.send_signal(signal.SIGTERM)
+    hosting.touch("open")
+    assert await asyncio.to_thread(host.wait, 60) == 0
+    assert hosting.ended("await:open")
+    left = await hosting.store.queue("shop/orders").peek(32)
+    assert left
+    assert {message.dequeue_count for message in left} == {0}
+    assert not await hosting.services.hosts.live()
+    await hosting.start()
+    await hosting.until_empty("shop/orders")
+    assert set(hosting.times_handled().values()) == {1}
+
+
+@pytest.mark.timeout(180)
+async def test_a_host_that_is_killed_20_times_loses_nothing_and_leaves_nobody_behind(
+    hosting: Hosting,
+) -> None:
+    await hosting.add("/shop", handler="handlers:alone", max_processes=3, receive_retry_count=100)
+    bodies = [f"sleep:{number % 10 / 200}" for number in range(400)]
+    identities = await hosting.put("shop/orders", *bodies)
+    for _ in range(KILLS):
+        host = await hosting.start()
+        await asyncio.sleep(random.uniform(0.0, 0.3))
+        hosting.kill(host)
+        await hosting.until_gone(*{each.pid for each in hosting.begun()})
+    await hosting.start()
+    await hosting.until_empty("shop/orders")
+    assert {each.id for each in hosting.ended()} == set(identities)
+    assert not hosting.handled("two owners")
+
+
+async def test_nothing_that_a_program_started_outlives_the_host(hosting: Hosting) -> None:
+    program = hosting.folder / "program"
+    program.write_text(
+        "#!/bin/sh\n"
+        "sleep 600 &\n"
+        "echo $! > child.part; mv child.part child\n"
+        "setsid sleep 600 &\n"
+        "echo $! > daemon.part; mv daemon.part daemon\n"
+        "wait\n"
+    )
+    program.chmod(0o755)
+    await hosting.add("/shop", command=["./program"])
+    host = await hosting.start()
+    await hosting.put("shop/orders", "go")
+    child, daemon = hosting.folder / "child", hosting.folder / "daemon"
+    await hosting.until(lambda: child.exists() and daemon.exists(), "it runs")
+    pids = [int(child.read_text()), int(daemon.read_text())]
+    assert all(map(is_alive, pids))
+    hosting.kill(host)
+    await hosting.until_gone(*pids)
+
+
+async def test_a_zygote_that_dies_is_replaced(hosting: Hosting) -> None:
+    await hosting.add("/shop", max_processes=1)
+    host = await hosting.start()
+    await hosting.put("shop/orders", "await-first:never")
+    await hosting.until_begun(1)
+    [zygote] = children_of(host.pid)
+    os.kill(zygote, signal.SIGKILL)
+    await hosting.until_ended("await-first:never")
+    assert [each.attempt for each in hosting.begun()] == [1, 2]
+    assert host.poll() is None
+    assert await hosting.stop(host) == 0
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def test_a_crash_storm_stops_one_application_and_ends_when_it_is_mended(
+    hosting: Hosting,
+) -> None:
+    hosting.settings["breaker_pause"] = "1s"
+    module = hosting.folder / "broken.py"
+    module.write_text("import os\n\ndef process(message):\n    pass\n")
+    await hosting.add("/broken", handler="broken:process")
+    await hosting.add("/fine")
+    await hosting.start()
+    module.write_text("raise RuntimeError('half edited')\n")
+    await hosting.put("broken/q", "one", "two")
+    await hosting.until_status(
+        "/broken", lambda app: app.state == "breaker open" and "half edited" in app.reason, "open"
+    )
+    await hosting.put("fine/q", "goes on")
+    await hosting.until_ended("goes on")
+    [message, _] = await hosting.store.queue("broken/q").peek(2)
+    assert message.dequeue_count == 0, "no attempt was wasted"
+    module.write_text("import handlers\n\nprocess = handlers.two\n")
+    await hosting.until_ended("one", "two")
+    await hosting.until_status("/broken", lambda app: "breaker" not in app.state, "closed")
+
+
+async def test_a_right_that_is_taken_away_and_granted_again_three_times(
+    hosting: Hosting,
+) -> None:
+    await hosting.add("/shop")
+    await hosting.start()
+    for number in range(3):
+        await hosting.services.access.set_rule("app:/shop", "receive", "/shop", "deny")
+        waiting = await put_until_denied(hosting, f"denied {number}")
+        await hosting.services.access.set_rule("app:/shop", "receive", "/shop", "allow")
+        await hosting.until_ended(waiting)
+        await hosting.until_status("/shop", lambda app: not app.reason, "nothing is missing")
+
+
+async def put_until_denied(hosting: Hosting, body: str) -> str:
+    """Put messages until one is not taken any more, for the reason that the state names."""
+
+    async def is_denied() -> bool:
+        reasons = [app.reason for app in await hosting.status("/shop")]
+        return reasons == ["needs the right receive on shop/orders"]
+
+    for number in range(20):
+        latest = f"{body}, {number}"
+        await hosting.put("shop/orders", latest)
+
+        async def is_decided(waits_for: str = latest) -> bool:
+            return bool(hosting.begun(waits_for)) or await is_denied()
+
+        await hosting.until(is_decided, f"{latest} is taken or not")
+        if not hosting.begun(latest):
+            return latest
+    raise AssertionError("the right is not missed")
+
+
+async def test_a_late_answer_to_a_lost_lease_is_refused_and_the_message_counts_once(
+    hosting: Hosting,
+) -> None:
+    hosting.settings["host_lease"] = "1s"
+    await hosting.add("/shop", max_processes=1)
+    slow = await hosting.start()
+    await hosting.put("shop/orders", "await-first:open")
+    await hosting.until_begun(1)
+    slow.send_signal(signal.SIGSTOP)
+    await hosting.start()
+    await hosting.until(lambda: len(hosting.ended()) == 1, "somebody else has done it")
+    await hosting.until_empty("shop/orders")
+    hosting.touch("open")
+    await hosting.until(lambda: len(hosting.ended()) == 2, "the slow one has ended, too")
+    slow.send_signal(signal.SIGCONT)
+    await hosting.until(lambda: "the late answer is refused" in hosting.logs(), "refused, logged")
+    assert await hosting.copies("shop/orders") == 0
+    assert [each.attempt for each in hosting.begun()] == [1, 2]
+
+
+async def test_work_goes_on_when_the_store_comes_back(tmp_path: Path) -> None:
+    with running_postgres() as server:
+        address = StoreAddress("postgres", server.create_database())
+        async with await open_store(address.url) as store:
+            hosting = Hosting(address, tmp_path, Services(store))
+            try:
+                for number in range(2):
+                    await survives_an_outage(hosting, server, number)
+            finally:
+                hosting.kill_all()
+
+
+async def survives_an_outage(hosting: Hosting, server: PostgresServer, number: int) -> None:
+    if not hosting.processes:
+        await hosting.add("/shop", max_processes=2)
+        await hosting.start()
+    bodies = [f"before {number}", f"await:back {number}", f"after {number}"]
+    await hosting.put("shop/orders", *bodies[:2])
+    await hosting.until_begun(1, bodies[1])
+    await asyncio.to_thread(server.stop, immediate=True)
+    hosting.touch(f"back {number}")
+    await hosting.until(lambda: bool(hosting.ended(bodies[1])), "done while the store is away")
+    await asyncio.to_thread(server.start)
+    await hosting.put("shop/orders", bodies[2])
+    await hosting.until_ended(*bodies)
+    await hosting.until_empty("shop/orders")
+    [host] = hosting.processes
+    assert host.poll() is None

@@ -1,0 +1,126 @@
+"""A launcher without processes, a clock that is set, and an owner that remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from postroom.domain.apps import App
+from postroom.host.breaker import Breaker
+from postroom.host.launcher import CannotLaunch, Line, Listener
+from postroom.host.pool import Pool
+from postroom.host.processes import Handed, Process
+from postroom.host.wire import (
+    Accepted,
+    Deliver,
+    Drain,
+    Failed,
+    FromWorker,
+    Ready,
+    Recall,
+    ToWorker,
+    WorkerSpec,
+)
+
+
+class FakeWorker(Line):
+    """What a pool thinks is the line to a process; the test plays the process."""
+
+    def __init__(self, spec: WorkerSpec, listener: Listener, pid: int) -> None:
+        super().__init__(listener)
+        self.spec = spec
+        self.pid = pid
+        self.heard: list[ToWorker] = []
+
+    def say(self, value: ToWorker) -> None:
+        self.heard.append(value)
+
+    def answer(self, value: FromWorker) -> None:
+        self._listener.said(value)
+
+    def accept_all(self) -> None:
+        for value in [each for each in self.heard if isinstance(each, Deliver)]:
+            self.answer(Accepted(value.number))
+        self.heard.clear()
+
+    def die(self, status: int) -> None:
+        self._listener.ended(status)
+
+    def is_told_to_drain(self) -> bool:
+        return any(isinstance(each, Drain) for each in self.heard)
+
+    @property
+    def recalls(self) -> int:
+        return sum(isinstance(each, Recall) for each in self.heard)
+
+
+class FakeLauncher:
+    def __init__(self) -> None:
+        self.workers: list[FakeWorker] = []
+        self.killed: list[int] = []
+        self.refuses = False
+
+    async def launch(self, spec: WorkerSpec, listener: Listener) -> None:
+        if self.refuses:
+            raise CannotLaunch("no process could be started: out of memory")
+        worker = FakeWorker(spec, listener, 1000 + len(self.workers))
+        listener.connected(worker)
+        listener.launched(worker.pid)
+        self.workers.append(worker)
+
+    def kill(self, pid: int) -> None:
+        self.killed.append(pid)
+
+
+class Remembering:
+    """An owner of messages that only remembers."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Handed]] = []
+
+    def accepted(self, handed: Handed) -> None:
+        self.said.append(("accepted", handed))
+
+    def failed(self, process: Process, handed: Handed, failure: Failed) -> None:
+        self.said.append(("failed", handed))
+
+    def returned(self, handed: Handed) -> None:
+        self.said.append(("returned", handed))
+
+    def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
+        self.said.append((f"died: {how}", handed))
+
+    def changed(self) -> None:
+        return
+
+    def breaker_opened(self, how: str, seconds: float) -> None:
+        return
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make_pool(app: App, *, pause: float = 30.0) -> tuple[Pool, FakeLauncher, Remembering, Clock]:
+    launcher, owner, clock = FakeLauncher(), Remembering(), Clock()
+    pool = Pool(
+        app,
+        launcher,
+        owner,
+        breaker=Breaker(pause),
+        clock=clock,
+    )
+    return pool, launcher, owner, clock
+
+
+def ready(worker: FakeWorker) -> FakeWorker:
+    worker.answer(Ready())
+    return worker
+
+
+def deliver(body: str) -> Callable[[int], Deliver]:
+    return lambda number: Deliver(number, body, body, "q", 1, datetime.now(UTC), {})

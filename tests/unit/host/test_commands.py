@@ -1,0 +1,57 @@
+"""Programs as handlers: real ones, as small as they can be."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from postroom.host import Message
+from postroom.host.commands import LONGEST_REASON, CommandFailed, run, variables
+
+NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
+
+
+def message(body: str = "body", **properties: str) -> Message:
+    return Message(body, "7", "shop/orders", 2, NOW, properties)
+
+
+async def why(*command: str, body: str = "body") -> str:
+    with pytest.raises(CommandFailed) as raised:
+        await run(message(body), command)
+    return str(raised.value)
+
+
+def test_a_program_finds_everything_in_its_environment() -> None:
+    found = variables(message(**{"Colour of it": "red", "nul": "a\0b"}))
+    assert found == {
+        "POSTROOM_ID": "7",
+        "POSTROOM_QUEUE": "shop/orders",
+        "POSTROOM_ATTEMPT": "2",
+        "POSTROOM_ENQUEUED_AT": "2026-11-15T10:00:00+00:00",
+        "POSTROOM_PROPERTY_COLOUR_OF_IT": "red",
+    }
+
+
+async def test_exit_0_accepts_whether_the_input_is_read_or_not() -> None:
+    await run(message("x" * 48_000), ["cat"])
+    await run(message("x" * 48_000), ["true"])
+    await run(message("yes"), ["sh", "-c", 'test "$(cat)" = yes'])
+
+
+async def test_other_endings_fail_with_what_the_program_said_last() -> None:
+    assert await why("sh", "-c", "echo no such order >&2; exit 3") == (
+        "exit status 3: no such order"
+    )
+    assert await why("sh", "-c", "kill -9 $$") == "killed by SIGKILL"
+    long = await why("sh", "-c", "yes wrong | head -c 100000 >&2; echo the end >&2; exit 1")
+    assert long.endswith("the end")
+    assert len(long) <= LONGEST_REASON + 20
+
+
+async def test_a_program_that_is_not_there_fails_in_one_line() -> None:
+    assert await why("./no-such-program") == (
+        "./no-such-program cannot be started: No such file or directory"
+    )
+
+
+async def test_something_left_running_does_not_hold_up_the_answer() -> None:
+    await run(message(), ["sh", "-c", "sleep 5 & exit 0"])
