@@ -1,0 +1,1 @@
+"""The web: pages for administrators and for everyone, and the REST API."""

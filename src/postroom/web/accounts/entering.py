@@ -1,0 +1,208 @@
+"""First start, log in, log out, and the links that let somebody in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from starlette.responses import Response
+
+from postroom.domain.errors import Exists, Invalid, NotNow
+from postroom.services.access_links import LinkKind
+from postroom.services.sessions import SESSION_AGE
+from postroom.services.users import Role, User
+from postroom.web.context import WebContext
+from postroom.web.routing import SESSION_COOKIE, Page, explain
+from postroom.web.signing import Signer
+from postroom.web.visit import Visit
+
+_SETUP_AGE = 7 * 24 * 3600
+_CODE_AGE = 5 * 60
+_WRONG = (
+    "This address and this password do not belong together. After ten wrong tries within"
+    " 15 minutes an account is locked for a while."
+)
+
+
+def setup_link(context: WebContext) -> str:
+    """Where the first administrator is made; it works until there is one."""
+    token = Signer(context.secret, "setup").sign("first administrator")
+    return f"{context.base_url}/setup?token={token}"
+
+
+async def setup(visit: Visit) -> Response:
+    if not await visit.services.users.is_first_start():
+        return visit.redirect("/login", "Postroom is set up already: log in.")
+    token = visit.parameter("token") or await visit.text("token")
+    if Signer(visit.context.secret, "setup").read(token, max_age=_SETUP_AGE) is None:
+        return explain(
+            visit,
+            403,
+            "This link does not fit",
+            "Use the link that was printed when Postroom was started, all of it.",
+        )
+    if visit.request.method == "GET":
+        return visit.page("accounts/setup.html", token=token, email="", problems={})
+    email = await visit.text("email")
+    try:
+        user = await visit.services.users.create(
+            email, await visit.text("password"), Role.ADMINISTRATOR
+        )
+    except Invalid as exc:
+        problems = {exc.field: exc.problem}
+        return visit.page(
+            "accounts/setup.html", status=422, token=token, email=email, problems=problems
+        )
+    await visit.audit("set Postroom up", who=user.email)
+    return await enter(visit, user, "/", "Welcome. Begin with a list.")
+
+
+async def login(visit: Visit) -> Response:
+    wanted = visit.parameter("next", "/")
+    if visit.user is not None:
+        return visit.redirect(wanted)
+    if visit.request.method == "GET":
+        is_new = await visit.services.users.is_first_start()
+        return _login_form(visit, wanted=wanted, is_new=is_new)
+    email, wanted = await visit.text("email"), await visit.text("next", "/")
+    wait = visit.context.login_limits.wait(email, visit.place)
+    if wait:
+        return _too_often(
+            wait,
+            lambda told: _login_form(visit, status=429, email=email, wanted=wanted, problem=told),
+        )
+    user = await visit.services.users.authenticate(email, await visit.text("password"))
+    if user is None:
+        return _login_form(visit, status=422, email=email, wanted=wanted, problem=_WRONG)
+    if user.has_second_factor:
+        half = Signer(visit.context.secret, "half way in").sign([user.email, user.epoch])
+        return _code_form(visit, half=half, wanted=wanted)
+    visit.context.login_limits.forget(email)
+    await visit.audit("logged in", who=user.email)
+    return await enter(visit, user, wanted)
+
+
+async def code(visit: Visit) -> Response:
+    """The second factor of somebody whose password was right a moment ago."""
+    half, wanted = await visit.text("half"), await visit.text("next", "/")
+    signed = Signer(visit.context.secret, "half way in").read(half, max_age=_CODE_AGE)
+    if signed is None:
+        return visit.redirect("/login", "That took too long: log in again.")
+    email, epoch = signed
+    wait = visit.context.login_limits.wait(email, visit.place)
+    if wait:
+        return _too_often(
+            wait, lambda told: _code_form(visit, status=429, half=half, wanted=wanted, problem=told)
+        )
+    if not await visit.services.users.check_code(email, await visit.text("code")):
+        problem = "This code does not fit, or was used already. Wait for the next one."
+        return _code_form(visit, status=422, half=half, wanted=wanted, problem=problem)
+    user = await visit.services.users.get(email)
+    if user.epoch != epoch:
+        return visit.redirect("/login", "The password was changed meanwhile: log in again.")
+    visit.context.login_limits.forget(email)
+    await visit.audit("logged in", "with a second factor", who=user.email)
+    said = ""
+    if user.recovery_codes_left < 3:
+        said = f"You have {user.recovery_codes_left} recovery codes left: make new ones."
+    return await enter(visit, user, wanted, said)
+
+
+async def logout(visit: Visit) -> Response:
+    if visit.session is not None:
+        await visit.services.sessions.end(visit.session.email, visit.session.id)
+        await visit.audit("logged out")
+    response = visit.redirect("/login", "You are logged out.")
+    response.delete_cookie(SESSION_COOKIE)
+    return response
+
+
+async def join(visit: Visit) -> Response:
+    """An invitation, or a link for a new password."""
+    token = visit.parameter("token") or await visit.text("token")
+    link = await visit.services.access_links.find(token)
+    if link is None:
+        return explain(
+            visit,
+            404,
+            "This link does not work",
+            "It was used already, it is too old, or it was taken back."
+            " Ask an administrator for another one.",
+        )
+    if visit.request.method == "GET":
+        return visit.page("accounts/join.html", token=token, link=link, problems={})
+    try:
+        user = await visit.services.access_links.use(token, await visit.text("password"))
+    except Invalid as exc:
+        problems = {exc.field: exc.problem}
+        return visit.page(
+            "accounts/join.html", status=422, token=token, link=link, problems=problems
+        )
+    except (Exists, NotNow):
+        return visit.redirect("/login", "This link was used already: log in.")
+    invited = link.kind is LinkKind.INVITATION
+    await visit.audit("accepted an invitation" if invited else "set a new password", who=user.email)
+    if user.has_second_factor:
+        return visit.redirect("/login", "Your password is changed: log in with it.")
+    return await enter(visit, user, "/", "Welcome." if invited else "Your password is changed.")
+
+
+async def enter(visit: Visit, user: User, to: str, said: str = "") -> Response:
+    """Begin a session in this browser."""
+    token = await visit.services.sessions.start(
+        user, visit.place, visit.request.headers.get("user-agent", "")
+    )
+    response = visit.redirect(to, said)
+    response.set_cookie(
+        SESSION_COOKIE,
+        token,
+        max_age=int(SESSION_AGE.total_seconds()),
+        httponly=True,
+        samesite="lax",
+        secure=visit.context.is_behind_tls,
+    )
+    return response
+
+
+def _login_form(
+    visit: Visit,
+    *,
+    wanted: str,
+    status: int = 200,
+    email: str = "",
+    problem: str = "",
+    is_new: bool = False,
+) -> Response:
+    return visit.page(
+        "accounts/login.html",
+        status=status,
+        email=email,
+        wanted=wanted,
+        problem=problem,
+        is_new=is_new,
+    )
+
+
+def _code_form(
+    visit: Visit, *, half: str, wanted: str, status: int = 200, problem: str = ""
+) -> Response:
+    return visit.page(
+        "accounts/code.html", status=status, half=half, wanted=wanted, problem=problem
+    )
+
+
+def _too_often(wait: int, form: Callable[[str], Response]) -> Response:
+    """Says the same whether there is such a user or not."""
+    minutes = math.ceil(wait / 60)
+    response = form(f"That was tried too often. Wait {minutes} min, then try again.")
+    response.headers["Retry-After"] = str(wait)
+    return response
+
+
+PAGES = (
+    Page("/setup", setup, role=None, methods=("GET", "POST")),
+    Page("/login", login, role=None, methods=("GET", "POST")),
+    Page("/login/code", code, role=None, methods=("POST",)),
+    Page("/logout", logout, role=None, methods=("POST",)),
+    Page("/join", join, role=None, methods=("GET", "POST")),
+)

@@ -1,0 +1,67 @@
+"""API keys, for administrators."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from postroom.domain.errors import Invalid, NoSuch
+from postroom.services.keys import SCOPES, ApiKey
+from postroom.services.users import Role
+from postroom.web.routing import Page
+from postroom.web.visit import Visit
+
+
+async def keys(visit: Visit) -> Response:
+    return await _show(visit)
+
+
+async def _show(visit: Visit, problems: dict[str, str] | None = None, name: str = "") -> Response:
+    return visit.page(
+        "accounts/keys.html",
+        status=422 if problems else 200,
+        keys=await visit.services.keys.all(),
+        scopes=SCOPES,
+        problems=problems or {},
+        name=name,
+    )
+
+
+async def create(visit: Visit) -> Response:
+    form = await visit.form()
+    name = await visit.text("name")
+    scopes = [each for each in form.getlist("scope") if isinstance(each, str)]
+    everything = await visit.text("reach") == "everything"
+    if not everything and not scopes:
+        problem = "choose at least one, or everything"
+        return await _show(visit, {"scope": problem}, name)
+    try:
+        made = await visit.services.keys.create(name, () if everything else scopes)
+    except Invalid as exc:
+        return await _show(visit, {exc.field: exc.problem}, name)
+    await visit.audit("made API key", _told(made.key))
+    return visit.page("accounts/key.html", made=made, base_url=visit.context.base_url)
+
+
+async def revoke(visit: Visit) -> Response:
+    """Asks first; then the key is refused."""
+    is_asking = visit.request.method == "GET"
+    key_id = visit.parameter("id") if is_asking else await visit.text("id")
+    key = next((each for each in await visit.services.keys.all() if each.id == key_id), None)
+    if key is None:
+        raise NoSuch("API key", key_id)
+    if is_asking:
+        return visit.page("accounts/revoke_key.html", key=key)
+    await visit.services.keys.revoke(key.id)
+    await visit.audit("revoked API key", _told(key))
+    return visit.redirect("/keys", f"The key {key.name or key.id} is revoked.")
+
+
+def _told(key: ApiKey) -> str:
+    return f"{key.id} {key.name}".strip()
+
+
+PAGES = (
+    Page("/keys", keys, role=Role.ADMINISTRATOR),
+    Page("/keys/create", create, role=Role.ADMINISTRATOR, methods=("POST",)),
+    Page("/keys/revoke", revoke, role=Role.ADMINISTRATOR, methods=("GET", "POST")),
+)

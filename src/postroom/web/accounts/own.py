@@ -1,0 +1,129 @@
+"""One's own account: password, second factor, sessions."""
+
+from __future__ import annotations
+
+import segno
+from markupsafe import Markup
+from starlette.responses import Response
+
+from postroom.domain.errors import Invalid
+from postroom.services import second_factor
+from postroom.services.passwords import check_password
+from postroom.services.users import Role
+from postroom.web.accounts.entering import enter
+from postroom.web.routing import Page
+from postroom.web.signing import Signer
+from postroom.web.visit import Visit
+
+_ENROL_AGE = 3600
+_WRONG_PASSWORD = "is not your password"  # noqa: S105 — what is said of a wrong one
+
+
+async def account(visit: Visit) -> Response:
+    return await _show(visit)
+
+
+async def _show(visit: Visit, problems: dict[str, str] | None = None) -> Response:
+    sessions = await visit.services.sessions.of(visit.who)
+    return visit.page(
+        "accounts/account.html",
+        status=422 if problems else 200,
+        sessions=sessions,
+        problems=problems or {},
+    )
+
+
+async def change_password(visit: Visit) -> Response:
+    new = await visit.text("new_password")
+    try:
+        check_password(new, "new_password")
+    except Invalid as exc:
+        return await _show(visit, {exc.field: exc.problem})
+    if new != await visit.text("again"):
+        return await _show(visit, {"again": "is not the same as the new password"})
+    if not await _knows_password(visit, "old_password"):
+        return await _show(visit, {"old_password": _WRONG_PASSWORD})
+    user = await visit.services.users.set_password(visit.who.email, new)
+    await visit.audit("changed the own password")
+    said = "Your password is changed, and you are logged out everywhere else."
+    return await enter(visit, user, "/account", said)
+
+
+async def end_session(visit: Visit) -> Response:
+    await visit.services.sessions.end(visit.who.email, await visit.text("id"))
+    await visit.audit("ended a session of the own")
+    return visit.redirect("/account", "The session is ended.")
+
+
+async def end_other_sessions(visit: Visit) -> Response:
+    mine = visit.session.id if visit.session else ""
+    ended = await visit.services.sessions.end_all(visit.who, but=mine)
+    await visit.audit("ended all other sessions of the own")
+    return visit.redirect("/account", f"{ended} other sessions are ended.")
+
+
+# — The second factor —
+
+
+async def second_factor_page(visit: Visit) -> Response:
+    if visit.who.has_second_factor:
+        return visit.redirect("/account", "You have a second factor already.")
+    signer = Signer(visit.context.secret, f"second factor of {visit.who.email}")
+    if visit.request.method == "GET":
+        return _enrol(visit, signer, second_factor.new_secret())
+    secret = signer.read(await visit.text("secret"), max_age=_ENROL_AGE)
+    if not isinstance(secret, str):
+        return visit.redirect("/account/second-factor", "That took too long: begin again.")
+    try:
+        codes = await visit.services.users.turn_on_second_factor(
+            visit.who.email, secret, await visit.text("code")
+        )
+    except Invalid as exc:
+        return _enrol(visit, signer, secret, problem=exc.problem)
+    await visit.audit("turned on a second factor")
+    return visit.page("accounts/recovery_codes.html", codes=codes)
+
+
+def _enrol(visit: Visit, signer: Signer, secret: str, problem: str = "") -> Response:
+    link = second_factor.app_link(secret, visit.who.email)
+    drawn = segno.make(link, micro=False, error="m")
+    picture = drawn.svg_inline(border=3, dark="#000", light="#fff", omitsize=True)
+    return visit.page(
+        "accounts/second_factor.html",
+        status=422 if problem else 200,
+        picture=Markup(picture),  # noqa: S704 — drawn by us: paths and numbers
+        secret=secret,
+        signed=signer.sign(secret),
+        problem=problem,
+    )
+
+
+async def second_factor_off(visit: Visit) -> Response:
+    if not await _knows_password(visit, "off_password"):
+        return await _show(visit, {"off_password": _WRONG_PASSWORD})
+    await visit.services.users.turn_off_second_factor(visit.who.email)
+    await visit.audit("turned off the second factor")
+    return visit.redirect("/account", "The second factor is off: the password is enough.")
+
+
+async def new_codes(visit: Visit) -> Response:
+    if not await _knows_password(visit, "codes_password"):
+        return await _show(visit, {"codes_password": _WRONG_PASSWORD})
+    codes = await visit.services.users.renew_recovery_codes(visit.who.email)
+    await visit.audit("made new recovery codes")
+    return visit.page("accounts/recovery_codes.html", codes=codes)
+
+
+async def _knows_password(visit: Visit, field: str) -> bool:
+    return await visit.services.users.check_password(visit.who.email, await visit.text(field))
+
+
+PAGES = (
+    Page("/account", account, role=Role.VIEWER),
+    Page("/account/password", change_password, role=Role.VIEWER, methods=("POST",)),
+    Page("/account/sessions/end", end_session, role=Role.VIEWER, methods=("POST",)),
+    Page("/account/sessions/end-others", end_other_sessions, role=Role.VIEWER, methods=("POST",)),
+    Page("/account/second-factor", second_factor_page, role=Role.VIEWER, methods=("GET", "POST")),
+    Page("/account/second-factor/off", second_factor_off, role=Role.VIEWER, methods=("POST",)),
+    Page("/account/second-factor/codes", new_codes, role=Role.VIEWER, methods=("POST",)),
+)

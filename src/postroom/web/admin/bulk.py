@@ -1,0 +1,71 @@
+"""The same for many subscribers that were ticked."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from postroom.domain.errors import Invalid
+from postroom.services.bulk import MOST, BulkAction, BulkReport, change_many
+from postroom.services.searching import SubscriberState
+from postroom.services.users import Role
+from postroom.web.admin.wording import counted, short
+from postroom.web.routing import Page
+from postroom.web.visit import Visit
+
+_SAID = {
+    BulkAction.VERIFY: "verified",
+    BulkAction.BLOCK: "blocked",
+    BulkAction.UNBLOCK: "no longer blocked",
+    BulkAction.REMOVE: "removed",
+}
+_SHOWN = 20
+
+
+async def bulk(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    form = await visit.form()
+    emails = [each for each in form.getlist("email") if isinstance(each, str)][:MOST]
+    action = _action(await visit.text("action"))
+    back = f"/lists/{mailing_list.name}/subscribers"
+    if (state := await visit.text("state")) in set(SubscriberState):
+        back += "?" + urlencode({"state": state})
+    if not emails:
+        return visit.redirect(back, "Nobody was ticked: nothing was changed.")
+    if action is BulkAction.REMOVE and not await visit.text("confirmed"):
+        more = len(emails) - _SHOWN
+        return visit.page(
+            "admin/confirm.html",
+            title=f"Remove {counted(len(emails), 'subscriber', 'subscribers')}?",
+            points=[
+                f"They are taken off the list {mailing_list.name}; their links stop working.",
+                ", ".join(map(short, emails[:_SHOWN]))
+                + (f" and {more:,} more" if more > 0 else ""),
+            ],
+            button="Remove them",
+            fields={"action": action.value, "email": emails, "confirmed": "yes"},
+            back=back,
+        )
+    report = await change_many(visit.services.subscriptions, mailing_list.name, emails, action)
+    await visit.audit(
+        f"{_SAID[action]} subscribers", f"{report.done} of {mailing_list.name}: {emails[0]}…"
+    )
+    return visit.redirect(back, _summary(report, action))
+
+
+def _summary(report: BulkReport, action: BulkAction) -> str:
+    done = counted(report.done, "address is", "addresses are")
+    said = f"{done} {_SAID[action]}."
+    if report.problems:
+        said += f" {len(report.problems):,} could not be changed: {short(report.problems[0])}."
+    return said
+
+
+def _action(text: str) -> BulkAction:
+    if text not in set(BulkAction):
+        raise Invalid("action", f"is one of {', '.join(BulkAction)}")
+    return BulkAction(text)
+
+
+PAGES = (Page("/lists/{name}/bulk", bulk, role=Role.EDITOR, methods=("POST",)),)

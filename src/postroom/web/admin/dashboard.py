@@ -1,0 +1,130 @@
+"""The start page: what is being sent, what comes next, what was, how lists grow, what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, time
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from postroom.domain.messages import Message
+from postroom.services.growth import GrowthPoint, ListSize
+from postroom.services.progress import Progress
+from postroom.services.users import Role
+from postroom.web.routing import Page
+from postroom.web.visit import Visit
+
+_UNDER_WAY = 20
+_TO_COME = 5
+_RECENT = 8
+_LISTS_SHOWN = 5
+_DAYS = 90
+
+
+class Moving(msgspec.Struct, frozen=True):
+    """A message and where it stands."""
+
+    message: Message
+    progress: Progress
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """The largest lists, all of them together by day, and the same for the plot."""
+
+    sizes: list[ListSize]
+    days: list[GrowthPoint]
+    plot: str
+
+
+class FirstSteps(msgspec.Struct, frozen=True):
+    """What somebody who has just begun has done already."""
+
+    list_name: str
+    has_subscriber: bool
+    has_message: bool
+
+    @property
+    def are_done(self) -> bool:
+        return bool(self.list_name) and self.has_subscriber and self.has_message
+
+
+async def dashboard(visit: Visit) -> Response:
+    live, to_come, recent, growth, steps = await asyncio.gather(
+        _live(visit),
+        visit.services.times.to_come(limit=_TO_COME),
+        _recent(visit),
+        _growth(visit),
+        _first_steps(visit),
+    )
+    return visit.page(
+        "admin/dashboard.html",
+        **live,
+        to_come=to_come,
+        recent=recent,
+        growth=growth,
+        steps=steps,
+    )
+
+
+async def live(visit: Visit) -> Response:
+    """The part that is asked for again and again."""
+    return visit.page("admin/dashboard_live.html", **await _live(visit))
+
+
+async def _live(visit: Visit) -> dict[str, Any]:
+    under_way, health = await asyncio.gather(
+        visit.services.times.under_way(limit=_UNDER_WAY), visit.services.health.look()
+    )
+    return {"under_way": await _moving(visit, under_way), "health": health}
+
+
+async def _recent(visit: Visit) -> list[Moving]:
+    return await _moving(visit, (await visit.services.times.done(limit=_RECENT)).messages)
+
+
+async def _moving(visit: Visit, messages: list[Message]) -> list[Moving]:
+    progress = await asyncio.gather(*(visit.services.progress.of(each) for each in messages))
+    return [Moving(message, where) for message, where in zip(messages, progress, strict=True)]
+
+
+async def _growth(visit: Visit) -> Growth:
+    growth = visit.services.growth
+    sizes = (await growth.sizes())[:_LISTS_SHOWN]
+    everything, *lists = await asyncio.gather(
+        growth.history(days=_DAYS), *(growth.history(size.name, days=_DAYS) for size in sizes)
+    )
+    named = {"All lists": everything}
+    if len(sizes) > 1:
+        named |= {size.name: days for size, days in zip(sizes, lists, strict=True)}
+    return Growth(sizes, everything, _plot(named))
+
+
+def _plot(named: dict[str, list[GrowthPoint]]) -> str:
+    """What `static/plots.js` draws: moments in seconds, and a value or null for each."""
+    days = sorted({point.day for points in named.values() for point in points})
+    series = []
+    for label, points in named.items():
+        values = {point.day: point.subscribers for point in points}
+        series.append({"label": label, "values": [values.get(day) for day in days]})
+    moments = [int(datetime.combine(day, time(), UTC).timestamp()) for day in days]
+    return json.dumps({"moments": moments, "series": series})
+
+
+async def _first_steps(visit: Visit) -> FirstSteps:
+    """Looks at one row of each kind."""
+    lists = (await visit.services.lists.page(limit=1)).lists
+    if not lists:
+        return FirstSteps("", False, False)
+    name = lists[0].name
+    subscribers = await visit.services.subscriptions.page(name, limit=1)
+    messages = await visit.services.times.all(limit=1)
+    return FirstSteps(name, bool(subscribers.subscribers), bool(messages.messages))
+
+
+PAGES = (
+    Page("/", dashboard, role=Role.VIEWER),
+    Page("/dashboard/live", live, role=Role.VIEWER),
+)

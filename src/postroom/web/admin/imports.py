@@ -1,0 +1,87 @@
+"""A CSV file into a list: upload, progress, and which lines could not be used."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from starlette.datastructures import UploadFile
+from starlette.responses import Response
+
+from postroom.domain.errors import NoSuch
+from postroom.services.users import Role
+from postroom.web.import_runs import ImportRun, kept_file
+from postroom.web.routing import Page
+from postroom.web.visit import Visit
+
+LARGEST_FILE: Final = 200 * 1024 * 1024
+_SHOWN: Final = 50
+ENCODINGS: Final = {
+    "": "UTF-8 or UTF-16 (found by itself)",
+    "windows-1252": "Windows-1252 (Western Europe)",
+    "windows-1250": "Windows-1250 (Central Europe)",
+    "windows-1251": "Windows-1251 (Cyrillic)",
+    "iso-8859-15": "ISO-8859-15 (Latin 9)",
+    "koi8-r": "KOI8-R",
+    "cp949": "Korean (CP949)",
+    "shift_jis": "Japanese (Shift JIS)",
+    "gb18030": "Chinese (GB 18030)",
+}
+
+
+async def upload(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    values: dict[str, Any] = {"list": mailing_list, "encodings": ENCODINGS, "problem": ""}
+    if visit.request.method == "GET":
+        return visit.page("admin/import.html", **values)
+    file = (await visit.form()).get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        values["problem"] = "Choose a CSV file."
+        return visit.page("admin/import.html", status=422, **values)
+    kept = await asyncio.to_thread(kept_file, file.file)
+    await file.close()
+    run = visit.context.import_runs.begin(
+        mailing_list.name,
+        kept,
+        file_name=file.filename,
+        encoding=await visit.text("encoding") or None,
+        verified=bool(await visit.text("verified")),
+    )
+    await visit.audit("imported into list", f"{mailing_list.name}: {file.filename}")
+    return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
+
+
+async def watch(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    run = visit.context.import_runs.find(mailing_list.name, visit.parameter("run"))
+    template = "admin/import_progress.html" if visit.is_partial else "admin/import_run.html"
+    shown = [] if run is None or run.is_running else run.report.errors[:_SHOWN]
+    return visit.page(template, list=mailing_list, run=run, shown=shown)
+
+
+async def rejected(visit: Visit) -> Response:
+    run = visit.context.import_runs.find(visit.parameter("name"), visit.parameter("run"))
+    if run is None or run.is_running:
+        raise NoSuch("report of the import", visit.parameter("run"))
+    return Response(
+        await asyncio.to_thread(run.rejected_csv),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{_file_name(run)}"'},
+    )
+
+
+def _file_name(run: ImportRun) -> str:
+    return f"{run.list_name}-rejected.csv"
+
+
+PAGES = (
+    Page(
+        "/lists/{name}/import",
+        upload,
+        role=Role.EDITOR,
+        methods=("GET", "POST"),
+        max_body=LARGEST_FILE,
+    ),
+    Page("/lists/{name}/import/{run}", watch, role=Role.EDITOR),
+    Page("/lists/{name}/import/{run}/rejected.csv", rejected, role=Role.EDITOR),
+)

@@ -1,0 +1,190 @@
+"""Mailing lists: index, details, create, edit, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.responses import Response, StreamingResponse
+
+from postroom.domain.errors import Exists, Invalid, Overtaken
+from postroom.domain.lists import MailingList
+from postroom.services.users import Role
+from postroom.web.admin.conflicts import Difference, differences
+from postroom.web.admin.wording import counted
+from postroom.web.routing import Page
+from postroom.web.visit import Visit
+
+_A_PAGE: Final = 50
+_RECENT: Final = 5
+_LOOKED_AT: Final = 50  # messages, for the recent ones of a list
+_PATIENCE: Final = 2.0  # seconds that somebody waits for the deletion of a list
+# Names that are addresses of other pages.
+_RESERVED: Final = frozenset({"new"})
+
+
+async def index(visit: Visit) -> Response:
+    prefix, after = visit.parameter("q"), visit.parameter("after") or None
+    page = await visit.services.lists.page(prefix=prefix.strip(), limit=_A_PAGE, after=after)
+    sizes = await visit.services.sizes.of([each.name for each in page.lists])
+    query = {"q": prefix} if prefix else {}
+    return visit.page(
+        "admin/lists.html",
+        lists=page.lists,
+        being_deleted=page.being_deleted,
+        sizes=sizes,
+        prefix=prefix,
+        next_url=f"/lists?{urlencode({**query, 'after': page.next})}" if page.next else "",
+        first_url=f"/lists?{urlencode(query)}" if after else "",
+    )
+
+
+async def new(visit: Visit) -> Response:
+    if visit.request.method == "GET":
+        return visit.page("admin/list_form.html", **_form({}, "", {}))
+    given = {"name": (await visit.text("name")).strip(), **await _given(visit)}
+    try:
+        if given["name"].lower() in _RESERVED:
+            raise Invalid("name", "is taken by a page of Postroom itself: choose another one")
+        made = await visit.services.lists.create(
+            given["name"],
+            given["description"],
+            given["from_address"],
+        )
+    except Invalid as exc:
+        return visit.page(
+            "admin/list_form.html", status=422, **_form(given, "", {exc.field: exc.problem})
+        )
+    except Exists:
+        problems = {"name": "is the name of a list already: choose another one"}
+        return visit.page("admin/list_form.html", status=409, **_form(given, "", problems))
+    await visit.audit("created list", made.name)
+    return visit.redirect(f"/lists/{made.name}", f"The list {made.name} is there.")
+
+
+async def details(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    sizes = await visit.services.sizes.of([mailing_list.name])
+    newest = await visit.services.times.all(limit=_LOOKED_AT)
+    recent = [each for each in newest.messages if each.list_name == mailing_list.name]
+    return visit.page(
+        "admin/list.html",
+        list=mailing_list,
+        size=sizes.get(mailing_list.name),
+        recent=recent[:_RECENT],
+        sign_up=f"{visit.context.base_url}/subscribe?{urlencode({'list': mailing_list.name})}",
+    )
+
+
+async def edit(visit: Visit) -> Response:
+    name = visit.parameter("name")
+    current = await visit.services.lists.get(name)
+    if visit.request.method == "GET":
+        form = _form(_fields(current), current.etag, {}, name)
+        return visit.page("admin/list_form.html", **form)
+    given, etag = await _given(visit), await visit.text("etag")
+    try:
+        await visit.services.lists.edit(
+            name,
+            description=given["description"],
+            from_address=given["from_address"],
+            etag=etag or None,
+        )
+    except Invalid as exc:
+        form = _form(given, etag, {exc.field: exc.problem}, name)
+        return visit.page("admin/list_form.html", status=422, **form)
+    except Overtaken:
+        current = await visit.services.lists.get(name)
+        found = differences(_LABELS, given, _fields(current))
+        form = _form(given, current.etag, {}, name, found)
+        return visit.page("admin/list_form.html", status=409, **form)
+    await visit.audit("changed list", name)
+    return visit.redirect(f"/lists/{name}", "Saved.")
+
+
+async def delete(visit: Visit) -> Response:
+    name = visit.parameter("name")
+    if visit.request.method == "GET":
+        mailing_list = await visit.services.lists.get(name)
+        sizes = await visit.services.sizes.of([mailing_list.name])
+        size = sizes.get(mailing_list.name)
+        many = "all its" if size is None else f"its {size.subscribers:,}"
+        return visit.page(
+            "admin/confirm.html",
+            title=f"Delete the list {name}?",
+            points=[
+                f"The list goes, with {many} subscribers and their links.",
+                "What became of the messages that were sent to it stays in the archive.",
+                "It is refused while a message for the list is not done.",
+            ],
+            button="Delete the list",
+            fields={"etag": mailing_list.etag},
+            back=f"/lists/{name}",
+        )
+    etag = await visit.text("etag") or None
+    deletion = visit.context.background.start(
+        visit.services.lists.delete(name, etag), f"deletion of the list {name}"
+    )
+    done, _ = await asyncio.wait([deletion], timeout=_PATIENCE)
+    if not done:
+        said = f"The list {name} is deleted. Its subscribers are being removed in the background."
+    else:
+        removed = counted(deletion.result(), "subscriber", "subscribers")
+        said = f"The list {name} is deleted, with {removed}."
+    await visit.audit("deleted list", name)
+    return visit.redirect("/lists", said)
+
+
+async def export(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    await visit.audit("exported list", mailing_list.name)
+    return StreamingResponse(
+        visit.services.exports.export_csv(mailing_list.name),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{mailing_list.name}.csv"'},
+    )
+
+
+_LABELS: Final = {
+    "description": "Description",
+    "from_address": "From address",
+}
+
+
+async def _given(visit: Visit) -> dict[str, str]:
+    return {name: await visit.text(name) for name in _LABELS}
+
+
+def _fields(mailing_list: MailingList) -> dict[str, str]:
+    return {
+        "description": mailing_list.description,
+        "from_address": mailing_list.from_address,
+    }
+
+
+def _form(
+    given: dict[str, str],
+    etag: str,
+    problems: dict[str, str],
+    name: str = "",
+    theirs: list[Difference] | None = None,
+) -> dict[str, Any]:
+    values = {"name": "", **dict.fromkeys(_LABELS, ""), **given}
+    return {
+        "values": values,
+        "etag": etag,
+        "problems": problems,
+        "name": name,
+        "theirs": theirs or [],
+    }
+
+
+PAGES = (
+    Page("/lists", index, role=Role.VIEWER),
+    Page("/lists/new", new, role=Role.EDITOR, methods=("GET", "POST")),
+    Page("/lists/{name}", details, role=Role.VIEWER),
+    Page("/lists/{name}/edit", edit, role=Role.EDITOR, methods=("GET", "POST")),
+    Page("/lists/{name}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
+    Page("/lists/{name}/export", export, role=Role.EDITOR),
+)

@@ -1,0 +1,115 @@
+"""What is done with a message: pause, resume, cancel, delete, retry the failed."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from postroom.domain.messages import (
+    Message,
+    MessageStatus,
+    check_editable,
+    check_transition,
+)
+from postroom.domain.texts import one_line
+from postroom.services.users import Role
+from postroom.web.admin.wording import counted
+from postroom.web.routing import Page
+from postroom.web.visit import Visit
+
+_LONGEST_REASON = 200
+
+
+async def pause(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    reason = one_line("reason", await visit.text("reason"), longest=_LONGEST_REASON, required=False)
+    await visit.services.messages.pause(ref, reason)
+    await visit.audit("paused message", ref)
+    return visit.redirect(f"/messages/{ref}", "Paused: what is on the wire comes to its end.")
+
+
+async def resume(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    await visit.services.messages.resume(ref)
+    await visit.audit("resumed message", ref)
+    return visit.redirect(f"/messages/{ref}", "The message goes on.")
+
+
+async def cancel(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    message = await visit.services.messages.get(ref)
+    check_transition(message.status, MessageStatus.CANCELLED)
+    if visit.request.method == "GET":
+        return await _ask_cancel(visit, message)
+    await visit.services.messages.cancel(ref)
+    await visit.audit("cancelled message", ref)
+    return visit.redirect(f"/messages/{ref}", "The message is cancelled.")
+
+
+async def delete(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    message = await visit.services.messages.get(ref)
+    check_editable(message.status)
+    if visit.request.method == "GET":
+        return visit.page(
+            "admin/confirm.html",
+            title="Delete this message?",
+            points=[
+                f"“{message.subject}” to the list {message.list_name} is removed for good.",
+                "It has not been sent to anybody.",
+            ],
+            button="Delete the message",
+            fields={"etag": message.etag},
+            back=f"/messages/{ref}",
+        )
+    await visit.services.messages.delete(ref, await visit.text("etag") or None)
+    await visit.audit("deleted message", ref)
+    return visit.redirect("/messages", "The message is deleted.")
+
+
+async def retry(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    message = await visit.services.messages.get(ref)
+    if visit.request.method == "GET":
+        refused = (await visit.services.outcomes.counts(message)).refused
+        return visit.page(
+            "admin/confirm.html",
+            title="Retry only the failed?",
+            points=[
+                "A new message with the same subject and content goes out now, to the"
+                f" {counted(refused, 'address', 'addresses')} that the mail server refused.",
+                "Whoever has left the list, is not verified or is blocked gets nothing.",
+                "Nobody who got this message gets it again.",
+            ],
+            button="Send it to them",
+            fields={},
+            back=f"/messages/{ref}",
+            is_harmless=True,
+        )
+    made = await visit.services.retries.retry_refused(ref)
+    await visit.audit("retried the failed of message", ref)
+    return visit.redirect(f"/messages/{made.ref}", "This message tries only the failed again.")
+
+
+async def _ask_cancel(visit: Visit, message: Message) -> Response:
+    counts = (await visit.services.progress.of(message)).counts
+    waiting = counted(counts.pending, "recipient", "recipients")
+    points = ["Whoever has not got it yet will not get it. This cannot be taken back."]
+    if message.status is not MessageStatus.PENDING:
+        points.append(f"{counts.accepted:,} were accepted so far; {waiting} still wait.")
+    return visit.page(
+        "admin/confirm.html",
+        title="Cancel this message?",
+        points=[f"“{message.subject}” to the list {message.list_name}.", *points],
+        button="Cancel the message",
+        fields={},
+        back=f"/messages/{message.ref}",
+    )
+
+
+PAGES = (
+    Page("/messages/{ref}/pause", pause, role=Role.EDITOR, methods=("POST",)),
+    Page("/messages/{ref}/resume", resume, role=Role.EDITOR, methods=("POST",)),
+    Page("/messages/{ref}/cancel", cancel, role=Role.EDITOR, methods=("GET", "POST")),
+    Page("/messages/{ref}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
+    Page("/messages/{ref}/retry", retry, role=Role.EDITOR, methods=("GET", "POST")),
+)

@@ -1,0 +1,132 @@
+"""`/lists/{name}/import` and `/export`: CSV in and out, any number of lines, in flat memory."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from email.message import Message
+from typing import Annotated, Any, BinaryIO
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from postroom.domain.errors import Invalid
+from postroom.services import shapes
+from postroom.services.keys import Scope
+from postroom.web.api.documenting import problems
+from postroom.web.api.fields import IsVerified, ListPath
+from postroom.web.api.problems import problem
+from postroom.web.api.results import ImportResult
+from postroom.web.api.routing import ApiRoute, answer, scoped, services_of
+
+LARGEST_FILE = 2 * 1024**3
+CSV = "text/csv"
+_WRITTEN_AT_ONCE = 1024 * 1024
+
+router = APIRouter(route_class=ApiRoute, tags=["Subscribers"])
+_NEEDS: dict[str, Any] = scoped(Scope.SUBSCRIBERS)
+_FILE = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            CSV: {
+                # The columns may also come in another order: a pattern for that says nothing.
+                "schema": {"type": "string", "pattern": r'^ *email *([,;\t][^"]*)?(\r?\n[^"]*)?$'},
+                "example": "email,verified\r\nann@example.com,true\r\nbob@example.com,false\r\n",
+            }
+        },
+    }
+}
+
+
+@router.post(
+    "/lists/{name}/import",
+    response_model=ImportResult,
+    responses=problems(404, 409),
+    openapi_extra={**_NEEDS, **_FILE},
+)
+async def import_subscribers(
+    request: Request,
+    name: ListPath,
+    verified: Annotated[
+        IsVerified, Query(description="Whether lines that say nothing are of verified owners.")
+    ] = None,
+) -> Response:
+    """Put the addresses of a CSV file on a list.
+
+    It has a header line with a column `email`, and perhaps one `verified` (true or false); other
+    columns are ignored. Lines that cannot be used are reported and do not stop the others. An
+    address that is on the list keeps its links; where its line says true or false, that counts. An
+    interrupted import is finished by importing again.
+    """
+    media_type, encoding = _format(request)
+    if media_type != CSV:
+        return problem(415, f"send the file as {CSV}")
+    services = services_of(request)
+    await services.lists.get(name)  # before a large file is taken in
+    with tempfile.TemporaryFile() as file:
+        if not await _keep(request, file):
+            return problem(413, f"the file has more than {LARGEST_FILE:,} bytes")
+        try:
+            report = await services.imports.import_csv(
+                name, file, encoding=encoding, verified=verified or False
+            )
+        except Invalid as exc:
+            # The advice is for the command line; here the encoding is a part of Content-Type.
+            raise Invalid(exc.field, exc.problem.replace("--encoding ", "charset=")) from exc
+    return answer(shapes.of_import(report))
+
+
+@router.get(
+    "/lists/{name}/export",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {CSV: {"schema": {"type": "string"}}},
+            "description": "Columns email, verified, created_at.",
+        },
+        **problems(404),
+    },
+    openapi_extra=_NEEDS,
+)
+async def export_subscribers(request: Request, name: ListPath) -> Response:
+    """All subscribers of a list as a CSV file, in the order of their addresses.
+
+    Cells that a spreadsheet would take for a formula get an apostrophe in front; import removes it.
+    """
+    pieces = services_of(request).exports.export_csv(name)
+    first = await anext(pieces)  # before the answer begins: there may be no such list
+
+    async def whole() -> AsyncIterator[str]:
+        yield first
+        async for piece in pieces:
+            yield piece
+
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return StreamingResponse(whole(), media_type=CSV, headers=headers)
+
+
+def _format(request: Request) -> tuple[str, str | None]:
+    """Media type and charset. UTF-8 is what the file is taken for anyway, with or without mark."""
+    message = Message()
+    message["content-type"] = request.headers.get("content-type", "")
+    charset = message.get_content_charset()
+    return message.get_content_type(), None if charset in (None, "utf-8", "utf8") else charset
+
+
+async def _keep(request: Request, file: BinaryIO) -> bool:
+    """The body on disk, to be read twice; False if it is too large."""
+    waiting = bytearray()
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > LARGEST_FILE:
+            return False
+        waiting += piece
+        if len(waiting) >= _WRITTEN_AT_ONCE:
+            await asyncio.to_thread(file.write, bytes(waiting))
+            waiting.clear()
+    await asyncio.to_thread(file.write, bytes(waiting))
+    return True

@@ -1,0 +1,174 @@
+"""What calls take, field by field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+
+from postroom.storage.limits import QUEUE_SECONDS
+from postroom.web.api.fields import (
+    Address,
+    Description,
+    Language,
+    ListName,
+    Moment,
+    Reason,
+    Subject,
+)
+
+_UNBROKEN = {"type": "string", "pattern": "^[^\\u0000]*$"}
+
+
+def _unbroken(text: str) -> str:
+    """NUL is what not every store can keep, and no mail."""
+    if "\0" in text:
+        raise ValueError("must not contain NUL")
+    return text
+
+
+def _unbroken_names(properties: dict[str, str]) -> dict[str, str]:
+    for name in properties:
+        _unbroken(name)
+    return properties
+
+
+LONGEST_TTL = 36_500 * 86_400.0  # seconds: a hundred years
+
+
+class Body(BaseModel):
+    """Exactly these fields with exactly these types: nothing is guessed at."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+Unbroken = Annotated[str, AfterValidator(_unbroken), WithJsonSchema(_UNBROKEN)]
+
+
+class NewList(Body):
+    name: ListName
+    description: Description
+    from_address: Annotated[Address, Field(description="The address that mails come from.")]
+    public: Annotated[
+        bool, Field(description="Whether everybody may sign up on the public page.")
+    ] = True
+
+
+class ListChange(Body):
+    """What is left out, or null, stays as it is."""
+
+    description: Description | None = None
+    from_address: Address | None = None
+    public: bool | None = None
+
+
+class NewSubscriber(Body):
+    email: Address
+    verified: Annotated[
+        bool, Field(description="Whether the owner is known to want it: nobody is asked.")
+    ] = False
+
+
+class SubscriberChange(Body):
+    """What is left out stays as it is."""
+
+    email: Annotated[Address | None, Field(description="Another address of the same person.")] = (
+        None
+    )
+    verified: bool | None = None
+    blocked: Reason | None = None
+
+
+class SignUp(Body):
+    email_address: Address
+    list_name: ListName
+    language: Annotated[
+        Language | None,
+        Field(description="What the confirmation email speaks; English if left out."),
+    ] = None
+
+
+def _needs_a_body(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [
+        {"required": [name], "properties": {name: {"type": "string", "minLength": 1}}}
+        for name in ("html", "text")
+    ]
+
+
+class NewMessage(Body):
+    """At least one of `html` and `text` is needed."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_needs_a_body)
+
+    list: ListName
+    subject: Subject
+    html: Annotated[
+        Unbroken | None,
+        Field(
+            description="May hold {{email}}, {{list_description}} and {{unsubscribe_url}}.",
+            examples=["<p>Hello</p>"],
+        ),
+    ] = None
+    text: Annotated[Unbroken | None, Field(examples=["Hello"])] = None
+    scheduled_at: Moment | None = None
+
+
+class MessageChange(Body):
+    """What is left out, or null, stays as it is; an empty body is removed."""
+
+    list: ListName | None = None
+    subject: Subject | None = None
+    html: Unbroken | None = None
+    text: Unbroken | None = None
+    scheduled_at: Moment | None = None
+
+
+class Decision(Body):
+    """About an email that a crash left in doubt."""
+
+    email: Address
+    decision: Annotated[
+        Literal["sent", "resend"],
+        Field(description="It did arrive, or it is to be sent again."),
+    ]
+
+
+class NewQueueMessage(Body):
+    body: Unbroken
+    delay: Annotated[
+        float,
+        Field(
+            ge=0, le=QUEUE_SECONDS, allow_inf_nan=False, description="Seconds until it is ready."
+        ),
+    ] = 0.0
+    ttl: Annotated[
+        float | None,
+        Field(
+            ge=1,
+            le=LONGEST_TTL,
+            allow_inf_nan=False,
+            description="Seconds after which it is not delivered any more.",
+        ),
+    ] = None
+    properties: Annotated[
+        dict[str, Unbroken],
+        AfterValidator(_unbroken_names),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "description": "What travels with the body.",
+                "propertyNames": _UNBROKEN,
+                "additionalProperties": _UNBROKEN,
+            }
+        ),
+    ] = {}
+
+
+class Redrive(Body):
+    """Nothing of it is needed: then all messages are brought back at once."""
+
+    id: Annotated[str | None, Field(description="Only this message.")] = None
+    rate: Annotated[
+        float | None,
+        Field(ge=0.001, le=1_000_000, allow_inf_nan=False, description="Messages a second."),
+    ] = None

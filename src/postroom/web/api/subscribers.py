@@ -1,0 +1,148 @@
+"""`/lists/{name}/subscribers`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.domain.errors import Invalid
+from postroom.domain.lists import Subscriber
+from postroom.services import shapes
+from postroom.services.keys import Scope
+from postroom.storage import InvalidKey
+from postroom.web.api.documenting import IF_MATCH, problems, tagged
+from postroom.web.api.etags import matched_etag
+from postroom.web.api.fields import AddressPath, After, IsVerified, Limit, ListPath
+from postroom.web.api.models import NewSubscriber, SubscriberChange
+from postroom.web.api.paging import going_on
+from postroom.web.api.results import Index, SubscriberResult
+from postroom.web.api.routing import (
+    ApiRoute,
+    index,
+    resource,
+    scoped,
+    services_of,
+    with_shown_etag,
+)
+
+router = APIRouter(route_class=ApiRoute, tags=["Subscribers"])
+_NEEDS: dict[str, Any] = scoped(Scope.SUBSCRIBERS)
+
+Prefix = Annotated[
+    str,
+    Query(
+        max_length=254,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
+        description="Only addresses that begin with this.",
+    ),
+]
+
+
+@router.post(
+    "/lists/{name}/subscribers",
+    status_code=201,
+    response_model=SubscriberResult,
+    responses=tagged(201, problems(404, 409), located=True),
+    openapi_extra=_NEEDS,
+)
+async def add_subscriber(request: Request, name: ListPath, body: NewSubscriber) -> Response:
+    """Put an address on a list. Nobody is asked: for that there is `/subscribe`."""
+    added = await services_of(request).subscriptions.add(name, body.email, verified=body.verified)
+    address = quote(added.address, safe="@")
+    location = f"/api/v1/lists/{quote(added.list_name)}/subscribers/{address}"
+    return resource(shapes.of_subscriber(added), 201, {"Location": location})
+
+
+@router.get(
+    "/lists/{name}/subscribers",
+    response_model=Index[SubscriberResult],
+    responses=problems(404),
+    openapi_extra=_NEEDS,
+)
+async def read_subscribers(
+    request: Request,
+    name: ListPath,
+    verified: IsVerified = None,
+    prefix: Prefix = "",
+    limit: Limit = 100,
+    after: After = None,
+) -> Response:
+    """The subscribers of a list, in the order of their addresses."""
+    try:
+        with going_on(after):
+            page = await services_of(request).subscriptions.page(
+                name, verified=verified, prefix=prefix, limit=limit, after=after
+            )
+    except InvalidKey as exc:
+        raise Invalid("prefix", "no address begins like this") from exc
+    shown = (with_shown_etag(shapes.of_subscriber(each)) for each in page.subscribers)
+    return index(shown, page.next)
+
+
+@router.get(
+    "/lists/{name}/subscribers/{email:path}",
+    response_model=SubscriberResult,
+    responses=tagged(200, problems(404)),
+    openapi_extra=_NEEDS,
+)
+async def read_subscriber(request: Request, name: ListPath, email: AddressPath) -> Response:
+    """One subscriber."""
+    found = await services_of(request).subscriptions.get(name, email)
+    return resource(shapes.of_subscriber(found))
+
+
+@router.patch(
+    "/lists/{name}/subscribers/{email:path}",
+    response_model=SubscriberResult,
+    responses=tagged(200, problems(404, 409, 412)),
+    openapi_extra={**_NEEDS, **IF_MATCH},
+)
+async def change_subscriber(
+    request: Request,
+    name: ListPath,
+    email: AddressPath,
+    body: SubscriberChange,
+) -> Response:
+    """Verify, block or unblock a subscriber, or give it another address.
+
+    Its links go on working with another address.
+    """
+    subscriptions = services_of(request).subscriptions
+    etag = await _matched(request, name, email)
+    if body.email is not None:
+        moved = await subscriptions.change_address(name, email, body.email, etag)
+        email, etag = moved.address, moved.etag
+    unblocks = "blocked" in body.model_fields_set and body.blocked is None
+    saved = await subscriptions.edit(
+        name,
+        email,
+        verified=body.verified,
+        blocked="" if unblocks else body.blocked,
+        etag=etag,
+    )
+    return resource(shapes.of_subscriber(saved))
+
+
+@router.delete(
+    "/lists/{name}/subscribers/{email:path}",
+    status_code=204,
+    response_class=Response,
+    responses=problems(404, 409, 412),
+    openapi_extra={**_NEEDS, **IF_MATCH},
+)
+async def remove_subscriber(request: Request, name: ListPath, email: AddressPath) -> Response:
+    """Take an address off a list."""
+    etag = await _matched(request, name, email)
+    await services_of(request).subscriptions.remove(name, email, etag)
+    return Response(status_code=204)
+
+
+async def _matched(request: Request, name: str, email: str) -> str | None:
+    async def read() -> Subscriber:
+        return await services_of(request).subscriptions.get(name, email)
+
+    return await matched_etag(request, "subscriber", email, read)

@@ -1,0 +1,70 @@
+"""The web application: pages, API and files, put together."""
+
+from __future__ import annotations
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, ExceptionHandler, Scope
+
+from postroom.web.accounts import ACCOUNT_PAGES
+from postroom.web.admin import ADMIN_PAGES
+from postroom.web.api import API_PAGES, make_api, mounted
+from postroom.web.context import WebContext
+from postroom.web.headers import SecureHeaders
+from postroom.web.health import health_routes
+from postroom.web.measuring import Measured, metrics_route
+from postroom.web.public import PUBLIC_PAGES
+from postroom.web.routing import Page, explain
+from postroom.web.signing import csrf_token
+from postroom.web.templating import STATIC, make_environment
+from postroom.web.visit import Visit
+
+PAGES: tuple[Page, ...] = (*PUBLIC_PAGES, *ACCOUNT_PAGES, *ADMIN_PAGES, *API_PAGES)
+
+
+class _Files(StaticFiles):
+    """Files whose address changes with their content (`templating.static`)."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if b"v=" in scope["query_string"]:
+            response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+def make_app(context: WebContext) -> ASGIApp:
+    templates = make_environment()
+    routes: list[BaseRoute] = [
+        *health_routes(context),
+        metrics_route(context),
+        Mount("/static", _Files(directory=STATIC)),
+        mounted(make_api(context)),
+        *(page.route(context, templates) for page in PAGES),
+    ]
+    problems = _problems(context, templates)
+    app = Starlette(routes=routes, exception_handlers={HTTPException: problems, 500: problems})
+    # Around everything, so that the answer to a fault of ours has the headers too.
+    return Measured(SecureHeaders(app, hsts=context.settings.value("hsts")))
+
+
+def _problems(context: WebContext, templates: jinja2.Environment) -> ExceptionHandler:
+    """The page for an address that there is not, or not like this, and for a fault of ours."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        visit = Visit(request, context, templates, None, None, csrf_token(context.secret, ""))
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        if status == 500:
+            text = "That is our fault, not yours. What happened is in the log."
+            return explain(visit, status, "Something went wrong", text)
+        if status == 405:
+            text = f"This address does not take {request.method}."
+            return explain(visit, status, "Not like this", text)
+        text = "Check the address, or begin at the start page."
+        return explain(visit, status, "There is no such page", text)
+
+    return answer

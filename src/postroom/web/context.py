@@ -1,0 +1,40 @@
+"""What every page and every call works with."""
+
+from __future__ import annotations
+
+import asyncio
+
+from postroom.settings import Settings
+from postroom.web.background import Background
+from postroom.web.import_runs import ImportRuns
+from postroom.web.redrives import Redrives
+from postroom.web.try_limits import LoginLimits
+from postroom.wiring import Services
+
+
+class WebContext:
+    """The use cases and the settings of one running web server.
+
+    `secret` signs what visitors carry for us (cookies, tokens in forms); it never leaves the
+    server. `stopping` is set when the server is asked to stop: answers that go on and on end then.
+    """
+
+    def __init__(self, services: Services, settings: Settings, secret: bytes) -> None:
+        self.services = services
+        self.settings = settings
+        self.secret = secret
+        self.stopping = asyncio.Event()
+        self.background = Background()
+        self.import_runs = ImportRuns(services.imports, self.background)
+        self.redrives = Redrives(services.queues, self.background)
+        self.login_limits = LoginLimits()
+
+    @property
+    def base_url(self) -> str:
+        url: str = self.settings.value("base_url")
+        return url
+
+    @property
+    def is_behind_tls(self) -> bool:
+        """Whether visitors come by https: cookies are then for https only."""
+        return self.base_url.startswith("https://")

@@ -1,0 +1,132 @@
+"""Every page: nothing for axe, html-validate or the browser's console to complain of.
+
+Pages come from `postroom.web.app.PAGES`, and a template that no scene shows is a fault, too:
+whoever adds a page adds an example of it to `tests/web/world.py`, or a scene.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import jinja2
+import pyotp
+import pytest
+from playwright.async_api import Browser
+
+from postroom.services import second_factor
+from postroom.services.users import Role
+from postroom.web import visit
+from postroom.web.accounts.entering import setup_link
+from postroom.web.app import PAGES
+from postroom.web.templating import FOLDER, render
+from tests.browser.chromium import window
+from tests.browser.looking import Looker
+from tests.browser.scenes import ADMIN, CAREFUL, EMPTY, VIEWER, WHOEVER, Scene, scenes_of
+from tests.browser.validating import invalid_html
+from tests.web.site import Site, running_site
+from tests.web.world import EXAMPLES, NOT_PAGES, furnished, shown_pages
+
+AT_ONCE = 2
+TEMPLATES = FOLDER / "templates"
+
+
+class Walk:
+    """Goes through scenes with a few browsers at once and keeps what was wrong."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self.faults: list[str] = []
+        self.html: dict[str, str] = {}
+
+    async def through(self, site: Site, scenes: Iterable[Scene], sessions: dict[str, str]) -> None:
+        waiting = deque(scenes)
+        async with anyio.create_task_group() as walkers:
+            for _ in range(AT_ONCE):
+                walkers.start_soon(self._one, site, waiting, sessions)
+
+    async def _one(self, site: Site, waiting: deque[Scene], sessions: dict[str, str]) -> None:
+        async with AsyncExitStack() as stack:
+            lookers: dict[str, Looker] = {}
+            while waiting:
+                scene = waiting.popleft()
+                if scene.who not in lookers:
+                    session = sessions.get(scene.who, "")
+                    context = await stack.enter_async_context(
+                        window(self._browser, site.url, session=session)
+                    )
+                    lookers[scene.who] = await Looker.open(await context.new_page(), site.url)
+                await self._look(lookers[scene.who], scene)
+
+    async def _look(self, looker: Looker, scene: Scene) -> None:
+        await scene.prepare(looker.page)
+        looker.begin()
+        response = await scene.open(looker.page)
+        found = await looker.examine(response)
+        self.faults += [f"{scene.name}: {each}" for each in found]
+        self.html[f"{scene.name} ({response.status})"] = await response.text()
+
+
+def whole_pages() -> set[str]:
+    """The templates that are pages, and not parts or frames of others."""
+    sources = {str(f.relative_to(TEMPLATES)): f.read_text() for f in TEMPLATES.rglob("*.html")}
+    extends = {name: re.findall(r'{% extends "([^"]+)"', text) for name, text in sources.items()}
+    frames = {base for bases in extends.values() for base in bases}
+    return {name for name, bases in extends.items() if bases} - frames
+
+
+def test_every_page_that_can_be_got_has_an_example() -> None:
+    paths = {page.path for page in PAGES if "GET" in page.methods}
+    assert sorted(set(shown_pages()) - set(EXAMPLES)) == [], "add them to tests/web/world.py"
+    assert sorted((set(EXAMPLES) | NOT_PAGES) - paths) == [], "there is no such page any more"
+
+
+@pytest.mark.timeout(900)  # a hundred pages: a limit for a walk that hangs, not for a slow machine
+async def test_every_page_is_sound(
+    browser: Browser, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[str] = set()
+
+    def remembered(
+        environment: jinja2.Environment, template: str, values: dict[str, object]
+    ) -> str:
+        seen.add(template)
+        return render(environment, template, values)
+
+    monkeypatch.setattr(visit, "render", remembered)
+    walk = Walk(browser)
+    world = await furnished(site)
+    sessions = {ADMIN: world.admin.session}
+    viewer = await site.user(Role.VIEWER, "another@example.org")
+    careful = await site.user(Role.EDITOR, "careful@example.org")
+    secret = second_factor.new_secret()
+    await site.services.users.turn_on_second_factor(
+        "careful@example.org", secret, pyotp.TOTP(secret).now()
+    )
+    sessions |= {VIEWER: viewer.session, CAREFUL: careful.session}
+    await walk.through(site, scenes_of(world), sessions)
+    await walk_through_nothing(walk, tmp_path)
+
+    assert "\n".join(walk.faults + invalid_html(walk.html, tmp_path)) == ""
+    assert sorted(whole_pages() - seen) == [], "no scene shows these templates"
+
+
+async def walk_through_nothing(walk: Walk, folder: Path) -> None:
+    """A site that was started a moment ago, and one whose mails really leave."""
+    settings = {"transport": "smtp://127.0.0.1:9"}
+    async with (
+        running_site(folder / "empty") as empty,
+        running_site(folder / "other", settings) as other,
+    ):
+        token = setup_link(other.context).partition("/setup")[2]
+        first = [Scene(WHOEVER, f"/setup{token}"), Scene(WHOEVER, "/subscribe")]
+        wrong = Scene(WHOEVER, f"/setup{token}", "/setup", {"email": "x", "password": "short"})
+        await walk.through(other, [*first, wrong], {})
+        admins = {each: await each.user(Role.ADMINISTRATOR) for each in (empty, other)}
+        for each, paths in ((empty, EMPTY), (other, ("/outbox",))):
+            scenes = [Scene(ADMIN, path) for path in paths]
+            await walk.through(each, scenes, {ADMIN: admins[each].session})

@@ -1,0 +1,226 @@
+"""What only somebody at a browser sees: two windows, a phone, a keyboard, a role."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from postroom.services.users import Role
+from postroom.web.app import PAGES
+from tests.browser.chromium import PATIENCE, PHONE, window
+from tests.web.site import PASSWORD, Site
+from tests.web.world import LIST, World, furnished, shown_pages
+
+pytestmark = pytest.mark.timeout(600)  # a limit for what hangs, not for a slow machine
+
+
+# -- two windows ----------------------------------------------------------------------------------
+
+
+async def test_two_windows_that_edit_the_same_lose_nothing_that_was_typed(
+    browser: Browser, site: Site
+) -> None:
+    await site.services.lists.create("news", "News", "news@example.com")
+    ann, bob = await site.user(), await site.user(Role.EDITOR)
+    async with (
+        window(browser, site.url, session=ann.session) as first,
+        window(browser, site.url, session=bob.session) as second,
+    ):
+        hers, his = await first.new_page(), await second.new_page()
+        for page in (hers, his):
+            await page.goto("/lists/news/edit")
+        await save(hers, "Her words", "hers@example.com")
+        await expect(hers.get_by_role("status")).to_have_text("Saved.", timeout=PATIENCE)
+
+        await save(his, "His <words>", "news@example.com")
+        conflict = his.get_by_role("alert")
+        await expect(conflict).to_contain_text("Somebody else saved first", timeout=PATIENCE)
+        rows = [await row.all_inner_texts() for row in await conflict.locator("tbody tr").all()]
+        cells = [re.split(r"\s*[\t\n]+\s*", text.strip()) for [text] in rows]
+        assert cells == [
+            ["Description", "His <words>", "Her words"],
+            ["From address", "news@example.com", "hers@example.com"],
+        ]
+        await expect(his.get_by_label("Description")).to_have_value("His <words>")
+        found = await site.services.lists.get("news")
+        assert (found.description, found.from_address) == ("Her words", "hers@example.com")
+
+        # He has seen hers: his next save counts.
+        await his.get_by_role("button", name="Save").click()
+        await expect(his.get_by_role("status")).to_have_text("Saved.", timeout=PATIENCE)
+        assert (await site.services.lists.get("news")).description == "His <words>"
+
+
+async def save(page: Page, description: str, sender: str) -> None:
+    await page.get_by_label("Description").fill(description)
+    await page.get_by_label("From address").fill(sender)
+    await page.get_by_role("button", name="Save").click()
+
+
+# -- a phone --------------------------------------------------------------------------------------
+
+
+async def test_the_menu_of_a_phone_opens_and_leads_on(browser: Browser, site: Site) -> None:
+    world = await furnished(site)
+    async with window(browser, site.url, PHONE, world.admin.session) as phone:
+        page = await phone.new_page()
+        await page.goto("/")
+        menu, lists = (
+            page.get_by_role("button", name="Menu"),
+            page.get_by_role("link", name="Lists"),
+        )
+        await expect(menu).to_have_attribute("aria-expanded", "false", timeout=PATIENCE)
+        await expect(lists).to_have_count(0)  # hidden from everybody, not only from the eye
+        await menu.click()
+        await expect(menu).to_have_attribute("aria-expanded", "true", timeout=PATIENCE)
+        await lists.first.click()
+        await page.wait_for_url("**/lists")
+        # A table's cells lie in the window: none has to be guessed.
+        await page.goto(f"/lists/{LIST}/subscribers")
+        for cell in (await page.locator("tbody tr").first.locator("td").all())[:4]:
+            box = await cell.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= PHONE[0]
+
+
+# -- a keyboard -----------------------------------------------------------------------------------
+
+
+async def test_somebody_without_a_mouse_logs_in_and_makes_a_list(
+    browser: Browser, site: Site
+) -> None:
+    user = await site.user()
+    assert user.user is not None
+    async with window(browser, site.url) as context:
+        page = await context.new_page()
+        await page.goto("/login")
+        await tab_to(page, "email")
+        await page.keyboard.type(user.user.email)
+        await tab_to(page, "password")
+        await page.keyboard.type(PASSWORD)
+        await page.keyboard.press("Enter")
+        await expect(page.locator("nav[aria-label=Main]")).to_be_visible(timeout=PATIENCE)
+
+        # Past the navigation in one step.
+        await page.keyboard.press("Tab")
+        assert await focused(page) == "Skip to the content"
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/#main")
+        await page.goto("/lists")
+        await tab_to(page, "Make the first list")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/lists/new")
+        for field, text in (
+            ("name", "by-keyboard"),
+            ("description", "Made by keyboard"),
+            ("from_address", "keys@example.com"),
+        ):
+            await tab_to(page, field)
+            await page.keyboard.type(text)
+        await tab_to(page, "Make the list")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**/lists/by-keyboard")
+        assert (await site.services.lists.get("by-keyboard")).description == "Made by keyboard"
+
+
+async def tab_to(page: Page, what: str) -> None:
+    """Press Tab until this field, link or button has the focus; each one on the way shows it."""
+    for _ in range(60):
+        await page.keyboard.press("Tab")
+        where = await focused(page)
+        if where != "BODY":
+            assert await shows_focus(page), f"{where} does not show that it has the focus"
+        if where == what:
+            return
+    raise AssertionError(f"{what} cannot be reached with Tab")
+
+
+async def focused(page: Page) -> str:
+    name: str = await page.evaluate(
+        """() => {
+          const on = document.activeElement;
+          return on.name || (on === document.body ? "BODY" : on.textContent.trim());
+        }"""
+    )
+    return name
+
+
+async def shows_focus(page: Page) -> bool:
+    """Whether it looks different from the same thing without the focus."""
+    differs: bool = await page.evaluate(
+        """() => {
+          const on = document.activeElement, names = ["outlineStyle", "outlineWidth", "boxShadow",
+            "backgroundColor", "borderTopColor", "textDecorationLine", "transform", "top"];
+          const look = () => names.map((name) => getComputedStyle(on)[name]).join("|");
+          const focused = look();
+          on.blur();
+          const blurred = look();
+          on.focus({ focusVisible: true });
+          return focused !== blurred;
+        }"""
+    )
+    return differs
+
+
+# -- roles ----------------------------------------------------------------------------------------
+
+
+async def test_a_viewer_logs_in_and_is_offered_nothing_that_is_refused(
+    browser: Browser, site: Site
+) -> None:
+    world = await furnished(site)
+    async with window(browser, site.url) as context:
+        page = await context.new_page()
+        await page.goto("/lists/new")  # asked for before the login, and refused after it
+        await page.get_by_label("Email address").fill(world.names["viewer"])
+        await page.get_by_label("Password").fill("wrong")
+        await page.get_by_role("button", name="Log in").click()
+        await expect(page.get_by_role("alert")).to_contain_text("do not belong", timeout=PATIENCE)
+        await page.get_by_label("Password").fill(PASSWORD)
+        async with page.expect_response(lambda answer: answer.url.endswith("/lists/new")) as got:
+            await page.get_by_role("button", name="Log in").click()
+        assert (await got.value).status == 403
+        await expect(page.get_by_role("heading", level=1)).to_have_text(
+            "Not with your role", timeout=PATIENCE
+        )
+        refused = []
+        for address in seen_by_viewers(world):
+            await page.goto(address)
+            offered = await page.evaluate(_OFFERED)
+            refused += [f"{address}: {' '.join(each)}" for each in offered if is_refused(*each)]
+        assert refused == []
+        await page.get_by_role("button", name="Log out").click()
+        await page.wait_for_url("**/login")
+        await page.goto("/lists")
+        assert "/login?next=/lists" in page.url
+
+
+_OFFERED = """() => {
+  const here = (text) => new URL(text, location.href);
+  const own = (url) => url.origin === location.origin;
+  const links = [...document.querySelectorAll("a[href]")].map((each) => ["GET", here(each.href)]);
+  const forms = [...document.forms].map((each) => [
+    each.method.toUpperCase(), here(each.getAttribute("action") || location.href)
+  ]);
+  const all = [...links, ...forms].filter(([, url]) => own(url));
+  return all.map(([how, url]) => [how, url.pathname]);
+}"""
+
+
+def seen_by_viewers(world: World) -> list[str]:
+    """An example of each page that a viewer may see."""
+    free = {p.path for p in PAGES if "GET" in p.methods and p.role is Role.VIEWER}
+    return [address for path in shown_pages() if path in free for address in world.addresses(path)]
+
+
+def is_refused(method: str, path: str) -> bool:
+    """Whether the first route that answers this is for editors or administrators only."""
+    for page in PAGES:
+        pattern = re.sub(r"\\{\w+:path\\}", ".+", re.escape(page.path))
+        pattern = re.sub(r"\\{\w+\\}", "[^/]+", pattern)
+        if method in page.methods and re.fullmatch(pattern, path):
+            return page.role in (Role.EDITOR, Role.ADMINISTRATOR)
+    return False

@@ -1,0 +1,132 @@
+"""A running site and visitors to it, for tests over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from postroom.services.users import Role, User
+from postroom.settings import load_settings
+from postroom.storage import open_store
+from postroom.web.context import WebContext
+from postroom.web.routing import SESSION_COOKIE, VISITOR_COOKIE
+from postroom.web.server import bound_socket, serve
+from postroom.web.signing import csrf_token
+from postroom.wiring import Services
+
+PASSWORD = "correct horse battery staple"
+SECRET = b"a secret key of the tests, long enough"
+
+
+class Visitor:
+    """A browser: it keeps its cookies and sends the token of its forms."""
+
+    def __init__(self, site: Site, *, token: str = "", user: User | None = None) -> None:
+        self.site = site
+        self.user = user
+        self.http = httpx2.AsyncClient(base_url=site.url, follow_redirects=False, timeout=60)
+        self.http.cookies.set(VISITOR_COOKIE, "a-visitor-of-the-tests", domain="127.0.0.1")
+        self.use(token)
+
+    def use(self, session: str) -> None:
+        """Be logged in with this session from now on, or not at all."""
+        if self.session:
+            self.http.cookies.delete(SESSION_COOKIE)
+        if session:
+            self.http.cookies.set(SESSION_COOKIE, session, domain="127.0.0.1")
+
+    @property
+    def session(self) -> str:
+        """The cookie that logs in whoever carries it."""
+        return self.http.cookies.get(SESSION_COOKIE) or ""
+
+    async def csrf(self) -> str:
+        """The token that this visitor's forms carry."""
+        token = self.http.cookies.get(SESSION_COOKIE)
+        found = await self.site.services.sessions.find(token) if token else None
+        visitor = self.http.cookies.get(VISITOR_COOKIE) or ""
+        return csrf_token(self.site.context.secret, visitor if found is None else found[1].id)
+
+    async def get(self, path: str, **options: Any) -> httpx2.Response:
+        return await self.http.get(path, **options)
+
+    async def post(
+        self, path: str, data: Mapping[str, Any] | None = None, **options: Any
+    ) -> httpx2.Response:
+        """Send a form as a page of ours would."""
+        return await self.http.post(
+            path, data={"csrf": await self.csrf(), **(data or {})}, **options
+        )
+
+    async def said(self, response: httpx2.Response) -> str:
+        """What the page says that a form leads to."""
+        assert response.status_code == 303, (response.status_code, problem_in(response))
+        page = await self.get(response.headers["location"])
+        found = re.search(r'<p class="said" role="status">(.*?)</p>', page.text, re.DOTALL)
+        return found[1] if found else ""
+
+
+class Site:
+    def __init__(self, url: str, context: WebContext) -> None:
+        self.url = url
+        self.context = context
+        self.services: Services = context.services
+        self._visitors: list[Visitor] = []
+
+    def visitor(self) -> Visitor:
+        """Somebody who is not logged in."""
+        return self._known(Visitor(self))
+
+    async def user(self, role: Role = Role.ADMINISTRATOR, email: str = "") -> Visitor:
+        """Somebody who is logged in with this role. Costs 100 ms: the password is hashed."""
+        user = await self.services.users.create(email or f"{role}@example.org", PASSWORD, role)
+        return await self.log_in(user)
+
+    async def log_in(self, user: User) -> Visitor:
+        """Another browser of this user."""
+        token = await self.services.sessions.start(user, "127.0.0.1", "a test")
+        return self._known(Visitor(self, token=token, user=user))
+
+    def _known(self, visitor: Visitor) -> Visitor:
+        self._visitors.append(visitor)
+        return visitor
+
+    async def close(self) -> None:
+        for visitor in self._visitors:
+            await visitor.http.aclose()
+
+
+def problem_in(response: httpx2.Response) -> str:
+    """The text of a page, as far as it helps to see why a test fails."""
+    return " ".join(re.sub(r"<[^>]+>", " ", response.text).split())[:500]
+
+
+@asynccontextmanager
+async def running_site(
+    folder: Path, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[Site]:
+    """A real server on a free port of the loopback address, in the event loop of the test.
+
+    Settings are given in lower case, as in `{"base_url": "https://…"}`.
+    """
+    given = {"data": str(folder / "data"), "port": "0", **(settings or {})}
+    loaded = load_settings({}, folder, given)
+    listener = bound_socket(loaded)
+    stopping = asyncio.Event()
+    async with await open_store(loaded.store_url) as store:
+        context = WebContext(Services(store), loaded, SECRET)
+        serving = asyncio.create_task(serve(context, listener, stopping))
+        site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}", context)
+        try:
+            yield site
+        finally:
+            await site.close()
+            stopping.set()
+            await serving
+            await site.services.events.settle()

@@ -1,0 +1,255 @@
+"""The start page, the trace of an address and the outbox, over HTTP."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from urllib.parse import quote
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import Counts
+from postroom.domain.pages import page_partition
+from postroom.services import records
+from postroom.services.growth import EVERY, TABLE
+from postroom.services.messages import NewBodies
+from postroom.services.users import Role
+from postroom.storage import Entity
+from tests.web.site import Site, running_site
+
+NOW = datetime.now(UTC)
+BODIES = NewBodies("<p>Hello</p>", "Hello")
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "' OR 1=1; --",
+    '"><img src=x onerror=alert(1)>',
+    "\x00\x01\x02",
+    "a\r\nSet-Cookie: x=1",
+    "‮elif",
+    "x" * 20_000,
+    "{{ 7 * 7 }}",
+    "../../../etc/passwd",
+    "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"),
+]
+
+
+async def email_of(site: Site, ref: str, address: str, outcome: str, reply: str) -> None:
+    """One page with one email, as a sender leaves it."""
+    message = await site.services.messages.get(ref)
+    page = {
+        **records.counts_properties(Counts(planned=1, accepted=1)),
+        "FirstAddress": address,
+        "LastAddress": address,
+    }
+    store = site.services.store
+    partition = records.pages_partition(message.day, message.ref)
+    await store.table(records.PAGES).upsert(Entity(partition, records.page_row(0), page))
+    await store.table(records.ARCHIVE).upsert(
+        Entity(
+            page_partition(message.day, message.ref, 0),
+            address,
+            {"SubscriberGUID": "x", "Outcome": outcome, "Reply": reply, "Tries": 2, "At": NOW},
+        )
+    )
+
+
+# -- dashboard ------------------------------------------------------------------------------------
+
+
+async def test_the_first_steps_lead_to_a_list_a_sign_up_and_a_message(site: Site) -> None:
+    user = await site.user()
+    start = (await user.get("/")).text
+    assert "First steps" in start
+    assert 'href="/lists/new"' in start
+
+    await site.services.lists.create("news", "News", "news@example.com")
+    start = (await user.get("/")).text
+    assert "/subscribe?list=news" in start
+    await site.services.subscriptions.add("news", "a@example.com", verified=True)
+    await site.services.messages.create("news", "Hello", BODIES, NOW + timedelta(days=1))
+    assert "First steps" not in (await user.get("/")).text
+
+
+async def test_the_dashboard_shows_what_is_sent_what_comes_and_what_was(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    services = site.services
+    await services.lists.create("news", "News", "news@example.com")
+    moving = await services.messages.create("news", "Being <b>sent</b>", BODIES, NOW)
+    await services.messages.create("news", "Tomorrow", BODIES, NOW + timedelta(days=1))
+    over = await services.messages.create("news", "Over", BODIES, NOW - timedelta(days=1))
+    await services.messages.cancel(over.ref)
+    await services.messages.archive(await services.messages.get(over.ref))
+    partition = records.pages_partition(moving.day, moving.ref)
+    counts = records.counts_properties(Counts(planned=1234, accepted=617))
+    await services.store.table(records.PAGES).upsert(Entity(partition, "000000", counts))
+    for path in ("/", "/dashboard/live"):
+        shown = await user.get(path)
+        assert shown.status_code == 200
+        assert "Being &lt;b&gt;sent&lt;/b&gt;" in shown.text
+        assert "617 of 1,234" in shown.text
+        assert '<progress value="617" max="1234"' in shown.text
+    assert "Tomorrow" in (await user.get("/")).text
+    assert f"/messages/{over.ref}" in (await user.get("/")).text
+
+
+async def test_the_dashboard_names_queues_that_need_somebody(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    await site.services.store.queue("shop/a b;poison").put("bad")
+    await site.services.queues.fault("shop/<x>", "it broke")
+    live = (await user.get("/dashboard/live")).text
+    assert 'href="/queues/shop/a%20b%3Bpoison"' in live
+    assert "shop/&lt;x&gt; is stopped: it broke" in live
+
+
+async def test_growth_is_drawn_from_what_was_counted(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    await site.services.lists.create("news", "News", "news@example.com")
+    await site.services.subscriptions.add("news", "a@example.com", verified=True)
+    await site.services.growth.count_due()
+    assert "The plot begins tomorrow" in (await user.get("/")).text
+    growth = site.services.store.table(TABLE)
+    await growth.upsert(Entity(EVERY, "2000-01-01", {"Subscribers": 7, "Verified": 7}))
+    day = (NOW - timedelta(days=1)).strftime("%Y-%m-%d")
+    await growth.upsert(Entity(EVERY, day, {"Subscribers": 8, "Verified": 7}))
+    plot = re.search(r'data-plot="([^"]*)"', (await user.get("/")).text)
+    assert plot is not None
+    assert '"values": [8, 1]' in html.unescape(plot[1])
+
+
+# -- trace ----------------------------------------------------------------------------------------
+
+
+async def test_a_trace_tells_from_sign_up_to_each_email(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    services = site.services
+    await services.lists.create("news", "News", "news@example.com")
+    await services.subscriptions.add("news", "alice@example.com", verified=True)
+    message = await services.messages.create("news", "Hello <3", BODIES, NOW)
+    await email_of(site, message.ref, "alice@example.com", "refused", "550 <no> such user")
+    shown = (await user.get("/trace?email=%20alice@EXAMPLE.com")).text
+    for text in ("signed up", "was verified", "Hello &lt;3", "refused", "tried 2 times"):
+        assert text in shown, text
+    assert "550 &lt;no&gt; such user" in shown
+    assert "That is all." in shown
+    nobody = (await user.get("/trace?email=bob@example.com")).text
+    assert "is on no list now" in nobody
+    assert "No message has an email" in nobody
+
+
+async def test_a_trace_goes_through_many_messages_in_parts(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    services = site.services
+    await services.lists.create("news", "News", "news@example.com")
+    first = await services.messages.create("news", "The first", BODIES, NOW - timedelta(days=9))
+    await email_of(site, first.ref, "alice@example.com", "accepted", "250 ok")
+    for number in range(25):
+        await services.messages.create("news", f"{number}", BODIES, NOW - timedelta(hours=number))
+    shown = (await user.get("/trace?email=alice@example.com")).text
+    assert "The first" not in shown
+    further = re.search(r'hx-get="(/trace[^"]*before[^"]*)"', shown)
+    assert further is not None
+    part = await user.get(html.unescape(further[1]), headers={"HX-Request": "true"})
+    assert "The first" in part.text
+    assert "<html" not in part.text
+
+
+async def test_a_trace_of_nonsense_says_what_is_wrong(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    for text, field in product(HOSTILE, ("email", "before")):
+        query = {"email": "alice@example.com", field: text}
+        shown = await user.http.get("/trace", params=query)
+        assert shown.status_code in (200, 422), (field, text)
+        assert "<script>alert" not in shown.text
+        assert "<img src=x" not in shown.text
+
+
+# -- outbox ---------------------------------------------------------------------------------------
+
+MAIL = (
+    "From: news@example.com\r\nTo: alice@example.com\r\nSubject: Hi <b>there</b>\r\n"
+    "MIME-Version: 1.0\r\nContent-Type: multipart/alternative; boundary=b\r\n\r\n"
+    "--b\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+    "Go to http://localhost:8420/confirm?id=1&listName=x. <script>alert(1)</script>\r\n"
+    "--b\r\nContent-Type: text/html; charset=utf-8\r\n\r\n"
+    "<p>Hello <a href='http://localhost:8420/x'>go</a><script>alert(2)</script></p>\r\n--b--\r\n"
+)
+
+
+def keep(site: Site, number: int, address: str, mail: str = MAIL) -> str:
+    folder = site.context.settings.data / "outbox"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"20261115T08{number // 60:02}{number % 60:02}Z-{address}-{number:016x}.eml"
+    (folder / name).write_bytes(mail.encode())
+    return name
+
+
+async def test_the_outbox_shows_its_mails_newest_first_in_pages(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    assert "The outbox is empty" in (await user.get("/outbox")).text
+    names = [keep(site, number, f"a{number}@example.com") for number in range(60)]
+    shown = (await user.get("/outbox")).text
+    assert "Hi &lt;b&gt;there&lt;/b&gt;" in shown
+    assert shown.index("a59@example.com") < shown.index("a58@example.com")
+    assert "a9@example.com" not in shown
+    further = re.search(r'href="([^"]*after=[^"]*)" rel="next"', shown)
+    assert further is not None
+    assert "a9@example.com" in (await user.get(html.unescape(further[1]))).text
+    only = (await user.get("/outbox?to=a7@example.com")).text
+    assert only.count("/outbox/2026") == 1
+    assert quote(names[7]) in only
+
+
+async def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    name = keep(site, 1, "alice@example.com")
+    shown = (await user.get(f"/outbox/{name}")).text
+    link = "http://localhost:8420/confirm?id=1&amp;listName=x"
+    assert f'<a href="{link}" target="_blank" rel="noopener noreferrer">' in shown
+    assert "<script>alert" not in shown
+    assert 'sandbox="allow-popups allow-popups-to-escape-sandbox"' in shown
+    framed = await user.get(f"/outbox/{name}/html")
+    policy = framed.headers["content-security-policy"]
+    assert policy.startswith("sandbox ")
+    assert "allow-scripts" not in policy
+    assert "allow-same-origin" not in policy
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'self'" in policy
+    assert framed.headers["x-frame-options"] == "SAMEORIGIN"
+    assert framed.text.startswith('<base target="_blank">')
+    download = await user.get(f"/outbox/{name}/download")
+    assert download.content == MAIL.encode()
+    assert download.headers["content-disposition"] == f'attachment; filename="{name}"'
+
+
+async def test_only_mails_of_the_outbox_can_be_read(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    keep(site, 1, "alice@example.com")
+    assert (await user.get("/outbox/20261115T080000Z-x-0000000000000000.eml")).status_code == 404
+    for name in ("secret.key", "..%2Fsecret.key", "%00", "x" * 5000):
+        for part in ("", "/html", "/download"):
+            answer = await user.get(f"/outbox/{name}{part}")
+            assert answer.status_code in (404, 422), (name, part)
+
+
+async def test_a_real_transport_keeps_no_mails_here(tmp_path: Path) -> None:
+    settings = {"transport": "smtp://user:hush@mail.example.com"}
+    async with running_site(tmp_path, settings) as site:
+        user = await site.user(Role.VIEWER)
+        shown = (await user.get("/outbox")).text
+        assert "Mails go out for real" in shown
+        assert "hush" not in shown
+        assert (await user.get("/outbox/x.eml")).status_code == 404
+
+
+async def test_an_address_is_an_address(site: Site) -> None:
+    """What the trace links to is the subscriber, however the address is written."""
+    user = await site.user(Role.VIEWER)
+    await site.services.lists.create("news", "News", "news@example.com")
+    address = Address("o'hara+x/y@example.com")
+    await site.services.subscriptions.add("news", address, verified=False)
+    shown = await user.http.get("/trace", params={"email": address})
+    link = re.search(r'href="(/lists/news/subscribers/[^"]*)"', shown.text)
+    assert link is not None
+    assert (await user.get(html.unescape(link[1]))).status_code == 200

@@ -1,0 +1,247 @@
+"""First start, logging in and out, and one's own account."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
+
+import httpx2
+import pyotp
+import pytest
+
+from postroom.services.users import Role
+from postroom.web.accounts.entering import setup_link
+from postroom.web.routing import SESSION_COOKIE
+from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
+
+ANN = "ann@example.org"
+
+
+def field(response: httpx2.Response, name: str) -> str:
+    """The value of a field of the page."""
+    found = re.search(rf'name="{name}"[^>]* value="([^"]*)"', response.text)
+    assert found, problem_in(response)
+    return unescape(found[1])
+
+
+async def log_in(visitor: Visitor, password: str = PASSWORD, **more: str) -> httpx2.Response:
+    return await visitor.post("/login", {"email": ANN, "password": password, **more})
+
+
+async def is_in(visitor: Visitor) -> bool:
+    return (await visitor.get("/account")).status_code == 200
+
+
+async def test_the_printed_link_makes_the_first_administrator_once(site: Site) -> None:
+    visitor = site.visitor()
+    assert "Nobody has an account yet" in (await visitor.get("/login")).text
+    token = setup_link(site.context).partition("token=")[2]
+    for wrong in ("", "x", token[:-1]):
+        assert (await visitor.get("/setup", params={"token": wrong})).status_code == 403
+    page = await visitor.get("/setup", params={"token": token})
+    assert page.status_code == 200
+    data = {"token": token, "email": ANN, "password": "short"}
+    refused = await visitor.post("/setup", data)
+    assert refused.status_code == 422
+    assert "has at least 10 characters" in refused.text
+    assert field(refused, "email") == ANN  # nothing typed is lost
+    assert (await visitor.post("/setup", {**data, "token": "x"})).status_code == 403
+    made = await visitor.post("/setup", {**data, "password": PASSWORD})
+    assert await visitor.said(made) == "Welcome. Begin with a list."
+    [user] = await site.services.users.all()
+    assert (user.email, user.role) == (ANN, Role.ADMINISTRATOR)
+
+    again = site.visitor()
+    assert "Nobody has an account yet" not in (await again.get("/login")).text
+    response = await again.post("/setup", {**data, "password": PASSWORD})
+    assert "set up already" in await again.said(response)
+    assert len(await site.services.users.all()) == 1
+
+
+async def test_whoever_logs_in_comes_to_the_page_that_was_asked_for(site: Site) -> None:
+    await site.services.users.create(ANN, PASSWORD, Role.VIEWER)
+    visitor = site.visitor()
+    response = await visitor.get("/events?severity=error")
+    page = await visitor.get(response.headers["location"])
+    response = await log_in(visitor, next=field(page, "next"))
+    assert response.headers["location"] == "/events?severity=error"
+    assert await is_in(visitor)
+    response = await visitor.post("/logout")
+    assert await visitor.said(response) == "You are logged out."
+    assert not await is_in(visitor)
+    what = [each.what for each in (await site.services.audit.page(who=ANN)).actions]
+    assert what == ["logged out", "logged in"]
+
+
+async def test_the_answer_does_not_tell_whether_an_address_exists(site: Site) -> None:
+    await site.services.users.create(ANN, PASSWORD, Role.VIEWER)
+    answers = []
+    for email in (ANN, "bob@example.org", "no address", "", "x" * 100_000, "a\r\nb\ud7ff@x.org"):
+        response = await site.visitor().post("/login", {"email": email, "password": "wrong"})
+        assert response.status_code == 422
+        answers.append(re.sub(r'value="[^"]*"', "", response.text))
+    assert len(set(answers)) == 1
+
+
+async def test_too_many_tries_are_refused_for_every_address_alike(site: Site) -> None:
+    await site.services.users.create(ANN, PASSWORD, Role.VIEWER)
+    answers = []
+    for email in (ANN, "bob@example.org"):
+        visitor = site.visitor()
+        tried = {"email": email, "password": "wrong"}
+        statuses = [(await visitor.post("/login", tried)).status_code for _ in range(10)]
+        assert statuses == [422] * 10
+        response = await visitor.post("/login", {"email": email, "password": PASSWORD})
+        assert response.status_code == 429
+        assert 0 < int(response.headers["retry-after"]) <= 900
+        answers.append(re.sub(r'value="[^"]*"', "", response.text))
+    assert answers[0] == answers[1]
+    assert (await site.services.users.get(ANN)).is_locked
+
+
+async def test_a_lock_outlives_a_restart(tmp_path: Path, quick_passwords: None) -> None:
+    async with running_site(tmp_path) as site:
+        await site.services.users.create(ANN, PASSWORD, Role.VIEWER)
+        wrong = (site.services.users.authenticate(ANN, "wrong") for _ in range(10))
+        await asyncio.gather(*wrong)
+    async with running_site(tmp_path) as site:
+        response = await log_in(site.visitor())
+        assert response.status_code == 422
+        assert "do not belong together" in response.text
+        assert (await site.services.users.get(ANN)).is_locked
+
+
+async def turn_on_second_factor(visitor: Visitor) -> tuple[str, list[str]]:
+    page = await visitor.get("/account/second-factor")
+    assert "<svg" in page.text
+    assert "style=" not in page.text
+    found = re.search(r'<code class="secret">([A-Z2-7]+)</code>', page.text)
+    assert found
+    secret = found[1]
+    wrong = await visitor.post(
+        "/account/second-factor", {"secret": field(page, "secret"), "code": "12"}
+    )
+    assert wrong.status_code == 422
+    assert secret in wrong.text  # the picture that was scanned still counts
+    data = {"secret": field(wrong, "secret"), "code": pyotp.TOTP(secret).now()}
+    done = await visitor.post("/account/second-factor", data)
+    assert done.status_code == 200, problem_in(done)
+    codes = re.findall(r"[a-z2-7]{4}(?:-[a-z2-7]{4}){3}", done.text)
+    assert len(codes) == 10
+    return secret, codes
+
+
+async def test_with_a_second_factor_the_password_is_not_enough(site: Site) -> None:
+    owner = await site.user(Role.VIEWER, ANN)
+    secret, codes = await turn_on_second_factor(owner)
+    visitor = site.visitor()
+    page = await log_in(visitor, next="/events")
+    assert page.status_code == 200
+    assert SESSION_COOKIE not in visitor.http.cookies
+    assert not await is_in(visitor)
+    half = {"half": field(page, "half"), "next": field(page, "next")}
+
+    for code in ("", "000000x", "\ud7ff", "1" * 100_000):
+        assert (await visitor.post("/login/code", {**half, "code": code})).status_code == 422
+    forged = await visitor.post("/login/code", {"half": "x", "code": codes[0]})
+    assert "log in again" in await visitor.said(forged)
+    code = pyotp.TOTP(secret).at(datetime.now(UTC), 1)
+    entered = await visitor.post("/login/code", {**half, "code": code})
+    assert entered.headers["location"] == "/events"
+    assert await is_in(visitor)
+
+    another = site.visitor()
+    half["half"] = field(await log_in(another), "half")
+    assert (await another.post("/login/code", {**half, "code": code})).status_code == 422
+    entered = await another.post("/login/code", {**half, "code": codes[4]})
+    assert entered.status_code == 303, problem_in(entered)
+    again = site.visitor()
+    half["half"] = field(await log_in(again), "half")
+    assert (await again.post("/login/code", {**half, "code": codes[4]})).status_code == 422
+
+
+async def test_a_second_factor_is_turned_off_with_the_password(site: Site) -> None:
+    owner = await site.user(Role.VIEWER, ANN)
+    _, codes = await turn_on_second_factor(owner)
+    assert "You have 10 unused" in (await owner.get("/account")).text
+    wrong = await owner.post("/account/second-factor/off", {"off_password": "wrong"})
+    assert wrong.status_code == 422
+    assert "is not your password" in wrong.text
+    renewed = await owner.post("/account/second-factor/codes", {"codes_password": PASSWORD})
+    assert renewed.status_code == 200
+    assert codes[0] not in renewed.text
+    off = await owner.post("/account/second-factor/off", {"off_password": PASSWORD})
+    assert "the password is enough" in await owner.said(off)
+    visitor = site.visitor()
+    await log_in(visitor)
+    assert await is_in(visitor)
+
+
+async def test_a_session_can_be_ended_from_another_browser(site: Site) -> None:
+    first = await site.user(Role.VIEWER, ANN)
+    assert first.user is not None
+    second, third = await site.log_in(first.user), await site.log_in(first.user)
+    sessions = await site.services.sessions.of(first.user)
+    assert len(sessions) == 3
+    page = (await first.get("/account")).text
+    assert page.count("this one") == 1
+    token = second.http.cookies[SESSION_COOKIE]
+    found = await site.services.sessions.find(token)
+    assert found is not None
+    ended = await first.post("/account/sessions/end", {"id": found[1].id})
+    assert await first.said(ended) == "The session is ended."
+    assert [await is_in(each) for each in (first, second, third)] == [True, False, True]
+    await first.post("/account/sessions/end-others")
+    assert [await is_in(each) for each in (first, third)] == [True, False]
+    for nonsense in ("", "x", "\x00", "x" * 2000, "../.."):
+        response = await first.post("/account/sessions/end", {"id": nonsense})
+        assert response.status_code < 500
+
+
+async def test_changing_the_password_asks_for_the_old_one_and_ends_other_sessions(
+    site: Site,
+) -> None:
+    first = await site.user(Role.VIEWER, ANN)
+    assert first.user is not None
+    other = await site.log_in(first.user)
+    new = "another good password"
+    for data, told in (
+        ({"old_password": "wrong"}, "is not your password"),
+        ({"new_password": "short"}, "has at least 10 characters"),
+        ({"again": "something else"}, "is not the same"),
+    ):
+        good = {"old_password": PASSWORD, "new_password": new, "again": new}
+        refused = await first.post("/account/password", {**good, **data})
+        assert refused.status_code == 422
+        assert told in refused.text
+        assert PASSWORD not in refused.text
+    good = {"old_password": PASSWORD, "new_password": new, "again": new}
+    changed = await first.post("/account/password", good)
+    assert "logged out everywhere else" in await first.said(changed)
+    assert [await is_in(first), await is_in(other)] == [True, False]
+    assert (await log_in(site.visitor())).status_code == 422
+    assert (await log_in(site.visitor(), new)).status_code == 303
+
+
+async def test_no_token_and_no_password_gets_into_the_log(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "postroom")
+    caplog.set_level(logging.DEBUG, "uvicorn")
+    await site.services.users.create(ANN, PASSWORD, Role.ADMINISTRATOR)
+    token = await site.services.access_links.invite("bob@example.org", Role.VIEWER, ANN)
+    visitor = site.visitor()
+    await visitor.get("/join", params={"token": token})
+    await log_in(visitor)
+    key = await visitor.post("/keys/create", {"name": "site", "scope": "subscribe"})
+    secret = re.search(r"pr_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key.text)
+    assert secret
+    told = " ".join(str(vars(each)) for each in caplog.records)
+    stored = str([each async for each in site.services.store.table("audit").scan()])
+    for hidden in (token, PASSWORD, visitor.http.cookies[SESSION_COOKIE], secret[0]):
+        assert hidden not in told
+        assert hidden not in stored

@@ -1,0 +1,290 @@
+"""The explorer, over HTTP."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import UTC, datetime
+from itertools import product
+
+from postroom.storage import Entity, Value
+from tests.web.site import Site, Visitor
+
+EVERYTHING: dict[str, Value] = {
+    "Text": "line one\r\nline <two>\n",
+    "Integer": 42,
+    "Float": 1.5,
+    "Boolean": True,
+    "Moment": datetime(2026, 11, 15, 9, tzinfo=UTC),
+    "Bytes": b"\x00\xffhello",
+}
+HOSTILE = ["\x00", "<script>alert(1)</script>", "\r\n\r\n", "x" * 70_000, "‮", "' OR 1=1"]
+
+
+def fields(page: str) -> dict[str, str]:
+    """The form of a page as a browser would send it."""
+    form = page[page.index('name="etag"') - 100 :]
+    found = {
+        name: html.unescape(value)
+        for name, value in re.findall(r'<input[^>]*? name="([^"]+)"[^>]*? value="([^"]*)"', form)
+        if not name.startswith("remove")
+    }
+    for name, value in re.findall(
+        r'<textarea[^>]* name="([^"]+)"[^>]*>\n(.*?)</textarea>', form, re.S
+    ):
+        found[name] = html.unescape(value).replace("\r\n", "\n").replace("\n", "\r\n")
+    for name, options in re.findall(r'<select[^>]* name="([^"]+)">(.*?)</select>', form, re.S):
+        chosen = re.search(r'value="([^"]+)" selected', options)
+        assert chosen is not None
+        found[name] = chosen[1]
+    return found
+
+
+async def opened(user: Visitor, path: str) -> str:
+    answer = await user.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+ENTITY = "/explorer/tables/things/entity?partition=p%2F1&row=a%20row"
+
+
+async def make(site: Site) -> None:
+    await site.services.store.table("things").insert(Entity("p/1", "a row", EVERYTHING))
+
+
+async def now(site: Site) -> dict[str, object]:
+    found = await site.services.store.table("things").get("p/1", "a row")
+    assert found is not None
+    return dict(found.properties)
+
+
+async def test_one_finds_the_way_from_tables_to_an_entity(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    index = await opened(user, "/explorer")
+    assert "behind Postroom's back" in html.unescape(index)
+    assert 'href="/explorer/tables/things"' in index
+    table = await opened(user, "/explorer/tables/things")
+    assert "rows?partition=p%2F1" in table
+    rows = await opened(user, "/explorer/tables/things/rows?partition=p/1")
+    assert "Integer: 42" in rows
+    assert "line &lt;two&gt;" in rows
+    assert "AP9oZWxsbw==" in await opened(user, ENTITY)
+
+
+async def test_partitions_and_rows_are_paged_and_found_by_prefix(site: Site) -> None:
+    user = await site.user()
+    table = site.services.store.table("things")
+    for number in range(60):
+        await table.insert(Entity(f"p{number:02}", "r", {}))
+        await table.insert(Entity("many", f"r{number:02}", {}))
+    for path, key in (
+        ("/explorer/tables/things", "p"),
+        ("/explorer/tables/things/rows?partition=many", "r"),
+    ):
+        first = await opened(user, path)
+        assert f"<code>{key}05</code>" in first
+        assert f"<code>{key}55</code>" not in first
+        further = re.search(r'href="([^"]*)" rel="next"', first)
+        assert further is not None
+        second = await opened(user, html.unescape(further[1]))
+        assert f"<code>{key}55</code>" in second
+        assert f"<code>{key}05</code>" not in second
+        joined = "&" if "?" in path else "?"
+        only = await opened(user, f"{path}{joined}prefix={key}3")
+        assert len(set(re.findall(rf"<code>({key}\d\d)</code>", only))) == 10
+
+
+async def test_an_entity_that_is_saved_unchanged_stays_as_it_is(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    form = fields(await opened(user, ENTITY))
+    assert await user.said(await user.post(ENTITY, form)) == "Saved."
+    assert await now(site) == EVERYTHING
+
+
+async def test_properties_are_changed_added_and_removed(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    form = fields(await opened(user, ENTITY))
+    number = {form[f"name{n}"]: n for n in range(6)}
+    form[f"value{number['Integer']}"] = "43"
+    form[f"kind{number['Float']}"] = "text"
+    form[f"remove{number['Bytes']}"] = "1"
+    form |= {"name6": "New", "kind6": "boolean", "value6": "false"}
+    await user.said(await user.post(ENTITY, form))
+    found = await now(site)
+    assert found["Integer"] == 43
+    assert found["Float"] == "1.5"
+    assert found["New"] is False
+    assert "Bytes" not in found
+    [action] = (await site.services.audit.page()).actions
+    assert action.what == "changed an entity in the explorer"
+
+
+async def test_a_value_that_cannot_be_is_named_and_nothing_is_saved(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    form = fields(await opened(user, ENTITY))
+    number = next(n for n in range(6) if form[f"name{n}"] == "Integer")
+    form[f"value{number}"] = "many <b>"
+    form |= {"name6": "", "value6": "without a name"}
+    answer = await user.post(ENTITY, form)
+    assert answer.status_code == 422
+    assert "is no integer" in answer.text
+    assert "needs a name" in answer.text
+    assert "many &lt;b&gt;" in answer.text
+    assert await now(site) == EVERYTHING
+
+
+async def test_hostile_fields_are_refused_or_kept_and_never_shown_as_html(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    for text, field in product(HOSTILE, ("name6", "kind6", "value6", "value0", "etag")):
+        form = fields(await opened(user, ENTITY))
+        answer = await user.post(ENTITY, {**form, "name6": "Other", field: text})
+        assert answer.status_code in (303, 409, 422), (field, text[:20])
+        assert "<script>alert" not in answer.text
+
+
+async def test_hostile_addresses_find_nothing(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    pages = {
+        "tables/things": ("prefix", "after"),
+        "tables/things/rows": ("partition", "prefix", "after"),
+        "tables/things/entity": ("partition", "row"),
+        "containers/things": ("prefix", "after"),
+        "containers/things/download": ("name",),
+    }
+    for text, (path, names) in product(HOSTILE, pages.items()):
+        for name in names:
+            query = {"partition": "p/1", "row": "a row", name: text[:3000]}
+            answer = await user.http.get(f"/explorer/{path}", params=query)
+            assert answer.status_code in (200, 404, 422), (path, name, text[:20])
+            assert "<script>alert" not in answer.text
+
+
+async def test_who_saves_second_sees_the_others_values_beside_their_own(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    form = fields(await opened(user, ENTITY))
+    theirs: dict[str, Value] = {**EVERYTHING, "Integer": 77, "Only": "theirs"}
+    await site.services.store.table("things").replace(Entity("p/1", "a row", theirs))
+    number = next(n for n in range(6) if form[f"name{n}"] == "Integer")
+    form[f"value{number}"] = "88"
+    answer = await user.post(ENTITY, form)
+    assert answer.status_code == 409
+    assert "Somebody else saved first" in answer.text
+    assert "<code>77</code>" in answer.text
+    mine = fields(answer.text)
+    assert mine[f"value{number}"] == "88"
+    assert "Only" in mine.values()
+    assert await now(site) == theirs
+    await user.said(await user.post(ENTITY, mine))
+    assert await now(site) == {**theirs, "Integer": 88}
+
+
+async def test_what_was_typed_survives_that_the_entity_is_gone(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    form = fields(await opened(user, ENTITY))
+    form["value0"] = "precious"
+    await site.services.store.table("things").delete("p/1", "a row")
+    answer = await user.post(ENTITY, form)
+    assert answer.status_code == 409
+    assert "precious" in answer.text
+
+
+async def test_an_entity_is_deleted_after_a_question_and_only_as_it_was_seen(site: Site) -> None:
+    user = await site.user()
+    await make(site)
+    path = ENTITY.replace("/entity", "/delete")
+    form = fields(await opened(user, path))
+    await site.services.store.table("things").merge(Entity("p/1", "a row", {"Integer": 1}))
+    assert (await user.post(path, form)).status_code == 409
+    form = fields(await opened(user, path))
+    assert await user.said(await user.post(path, form)) == "The entity is deleted."
+    assert await site.services.store.table("things").get("p/1", "a row") is None
+
+
+async def test_secrets_are_not_shown_and_cannot_be_changed(site: Site) -> None:
+    user = await site.user()
+    key = await site.services.keys.create("a key")
+    token = (
+        await site.services.access_links.invite("new@example.com", user.user.role, "x")
+        if user.user
+        else ""
+    )
+    for table in ("users", "sessions", "apikeys", "accesslinks"):
+        page = await opened(user, f"/explorer/tables/{table}")
+        assert "●●●" in page
+        found = await site.services.store.table(table).query()
+        for entity in found.entities:
+            for value in entity.properties.values():
+                if isinstance(value, str) and len(value) > 20 and "@" not in value:
+                    assert value not in page
+            if table != "users":
+                assert entity.row not in page or entity.row in ("session", "link", "key")
+            query = {"partition": entity.partition, "row": entity.row}
+            base = f"/explorer/tables/{table}"
+            for path in ("rows", "entity", "delete"):
+                answer = await user.http.get(f"{base}/{path}", params=query)
+                assert answer.status_code == 409, (table, path)
+            answer = await user.http.post(
+                f"{base}/delete",
+                params=query,
+                data={"csrf": await user.csrf(), "etag": entity.etag},
+            )
+            assert answer.status_code == 409
+        assert key.secret not in page
+        assert token not in page
+
+
+async def test_the_audit_log_can_be_read_but_not_rewritten(site: Site) -> None:
+    user = await site.user()
+    await site.services.audit.record("somebody", "did something")
+    [row, *_] = (await site.services.store.table("audit").query()).entities
+    query = {"partition": row.partition, "row": row.row}
+    shown = await user.http.get("/explorer/tables/audit/entity", params=query)
+    assert "did something" in shown.text
+    assert "not changed" in shown.text
+    for path in ("entity", "delete"):
+        data = {"csrf": await user.csrf(), "etag": row.etag}
+        answer = await user.http.post(f"/explorer/tables/audit/{path}", params=query, data=data)
+        assert answer.status_code == 409
+
+
+async def test_blobs_are_listed_downloaded_and_deleted(site: Site) -> None:
+    user = await site.user()
+    container = site.services.store.container("things")
+    name = 'folder/<b>ü".html'
+    await container.put(name, b"<script>alert(1)</script>")
+    for number in range(60):
+        await container.put(f"x{number:02}", b"")
+    page = await opened(user, "/explorer/containers/things")
+    assert "folder/&lt;b&gt;ü&#34;.html" in page
+    assert 'rel="next"' in page
+    only = await opened(user, "/explorer/containers/things?prefix=x5")
+    assert only.count("Download</a>") == 10
+    answer = await user.http.get("/explorer/containers/things/download", params={"name": name})
+    assert answer.content == b"<script>alert(1)</script>"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"].startswith("attachment;")
+    assert "sandbox" in answer.headers["content-security-policy"]
+    missing = await user.http.get("/explorer/containers/things/download", params={"name": "no"})
+    assert missing.status_code == 404
+
+    asked = await user.http.get("/explorer/containers/things/delete", params={"name": name})
+    form = fields(asked.text)
+    await container.put(name, b"newer")
+    query = {"name": name}
+    data = {"csrf": await user.csrf(), "etag": form["etag"]}
+    gone = await user.http.post("/explorer/containers/things/delete", params=query, data=data)
+    assert gone.status_code == 409
+    asked = await user.http.get("/explorer/containers/things/delete", params=query)
+    data["etag"] = fields(asked.text)["etag"]
+    gone = await user.http.post("/explorer/containers/things/delete", params=query, data=data)
+    assert gone.status_code == 303
+    assert await container.info(name) is None

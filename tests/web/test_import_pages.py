@@ -1,0 +1,105 @@
+"""CSV files into a list, over HTTP: upload, progress, report."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+
+import httpx2
+import pytest
+
+from postroom.services.users import Role
+from tests.web.site import Site, Visitor
+
+HERE = "/lists/news/import"
+
+
+@pytest.fixture
+async def editor(site: Site) -> Visitor:
+    await site.services.lists.create("news", "News", "news@contoso.example")
+    return await site.user(Role.EDITOR)
+
+
+async def upload(editor: Visitor, data: bytes, **fields: str) -> httpx2.Response:
+    return await editor.post(HERE, fields, files={"file": ("people.csv", data, "text/csv")})
+
+
+async def finished(editor: Visitor, begun: httpx2.Response) -> tuple[str, str]:
+    """The page of an import once it has ended, and its address."""
+    assert begun.status_code == 303, begun.text
+    where = begun.headers["location"]
+    for _ in range(600):
+        part = await editor.get(where, headers={"HX-Request": "true"})
+        if 'hx-trigger="every' not in part.text:
+            return (await editor.get(where)).text, where
+        await asyncio.sleep(0.05)
+    raise TimeoutError("the import did not end within 30 s")
+
+
+async def test_a_file_is_imported_and_its_bad_lines_are_reported(
+    site: Site, editor: Visitor
+) -> None:
+    lines = ["email,verified,colour", "ann@example.com,true,red", "<b>bob,,", "=cmd()@x,true,"]
+    data = "\n".join([*lines, *(f"user{n}@example.com,," for n in range(2000))]).encode()
+    page, where = await finished(editor, await upload(editor, data))
+    assert "The file is imported." in page
+    assert ">2,001<" in page
+    assert "Columns that were ignored: colour" in page
+    assert "&lt;b&gt;bob" in page
+    assert "<b>bob" not in page
+    report = await editor.get(f"{where}/rejected.csv")
+    assert report.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.reader(io.StringIO(report.text)))
+    assert rows[0] == ["line", "email", "reason"]
+    assert [row[:2] for row in rows[1:]] == [["3", "<b>bob"], ["4", "'=cmd()@x"]]
+    assert all(row[2] for row in rows[1:])
+    ann = await site.services.subscriptions.get("news", "ann@example.com")
+    assert ann.verified
+    assert not (await site.services.subscriptions.get("news", "user7@example.com")).verified
+    # The same file once more adds nobody.
+    page, _ = await finished(editor, await upload(editor, data))
+    assert ">2,001<" in page
+    assert len([each async for each in site.services.subscriptions.all(ann.list_name)]) == 2001
+
+
+async def test_what_lines_do_not_say_the_form_says_and_other_encodings_are_read(
+    site: Site, editor: Visitor
+) -> None:
+    data = "email;name\nann@example.com;Zoé\n".encode("windows-1252")
+    page, _ = await finished(editor, await upload(editor, data))
+    assert "The import stopped: file: line 2 is not in UTF-8" in page
+    begun = await upload(editor, data, encoding="windows-1252", verified="yes")
+    page, _ = await finished(editor, begun)
+    assert "The file is imported." in page
+    assert (await site.services.subscriptions.get("news", "ann@example.com")).verified
+
+
+async def test_a_file_that_is_none_is_refused_in_one_line(editor: Visitor) -> None:
+    for data, problem in (
+        (b"", "has no header line"),
+        (b"name\nann\n", "has no column"),
+        (b"\x00\x01\x02\x03", "UTF-16"),
+        (b"ann@example.com\n", "a header line must come before it"),
+    ):
+        page, _ = await finished(editor, await upload(editor, data))
+        assert "The import stopped" in page
+        assert problem in page
+
+
+async def test_without_a_file_it_asks_for_one(editor: Visitor) -> None:
+    answer = await editor.post(HERE, {})
+    assert answer.status_code == 422
+    assert "Choose a CSV file." in answer.text
+
+
+async def test_after_a_restart_it_says_what_to_do(site: Site, editor: Visitor) -> None:
+    page = await editor.get(f"{HERE}/unknown")
+    assert page.status_code == 200
+    assert "import the same file again" in page.text
+    assert (await editor.get(f"{HERE}/unknown/rejected.csv")).status_code == 404
+    # An import belongs to its list.
+    _, where = await finished(editor, await upload(editor, b"email\nann@example.com\n"))
+    await site.services.lists.create("other", "Other", "other@contoso.example")
+    elsewhere = await editor.get(where.replace("/news/", "/other/"))
+    assert "Nothing is known of this import" in elsewhere.text

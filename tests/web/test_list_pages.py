@@ -1,0 +1,165 @@
+"""Mailing lists, over HTTP: index, create, edit, delete, export."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.services import records
+from postroom.services.messages import NewBodies
+from postroom.services.users import Role
+from postroom.storage import Entity
+from tests.web.site import Site, Visitor
+
+LIST = {"name": "news", "description": "Contoso <News>", "from_address": "news@contoso.example"}
+
+
+@pytest.fixture
+async def editor(site: Site) -> Visitor:
+    return await site.user(Role.EDITOR)
+
+
+async def make(site: Site, name: str = "news") -> None:
+    await site.services.lists.create(name, "Contoso <News>", "news@contoso.example")
+
+
+async def test_the_first_list_is_made_and_shown(site: Site, editor: Visitor) -> None:
+    assert "There is no list yet" in (await editor.get("/lists")).text
+    made = await editor.post("/lists/new", LIST)
+    assert made.headers["location"] == "/lists/news"
+    assert await editor.said(made) == "The list news is there."
+    await site.services.subscriptions.add("news", "ann@example.com", verified=True)
+    await site.services.subscriptions.add("news", "bob@example.com")
+    index, details = await editor.get("/lists"), await editor.get("/lists/news")
+    for page in (index.text, details.text):
+        assert "Contoso &lt;News&gt;" in page
+        assert "<News>" not in page
+    assert re.search(r'<span class="figure">1</span> verified of 2', details.text)
+    base = site.context.base_url
+    assert f'href="{base}/subscribe?list=news"' in details.text
+
+
+WRONG = (
+    ("name", "a b", 422),
+    ("name", "", 422),
+    ("name", "new", 422),
+    ("name", "taken", 409),
+    ("description", "x" * 201, 422),
+    ("description", "a\u202eb", 422),
+    ("from_address", "nobody", 422),
+)
+
+
+async def test_what_is_wrong_is_said_beside_the_field_and_nothing_typed_is_lost(
+    site: Site, editor: Visitor
+) -> None:
+    await make(site, "taken")
+    for field, value, status in WRONG:
+        answer = await editor.post("/lists/new", {**LIST, field: value})
+        assert answer.status_code == status, value
+        assert f'id="{field}-help" class="wrong"' in answer.text
+        for typed in {**LIST, field: value}.values():
+            assert f'value="{html.escape(typed)}"' in answer.text
+    assert [each.name for each in (await site.services.lists.page()).lists] == ["taken"]
+
+
+async def test_lists_are_found_by_the_beginning_of_their_name_and_paged(
+    site: Site, editor: Visitor
+) -> None:
+    for number in range(53):
+        await make(site, f"list{number:02}")
+    first = await editor.get("/lists")
+    [following] = re.findall(r'href="([^"]+)" rel="next"', first.text)
+    second = await editor.get(html.unescape(following))
+    shown = re.findall(r'href="/lists/(list\d\d)"', first.text + second.text)
+    assert shown == [f"list{number:02}" for number in range(53)]
+    found = await editor.get("/lists?q=list1")
+    assert re.findall(r'href="/lists/(list\d\d)"', found.text) == [f"list1{n}" for n in range(10)]
+    assert "No list begins with" in (await editor.get("/lists?q=zoe")).text
+
+
+async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: Visitor) -> None:
+    await make(site)
+    page = await editor.get("/lists/news/edit")
+    [etag] = re.findall(r'name="etag" value="([^"]+)"', page.text)
+    await site.services.lists.edit("news", description="Theirs <1>")
+    mine = {"description": "Mine", "from_address": "me@contoso.example"}
+    answer = await editor.post("/lists/news/edit", {**mine, "etag": html.unescape(etag)})
+    assert answer.status_code == 409
+    assert "Somebody else saved first" in answer.text
+    assert "Theirs &lt;1&gt;" in answer.text
+    assert 'value="Mine"' in answer.text
+    assert (await site.services.lists.get("news")).description == "Theirs <1>"
+    [fresh] = re.findall(r'name="etag" value="([^"]+)"', answer.text)
+    saved = await editor.post("/lists/news/edit", {**mine, "etag": html.unescape(fresh)})
+    assert await editor.said(saved) == "Saved."
+    assert (await site.services.lists.get("news")).description == "Mine"
+
+
+async def test_a_list_is_deleted_after_a_question_but_not_while_a_message_needs_it(
+    site: Site, editor: Visitor
+) -> None:
+    await make(site)
+    await site.services.subscriptions.add("news", "ann@example.com")
+    at = datetime.now(UTC) + timedelta(days=1)
+    message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
+    question = await editor.get("/lists/news/delete")
+    assert "Delete the list news?" in question.text
+    assert "its 1 subscribers" in question.text
+    refused = await editor.post("/lists/news/delete")
+    assert refused.status_code == 409
+    assert message.ref in refused.text
+    await site.services.messages.delete(message.ref)
+    done = await editor.post("/lists/news/delete")
+    assert await editor.said(done) == "The list news is deleted, with 1 subscriber."
+    assert (await editor.get("/lists/news")).status_code == 404
+
+
+async def test_an_interrupted_deletion_is_shown_and_can_be_finished(
+    site: Site, editor: Visitor
+) -> None:
+    await make(site)
+    mark = Entity("news", records.LIST_ROW, {"Deleting": True})
+    await site.services.store.table(records.LISTS).merge(mark)
+    page = await editor.get("/lists")
+    assert "The list news is deleted, and its subscribers are being removed." in page.text
+    await editor.said(await editor.post("/lists/news/delete"))
+    assert "news" not in re.findall(r"/lists/(\w+)/delete", (await editor.get("/lists")).text)
+
+
+async def test_an_export_is_a_file_that_no_spreadsheet_takes_for_formulas(
+    site: Site, editor: Visitor
+) -> None:
+    await make(site)
+    for email in ("+sum@example.com", "ann@example.com"):
+        await site.services.subscriptions.add("news", email, verified=True)
+    answer = await editor.get("/lists/news/export")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="news.csv"'
+    lines = answer.text.splitlines()
+    assert lines[0] == "email,verified,created_at"
+    assert lines[1].startswith("'+sum@example.com,true,")
+    assert (await editor.get("/lists/nowhere/export")).status_code == 404
+
+
+async def test_a_viewer_sees_but_is_offered_nothing_to_change(site: Site) -> None:
+    await make(site)
+    await site.services.subscriptions.add("news", "ann@example.com")
+    viewer = await site.user(Role.VIEWER)
+    for path in (
+        "/lists",
+        "/lists/news",
+        "/lists/news/subscribers",
+        "/lists/news/subscribers/ann@example.com",
+        "/messages",
+        "/archive",
+    ):
+        page = await viewer.get(path)
+        assert page.status_code == 200, path
+        main = page.text.partition("<main")[2]
+        assert 'method="post"' not in main, path
+        for offer in ("new", "edit", "delete", "import", "export", "add"):
+            assert not re.search(rf'href="[^"]*/{offer}["?]', main), (path, offer)

@@ -1,0 +1,256 @@
+"""Writing messages, over HTTP: schedule, preview, test, edit, with all that can go wrong."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes, policy
+from pathlib import Path
+
+import pytest
+
+from postroom.domain.messages import Message
+from postroom.services.messages import NewBodies
+from postroom.services.users import Role
+from tests.services.smtp_sink import running_smtp_sink
+from tests.web.site import Site, Visitor, problem_in, running_site
+
+LATER = {"when": "later", "day": "2099-07-01", "clock": "09:00", "zone": "Europe/Paris"}
+FORM = {"list": "news", "subject": "Hello", "html": "<p>Hi <b>you</b></p>", "text": "", **LATER}
+
+
+@pytest.fixture
+async def editor(site: Site) -> Visitor:
+    await site.services.lists.create("news", "News", "news@contoso.example")
+    return await site.user(Role.EDITOR)
+
+
+async def only_message(site: Site) -> Message:
+    [message] = (await site.services.messages.page()).messages
+    return message
+
+
+async def test_without_a_list_it_says_to_make_one(site: Site) -> None:
+    editor = await site.user(Role.EDITOR)
+    page = await editor.get("/messages/new")
+    assert "There is no list yet" in page.text
+    assert "/lists/new" in page.text
+
+
+async def test_a_message_is_scheduled_in_a_time_zone_with_a_text_made_of_its_html(
+    site: Site, editor: Visitor
+) -> None:
+    made = await editor.post("/messages/new", FORM)
+    assert await editor.said(made) == "The message is scheduled."
+    message = await only_message(site)
+    assert made.headers["location"] == f"/messages/{message.ref}"
+    assert message.scheduled_at == datetime(2099, 7, 1, 7, tzinfo=UTC)
+    bodies = await site.services.messages.bodies(message)
+    assert bodies == NewBodies("<p>Hi <b>you</b></p>", "Hi you\n")
+    page = await editor.get(f"/messages/{message.ref}")
+    assert "Pending" in page.text
+    assert "verified subscribers" in page.text, "an estimate"
+
+
+async def test_now_means_now(site: Site, editor: Visitor) -> None:
+    before = datetime.now(UTC)
+    await editor.said(await editor.post("/messages/new", {**FORM, "when": "now", "day": ""}))
+    message = await only_message(site)
+    assert before <= message.scheduled_at <= datetime.now(UTC)
+
+
+async def test_files_are_taken_in_the_encoding_that_they_are_in(
+    site: Site, editor: Visitor
+) -> None:
+    files = {
+        "html_file": ("a.htm", "<p>Grüße</p>".encode("utf-16"), "text/html"),
+        "text_file": ("a.txt", "Zoé".encode("windows-1252"), "text/plain"),
+    }
+    read = await editor.post("/messages/read-file", {"which": "html"}, files=files)
+    assert read.text == "<p>Grüße</p>"
+    await editor.said(await editor.post("/messages/new", FORM, files=files))
+    bodies = await site.services.messages.bodies(await only_message(site))
+    assert bodies == NewBodies("<p>Grüße</p>", "Zoé")
+    nul = {"html_file": ("<i>.htm", b"a\x00" * 3 + b"b", "text/html")}
+    answer = await editor.post("/messages/new", FORM, files=nul)
+    assert answer.status_code == 422
+    assert "&lt;i&gt;.htm: " in answer.text
+    refused = await editor.post("/messages/read-file", {"which": "html"}, files=nul)
+    assert refused.status_code == 422
+
+
+async def test_a_large_body_may_be_typed(site: Site, editor: Visitor) -> None:
+    large = f"<p>{'word ' * 500_000}</p>"
+    files = {"text_file": ("", b"", "text/plain")}  # as a browser sends it
+    made = await editor.post("/messages/new", {**FORM, "html": large}, files=files)
+    assert made.status_code == 303, problem_in(made)
+    bodies = await site.services.messages.bodies(await only_message(site))
+    assert bodies.html == large
+
+
+async def test_a_form_that_is_sent_twice_makes_one_message(site: Site, editor: Visitor) -> None:
+    page = await editor.get("/messages/new?list=news")
+    [key] = re.findall(r'name="key" value="([^"]+)"', page.text)
+    first = await editor.post("/messages/new", {**FORM, "key": key})
+    second = await editor.post("/messages/new", {**FORM, "key": key})
+    assert first.headers["location"] == second.headers["location"]
+    await only_message(site)
+    other = await editor.post("/messages/new", {**FORM, "key": key, "subject": "Another"})
+    assert other.headers["location"] != first.headers["location"]
+    await editor.post("/messages/new", {**FORM, "key": "not.ours"})
+    assert len((await site.services.messages.page()).messages) == 3
+
+
+WRONG: tuple[tuple[dict[str, str], str], ...] = (
+    ({"list": "nowhere"}, "list"),
+    ({"list": ""}, "list"),
+    ({"subject": ""}, "subject"),
+    ({"subject": "a\nb"}, "subject"),
+    ({"subject": "{{ unsubscribe_url }}"}, "subject"),
+    ({"html": ""}, "html"),
+    ({"html": "<p>{{ nothing }}</p>"}, "html"),
+    ({"text": "{{ broken"}, "text"),
+    ({"day": ""}, "scheduled_at"),
+    ({"day": "2099-03-29", "clock": "02:30"}, "scheduled_at"),
+    ({"zone": "Nowhere/Land"}, "scheduled_at"),
+)
+
+
+async def test_what_is_wrong_is_said_beside_the_field_and_nothing_typed_is_lost(
+    site: Site, editor: Visitor
+) -> None:
+    for changed, field in WRONG:
+        given = {**FORM, "subject": "Keep <this>", **changed}
+        answer = await editor.post("/messages/new", given)
+        assert answer.status_code == 422, changed
+        assert f'id="{field}-help" class="wrong"' in answer.text, changed
+        shown = html.unescape(answer.text)
+        assert given["html"] in shown
+        assert given["subject"].replace("\n", "") in shown.replace("\n", "")
+        assert "Keep <this>" not in answer.text
+    assert (await site.services.messages.page()).messages == []
+
+
+async def test_the_preview_is_the_mail_in_a_frame_without_rights(
+    site: Site, editor: Visitor
+) -> None:
+    body = "<h1 style='color:red'>Hi {{ email }}</h1><script>alert(1)</script>"
+    frame = await editor.post("/messages/preview/html", {**FORM, "html": body})
+    assert "<h1 style='color:red'>Hi subscriber@example.com</h1>" in frame.text
+    assert "/unsubscribe?" in frame.text, "the footer is there, too"
+    policy_of_frame = frame.headers["content-security-policy"]
+    assert policy_of_frame.startswith("sandbox; default-src 'none';")
+    assert "script-src" not in policy_of_frame
+    assert "frame-ancestors 'self'" in policy_of_frame
+    assert frame.headers["x-frame-options"] == "SAMEORIGIN"
+    words = await editor.post("/messages/preview/words", {**FORM, "html": body, "subject": "<i>"})
+    assert "Subject: <strong>&lt;i&gt;</strong>" in words.text
+    assert "Hi subscriber@example.com" in words.text
+    assert "0</strong> verified subscribers" in words.text
+    assert "<script>" not in words.text
+    broken = await editor.post("/messages/preview/words", {**FORM, "html": "{{ x }}"})
+    assert "there is no merge field" in broken.text
+    nothing = await editor.post("/messages/preview/html", {**FORM, "html": "{{ x }}"})
+    assert nothing.status_code == 200
+    assert nothing.headers["content-security-policy"] == policy_of_frame
+
+
+async def test_a_message_has_its_preview_for_viewers(site: Site, editor: Visitor) -> None:
+    await editor.post("/messages/new", FORM)
+    ref = (await only_message(site)).ref
+    viewer = await site.user(Role.VIEWER)
+    page = await viewer.get(f"/messages/{ref}/preview")
+    assert f'sandbox src="/messages/{ref}/preview/html"' in page.text
+    frame = await viewer.get(f"/messages/{ref}/preview/html")
+    assert "<p>Hi <b>you</b></p>" in frame.text
+    assert frame.headers["content-security-policy"].startswith("sandbox;")
+
+
+async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Visitor) -> None:
+    sent = await editor.post(
+        "/messages/test", {**FORM, "test_to": "me@example.org"}, headers={"HX-Request": "true"}
+    )
+    assert "The mail to me@example.org is on its way." in sent.text
+    [file] = (site.context.settings.data / "outbox").glob("*.eml")
+    mail = message_from_bytes(file.read_bytes(), policy=policy.default)
+    assert mail["Subject"] == "[Test] Hello"
+    assert mail["To"] == "me@example.org"
+    assert mail.get_content_type() == "multipart/alternative"
+    assert (await site.services.messages.page()).messages == []
+    whole = await editor.post("/messages/test", {**FORM, "test_to": "<b>"})
+    assert whole.status_code == 200
+    assert 'class="problem"' in whole.text
+    assert "<b>:" not in whole.text
+    assert 'value="Hello"' in whole.text, "without a script the form comes back as it was"
+
+
+async def test_a_test_mail_that_cannot_be_sent_says_why(
+    tmp_path: Path, quick_passwords: None
+) -> None:
+    with running_smtp_sink("-f", "RCPT") as sink:
+        await check_refused(tmp_path, f"smtp://127.0.0.1:{sink.port}")
+
+
+async def check_refused(folder: Path, transport: str) -> None:
+    async with running_site(folder, {"transport": transport}) as site:
+        await site.services.lists.create("news", "News", "news@contoso.example")
+        editor = await site.user(Role.EDITOR)
+        answer = await editor.post("/messages/test", {**FORM, "test_to": "me@example.org"})
+        assert 'class="problem"' in answer.text
+        assert "me@example.org is refused: 500 " in answer.text
+
+
+async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: Visitor) -> None:
+    await editor.post("/messages/new", FORM)
+    message = await only_message(site)
+    where = f"/messages/{message.ref}/edit"
+    page = await editor.get(where)
+    [etag] = re.findall(r'name="etag" value="([^"]+)"', page.text)
+    assert "&lt;p&gt;Hi &lt;b&gt;you" in page.text
+    theirs = NewBodies("<p>Their <i>words</i></p>", "Their words")
+    await site.services.messages.edit(message.ref, subject="Theirs", bodies=theirs)
+    mine = {**FORM, "subject": "Mine", "html": "<p>My words</p>", "etag": html.unescape(etag)}
+    answer = await editor.post(where, mine)
+    assert answer.status_code == 409
+    assert "Somebody else saved first" in answer.text
+    for text in ("Theirs", "Their &lt;i&gt;words", 'value="Mine"', "My words"):
+        assert text in answer.text, text
+    assert (await only_message(site)).subject == "Theirs"
+    [fresh] = re.findall(r'name="etag" value="([^"]+)"', answer.text)
+    saved = await editor.post(where, {**mine, "etag": html.unescape(fresh)})
+    assert await editor.said(saved) == "Saved."
+    assert (await only_message(site)).subject == "Mine"
+    bodies = await site.services.messages.bodies(await only_message(site))
+    assert bodies == NewBodies("<p>My words</p>", "My words\n")
+
+
+async def test_a_text_that_was_made_of_the_html_follows_it(site: Site, editor: Visitor) -> None:
+    await editor.post("/messages/new", FORM)
+    where = f"/messages/{(await only_message(site)).ref}/edit"
+    page = await editor.get(where)
+    assert re.search(r'<textarea id="text"[^>]*>\n</textarea>', page.text)
+    await editor.said(await editor.post(where, {**FORM, "html": "<p>New words</p>"}))
+    bodies = await site.services.messages.bodies(await only_message(site))
+    assert bodies == NewBodies("<p>New words</p>", "New words\n")
+    await editor.said(await editor.post(where, {**FORM, "text": "My own"}))
+    assert "My own</textarea>" in (await editor.get(where)).text
+    only_text = {**FORM, "html": "", "text": "My own"}
+    await editor.said(await editor.post(where, only_text))
+    bodies = await site.services.messages.bodies(await only_message(site))
+    assert bodies == NewBodies(None, "My own")
+
+
+async def test_only_a_pending_message_is_edited_or_deleted(site: Site, editor: Visitor) -> None:
+    at = datetime.now(UTC) + timedelta(days=1)
+    message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
+    question = await editor.get(f"/messages/{message.ref}/delete")
+    assert "Delete this message?" in question.text
+    await site.services.messages.pause(message.ref)
+    for path in ("edit", "delete"):
+        assert (await editor.get(f"/messages/{message.ref}/{path}")).status_code == 409
+        assert (await editor.post(f"/messages/{message.ref}/{path}")).status_code == 409
+    await site.services.messages.resume(message.ref)
+    gone = await editor.post(f"/messages/{message.ref}/delete")
+    assert await editor.said(gone) == "The message is deleted."
+    assert (await editor.get(f"/messages/{message.ref}")).status_code == 404

@@ -1,0 +1,237 @@
+"""Messages under way and done, over HTTP: indexes, the sum, live events, outcomes, decisions."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages import Message, MessageStatus
+from postroom.scheduler.completion import Completion
+from postroom.services.messages import NewBodies
+from postroom.services.users import Role
+from tests.integration.usecases.pages import fan_out_whole, settle
+from tests.web.site import Site, Visitor
+
+ACCEPTED, REFUSED = EmailOutcome.ACCEPTED, EmailOutcome.REFUSED
+SUPPRESSED, IN_DOUBT = EmailOutcome.SUPPRESSED, EmailOutcome.IN_DOUBT
+BODIES = NewBodies("<p>Hi</p>", "Hi")
+
+
+@pytest.fixture
+async def editor(site: Site) -> Visitor:
+    await site.services.lists.create("news", "News", "news@contoso.example")
+    return await site.user(Role.EDITOR)
+
+
+async def schedule(site: Site, subject: str = "Hello", *, hours: float = 0.0) -> Message:
+    at = datetime.now(UTC) + timedelta(hours=hours)
+    return await site.services.messages.create("news", subject, BODIES, at)
+
+
+async def under_way(site: Site, *outcomes: EmailOutcome, waiting: int = 0) -> Message:
+    """A message whose emails have become this, and so many of which wait."""
+    for number in range(len(outcomes) + waiting):
+        await site.services.subscriptions.add("news", f"user{number:03}@example.com", verified=True)
+    message = await fan_out_whole(site.services.store, (await schedule(site)).ref)
+    await settle(site.services, message, 0, outcomes)
+    return message
+
+
+async def finish(site: Site, message: Message) -> Message:
+    services = site.services
+    assert await Completion(services.store, services.messages, services.outcomes).check(message)
+    return await services.messages.get(message.ref)
+
+
+def numbers(page: str) -> dict[str, int]:
+    """The sum as the page shows it."""
+    found = re.findall(r'data-count="(\w+)">([\d,]+)<', page)
+    return {name: int(text.replace(",", "")) for name, text in found}
+
+
+def subjects(page: str) -> list[str]:
+    return re.findall(r'<a href="/messages/\d{18}">([^<]+)</a>', page)
+
+
+async def first_events(editor: Visitor, path: str, count: int) -> list[tuple[str, dict[str, Any]]]:
+    """The first events of a stream, with their kinds; fewer if it ends before."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    async with editor.http.stream("GET", path) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        kind = ""
+        async for line in response.aiter_lines():
+            if line.startswith("event: "):
+                kind = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                events.append((kind, json.loads(line.removeprefix("data: "))))
+            if len(events) == count:
+                break
+    return events
+
+
+async def test_open_messages_are_shown_by_time_and_filtered(site: Site, editor: Visitor) -> None:
+    assert "Nothing is waiting to be sent" in (await editor.get("/messages")).text
+    await site.services.lists.create("other", "Other", "other@contoso.example")
+    for number in (3, 1, 2):
+        await schedule(site, f"Part {number}", hours=number)
+    last = await site.services.messages.create(
+        "other", "Part 4", BODIES, datetime.now(UTC) + timedelta(hours=4)
+    )
+    await site.services.messages.pause(last.ref, "wait <here>")
+    index = await editor.get("/messages")
+    assert subjects(index.text) == ["Part 1", "Part 2", "Part 3", "Part 4"]
+    assert "wait &lt;here&gt;" in index.text
+    assert subjects((await editor.get("/messages?status=Paused")).text) == ["Part 4"]
+    assert subjects((await editor.get("/messages?list=other")).text) == ["Part 4"]
+    assert subjects((await editor.get("/lists/other")).text) == ["Part 4"]
+    assert "No open message is like that" in (await editor.get("/messages?status=x")).text
+
+
+async def test_many_messages_are_paged(site: Site, editor: Visitor) -> None:
+    for number in range(55):
+        await schedule(site, f"Part {number:02}", hours=1 + number)
+    first = await editor.get("/messages")
+    [following] = re.findall(r'href="([^"]+)" rel="next"', first.text)
+    second = await editor.get(html.unescape(following))
+    assert subjects(first.text) + subjects(second.text) == [f"Part {n:02}" for n in range(55)]
+
+
+async def test_the_archive_has_the_newest_first_with_their_sums(
+    site: Site, editor: Visitor
+) -> None:
+    assert "Nothing is done yet" in (await editor.get("/archive")).text
+    await site.services.subscriptions.add("news", "ann@example.com", verified=True)
+    for number in range(3):
+        message = await schedule(site, f"Part {number}", hours=-10 + number)
+        message = await fan_out_whole(site.services.store, message.ref)
+        await settle(site.services, message, 0, [ACCEPTED])
+        await finish(site, message)
+    page = await editor.get("/archive")
+    assert subjects(page.text) == ["Part 2", "Part 1", "Part 0"]
+    assert page.text.count('data-label="Accepted">1<') == 3
+    assert subjects((await editor.get("/messages")).text) == []
+
+
+async def test_the_page_of_a_message_shows_the_sum(site: Site, editor: Visitor) -> None:
+    message = await under_way(site, ACCEPTED, ACCEPTED, REFUSED, SUPPRESSED, IN_DOUBT, waiting=2)
+    page = await editor.get(f"/messages/{message.ref}")
+    shown = numbers(page.text)
+    assert shown == {
+        "planned": 7, "pending": 2, "accepted": 2, "refused": 1, "suppressed": 1, "in_doubt": 1
+    }  # fmt: skip
+    stripes = re.findall(r'data-stripe="(\w+)" x="([\d.]+)" y="0" width="([\d.]+)"', page.text)
+    assert [name for name, _, _ in stripes] == [
+        "accepted", "refused", "suppressed", "in_doubt", "pending"
+    ]  # fmt: skip
+    assert sum(float(width) for _, _, width in stripes) == pytest.approx(1000, abs=0.1)
+    assert "style=" not in page.text
+
+
+async def test_events_tell_how_far_it_is_and_end_when_it_is_done(
+    site: Site, editor: Visitor
+) -> None:
+    message = await under_way(site, ACCEPTED, REFUSED, waiting=1)
+    where = f"/messages/{message.ref}/events"
+    [(kind, state)] = await first_events(editor, where, 1)
+    assert kind == "progress"
+    assert state["status"] == "Processing"
+    assert state["counts"]["planned"] == 3
+    assert state["counts"]["pending"] == 1
+    await settle(site.services, message, 0, [ACCEPTED])
+    await finish(site, message)
+    [(kind, state)] = await first_events(editor, where, 9)
+    assert kind == "end"
+    assert state["counts"]["accepted"] == 2
+    assert (await editor.get("/messages/123456789012345678/events")).status_code == 404
+
+
+async def test_it_is_paused_resumed_and_cancelled_after_a_question(
+    site: Site, editor: Visitor
+) -> None:
+    message = await under_way(site, ACCEPTED, waiting=2)
+    where = f"/messages/{message.ref}"
+    await editor.said(await editor.post(f"{where}/pause", {"reason": "<why>"}))
+    page = await editor.get(where)
+    assert "&lt;why&gt;" in page.text
+    assert "Paused" in page.text
+    assert (await editor.post(f"{where}/pause")).status_code == 409
+    await editor.said(await editor.post(f"{where}/resume"))
+    now = await site.services.messages.get(message.ref)
+    assert now.status is MessageStatus.PROCESSING
+    question = await editor.get(f"{where}/cancel")
+    assert "1 were accepted so far; 2 recipients still wait." in question.text
+    await editor.said(await editor.post(f"{where}/cancel"))
+    now = await site.services.messages.get(message.ref)
+    assert now.status is MessageStatus.CANCELLED
+    for action in ("pause", "resume", "cancel"):
+        assert (await editor.post(f"{where}/{action}")).status_code == 409
+
+
+async def test_each_recipient_is_found_with_the_words_of_the_mail_server(
+    site: Site, editor: Visitor
+) -> None:
+    message = await under_way(site, ACCEPTED, REFUSED, *[ACCEPTED] * 58)
+    where = f"/messages/{message.ref}/emails"
+
+    def found(page: str) -> list[str]:
+        return re.findall(r'href="/trace\?email=user(\d+)%40example.com"', page)
+
+    first = await editor.get(where)
+    [following] = re.findall(r'href="([^"]+)" rel="next"', first.text)
+    second = await editor.get(html.unescape(following))
+    assert found(first.text) + found(second.text) == [f"{n:03}" for n in range(60)]
+    assert "250 2.0.0 ok" in first.text
+    assert found((await editor.get(f"{where}?outcome=refused")).text) == ["001"]
+    assert found((await editor.get(f"{where}?q=user05")).text) == [f"05{n}" for n in range(10)]
+    assert found((await editor.get(f"{where}?q=user001&outcome=accepted")).text) == []
+    assert "No recipient is like that" in (await editor.get(f"{where}?q=zoe")).text
+    assert (await editor.get(f"{where}?after=nonsense")).status_code == 422
+
+
+async def test_doubts_are_decided_for_those_that_are_ticked(site: Site, editor: Visitor) -> None:
+    message = await under_way(site, IN_DOUBT, IN_DOUBT, IN_DOUBT, ACCEPTED)
+    where = f"/messages/{message.ref}/emails"
+    page = await editor.get(f"{where}?outcome=in_doubt")
+    ticked = re.findall(r'name="email" value="([^"]+)"', page.text)
+    assert len(ticked) == 3
+    assert 'name="decision"' not in (await editor.get(where)).text
+    sent = await editor.post(f"{where}/decide", {"decision": "sent", "email": ticked[:2]})
+    assert await editor.said(sent) == "2 emails are taken as sent."
+    again = await editor.post(
+        f"{where}/decide", {"decision": "resend", "email": [ticked[2], ticked[0], "<x>"]}
+    )
+    said = await editor.said(again)
+    assert said.startswith("1 email is to be sent again. Not all: ")
+    counts = await site.services.outcomes.counts(message)
+    assert (counts.accepted, counts.pending, counts.in_doubt) == (3, 1, 0)
+    assert (await editor.post(f"{where}/decide", {"decision": "?"})).status_code == 422
+    nobody = await editor.post(f"{where}/decide", {"decision": "sent"})
+    assert "Nobody was ticked" in await editor.said(nobody)
+
+
+async def test_only_the_failed_are_tried_again_by_another_message(
+    site: Site, editor: Visitor
+) -> None:
+    message = await finish(site, await under_way(site, ACCEPTED, REFUSED, REFUSED))
+    where = f"/messages/{message.ref}"
+    assert f"{where}/retry" in (await editor.get(where)).text
+    question = await editor.get(f"{where}/retry")
+    assert "2 addresses that the mail server refused" in html.unescape(question.text)
+    made = await editor.post(f"{where}/retry")
+    again = await editor.post(f"{where}/retry")
+    assert made.headers["location"] == again.headers["location"]
+    page = await editor.get(made.headers["location"])
+    assert f'href="{where}">an earlier message</a>' in page.text
+    assert (
+        f'href="{made.headers["location"]}">another message</a>' in (await editor.get(where)).text
+    )
+    ref = made.headers["location"].rpartition("/")[2]
+    queued = await fan_out_whole(site.services.store, ref)
+    assert (await site.services.outcomes.counts(queued)).planned == 2
+    assert (await editor.post(f"/messages/{ref}/retry")).status_code == 409

@@ -1,0 +1,83 @@
+"""Whatever strangers send: a friendly page, nothing unescaped, no header of theirs, no 5xx."""
+
+import asyncio
+
+from tests.web.site import Site
+
+HOSTILE = {
+    "control": "".join(map(chr, range(32))) + "\x7f\x85",
+    "long": "x" * 1_000_000,
+    "long address": "a" * 60_000 + "@example.com",
+    "html": "\"'><script>alert(1)</script>{{ 'q' * 6 }}{% raw %}%(email)s%s",
+    "sql": "'; DROP TABLE t_mailinglist; --",
+    "crlf": "a@example.com\r\nSet-Cookie: evil=1\r\n\r\n<h1>evil</h1>",
+    "right to left": "\u202eexe.moc@elgoog\u2066\u200f",
+    "half a pair": "%ED%A0%80",
+    "not utf-8": "%FF%FE%C0%80",
+    "nul": "%00",
+    "path": "../../../../etc/passwd",
+    "format": "{0.__class__}",
+}
+# What is percent-encoded already, and what goes as it is.
+RAW = ("half a pair", "not utf-8", "nul")
+FIELDS = ("email", "list", "website", "lang", "choice", "id", "listName", "action",
+          "List-Unsubscribe")  # fmt: skip
+
+
+async def test_hostile_input_in_every_field(site: Site) -> None:
+    await site.services.lists.create("contoso1", "Contoso", "news@contoso.example")
+    ann = await site.services.subscriptions.add("contoso1", "ann@example.com")
+    visitor = site.visitor()
+    good = {"email": "b@example.com", "list": "contoso1", "id": ann.guid, "listName": "contoso1"}
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    for kind, value in HOSTILE.items():
+        calls = []
+        for field in FIELDS:
+            for page in ("subscribe", "confirm", "unsubscribe"):
+                if page == "subscribe" and field not in ("email", "list", "lang"):
+                    continue
+                if kind in RAW:
+                    rest = "&".join(f"{k}={v}" for k, v in good.items() if k != field)
+                    query = f"{field}={value}&{rest}"
+                    calls.append(visitor.http.get(f"/{page}?{query}"))
+                    calls.append(visitor.http.post(f"/{page}", content=query, headers=headers))
+                    continue
+                fields = {**good, field: value}
+                if len(value) < 50_000:
+                    calls.append(visitor.http.get(f"/{page}", params=fields))
+                calls.append(visitor.http.post(f"/{page}", data=fields))
+        for answer in await asyncio.gather(*calls):
+            assert answer.status_code < 500, (kind, answer.text)
+            assert answer.status_code in (200, 404, 413, 422), kind
+            assert "evil" not in answer.headers.get("set-cookie", "")
+            for unescaped in ("<script>alert", "<h1>evil", "\u202e", "\x00", "\x1b", "qqqqqq"):
+                assert unescaped not in answer.text, kind
+
+
+NO_FORMS: list[tuple[bytes, str]] = [
+    (b"", "multipart/form-data"),
+    (b"--x\r\nnonsense", "multipart/form-data; boundary=x"),
+    (b"\xff\xfe\x00", "application/x-www-form-urlencoded; charset=\xff"),
+    (b'{"action": "confirm"}', "application/json"),
+    (b"action=confirm" + b"&a=b" * 2000, "application/x-www-form-urlencoded"),
+    (
+        b'--x\r\nContent-Disposition: form-data; name="action"; filename="a"\r\n\r\n'
+        b"confirm\r\n--x--\r\n",
+        "multipart/form-data; boundary=x",
+    ),
+]
+
+
+async def test_a_body_that_is_no_form_changes_nothing(site: Site) -> None:
+    await site.services.lists.create("contoso1", "Contoso", "news@contoso.example")
+    ann = await site.services.subscriptions.add("contoso1", "ann@example.com")
+    visitor = site.visitor()
+    for content, kind in NO_FORMS:
+        for page in ("subscribe", "unsubscribe"):
+            answer = await visitor.http.post(
+                f"/{page}?id={ann.guid}&listName=contoso1&list=contoso1",
+                content=content,
+                headers={b"Content-Type": kind.encode("latin-1")},
+            )
+            assert answer.status_code in (200, 400, 422), kind
+        assert await site.services.subscriptions.by_guid("contoso1", ann.guid) == ann, kind

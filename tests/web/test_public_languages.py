@@ -1,0 +1,132 @@
+"""Every visitor is spoken to in their language, and no text is left behind."""
+
+import asyncio
+import gettext
+import re
+from pathlib import Path
+
+import pytest
+from babel.messages.catalog import Catalog, Message
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po
+
+from postroom.domain.languages import LANGUAGES
+from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.mail.texts import texts_in
+from postroom.web.public.languages import DOMAIN, LOCALES, NAMES, Texts, preferred
+from postroom.wiring import make_confirmations, opened_transport
+from tests.unit.mail.strict import bodies, parse
+from tests.web.site import Site
+
+CATALOGUES = [LOCALES / each / "LC_MESSAGES" / f"{DOMAIN}.po" for each in LANGUAGES[1:]]
+PLACEHOLDER = re.compile(r"%\(\w+\)s")
+
+
+def catalogue(path: Path) -> Catalog:
+    with path.open("rb") as file:
+        return read_po(file)
+
+
+def ids(messages: Catalog) -> set[str]:
+    return {str(each.id) for each in messages if each.id}
+
+
+def in_code() -> set[str]:
+    methods = [("public/**.py", "python"), ("templates/public/**.html", "jinja2")]
+    found = extract_from_dir(LOCALES.parent, method_map=methods)
+    return {str(message) for _, _, message, _, _ in found}
+
+
+@pytest.mark.parametrize("path", CATALOGUES, ids=lambda path: path.parts[-3])
+def test_a_catalogue_has_every_text_and_is_compiled(path: Path) -> None:
+    texts = catalogue(path)
+    assert ids(texts) == in_code(), "run `make translations` and translate what is new"
+    with path.with_suffix(".mo").open("rb") as file:
+        compiled = gettext.GNUTranslations(file)
+    for each in texts:
+        if not each.id:
+            continue
+        assert isinstance(each, Message)
+        assert not each.fuzzy, each.id
+        assert each.string, f"not translated: {each.id}"
+        assert sorted(PLACEHOLDER.findall(str(each.string))) == sorted(
+            PLACEHOLDER.findall(str(each.id))
+        )
+        assert compiled.gettext(str(each.id)) == each.string, "run `make translations`"
+    assert not texts.obsolete
+
+
+def test_every_language_has_a_name_a_catalogue_and_mails() -> None:
+    assert tuple(NAMES) == LANGUAGES
+    assert {path.parts[-3] for path in LOCALES.glob("*/*/*.po")} == set(LANGUAGES) - {"en"}
+    for each in LANGUAGES:
+        assert texts_in(each).language == each
+        assert Texts(each)("Confirm")
+
+
+@pytest.mark.parametrize(
+    ("header", "language"),
+    [
+        ("", "en"),
+        ("*", "en"),
+        ("de", "de"),
+        ("fr-CA,fr;q=0.9,en;q=0.8", "fr"),
+        ("es,pt;q=0.9,ru;q=0.2,en;q=0.1", "ru"),
+        ("en;q=0.3, ko-KR;q=0.8 , *;q=0.1", "ko"),
+        ("de;q=0, fr", "fr"),
+        ("de;q=0", "en"),
+        ("de;q=nan,fr;q=x,ru;q=-1,ko;q=inf", "en"),
+        (";;;,,,=,q=1", "en"),
+        ("xx," * 5000 + "fr", "en"),
+        ("\x00\ud800", "en"),
+    ],
+)
+def test_the_browser_says_what_its_owner_reads(header: str, language: str) -> None:
+    assert preferred(header) == language
+
+
+async def test_a_page_is_in_one_language_and_keeps_it(site: Site) -> None:
+    await site.services.lists.create("contoso1", "Contoso", "news@contoso.example")
+    visitor = site.visitor()
+    for code in LANGUAGES:
+        for how in ({"headers": {"Accept-Language": code}}, {"params": {"lang": code}}):
+            for path in ("/subscribe", "/confirm", "/unsubscribe"):
+                page = await visitor.get(path, **how)
+                assert f'<html lang="{code}">' in page.text
+                assert page.headers["content-language"] == code
+                assert page.headers["vary"] == "Accept-Language"
+                assert f'hreflang="{code}" rel="nofollow" aria-current="true"' in page.text
+        page = await visitor.get(f"/subscribe?list=contoso1&lang={code}")
+        assert f'action="/subscribe?list=contoso1&amp;lang={code}"' in page.text
+        assert Texts(code)("Your email address") in page.text
+    unknown = await visitor.get("/subscribe?lang=xx", headers={"Accept-Language": "ru"})
+    assert '<html lang="ru">' in unknown.text
+
+
+async def test_whoever_signs_up_in_french_gets_a_french_mail_with_a_link_to_french_pages(
+    site: Site,
+) -> None:
+    await site.services.lists.create("contoso1", "Contoso", "news@contoso.example")
+    visitor = site.visitor()
+    await visitor.http.post(
+        "/subscribe", data={"list": "contoso1", "email": "ann@example.com", "lang": "fr"}
+    )
+    settings = site.context.settings
+    async with opened_transport(settings) as transport:
+        stopping = asyncio.Event()
+        confirmations = make_confirmations(site.services.store, transport, settings)
+        sending = asyncio.create_task(confirmations.run(stopping))
+        queue = site.services.store.queue(CONFIRM_QUEUE)
+        for _ in range(1200):
+            if not (await queue.info()).length:
+                break
+            await asyncio.sleep(0.05)
+        stopping.set()
+        await sending
+    [file] = (settings.data / "outbox").rglob("*.eml")
+    both = bodies(parse(file.read_bytes()))
+    assert '<html lang="fr">' in both["text/html"]
+    [link] = re.findall(r"http://localhost:0(/confirm\S+)", both["text/plain"])
+    assert link.endswith("&listName=contoso1&lang=fr")
+    page = await visitor.get(link, headers={"Accept-Language": "de"})
+    assert "Confirmez votre abonnement" in page.text

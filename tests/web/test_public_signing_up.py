@@ -1,0 +1,186 @@
+"""The sign-up form: friendly to everybody, telling nobody who is on a list."""
+
+import asyncio
+import re
+
+import pytest
+
+from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.services.users import Role
+from tests.web.site import Site
+
+ANN = "ann@example.com"
+FROM = "news@contoso.example"
+
+
+@pytest.fixture
+async def lists(site: Site) -> None:
+    await site.services.lists.create("contoso1", "Contoso <News> & more", FROM)
+    await site.services.lists.create(
+        "garden", "Garden", FROM, colour="#2e7d32", signup_text="A\n\nB"
+    )
+    await site.services.lists.create("staff", "Staff only", FROM, public=False)
+
+
+async def asked(site: Site) -> list[tuple[str, str]]:
+    """Lists and languages of the confirmations that are on their way."""
+    items = await site.services.store.queue(CONFIRM_QUEUE).peek(32)
+    return sorted(
+        (each.body.partition(",")[2], each.properties.get("language", "")) for each in items
+    )
+
+
+@pytest.mark.usefixtures("lists")
+async def test_a_form_asks_for_an_address_and_the_answer_says_to_check_the_mail(site: Site) -> None:
+    visitor = site.visitor()
+    page = await visitor.get("/subscribe?list=contoso1")
+    assert page.status_code == 200
+    assert "<h1>Contoso &lt;News&gt; &amp; more</h1>" in page.text
+    assert 'name="email" type="email"' in page.text
+    assert 'action="/subscribe?list=contoso1&amp;lang=en"' in page.text
+
+    answer = await visitor.http.post(
+        "/subscribe?list=contoso1&lang=fr", data={"list": "contoso1", "email": f" {ANN} "}
+    )
+    assert answer.status_code == 200
+    assert '<html lang="fr">' in answer.text
+    assert ANN in answer.text
+    assert await asked(site) == [("contoso1", "fr")]
+    subscriber = await site.services.subscriptions.get("contoso1", ANN)
+    assert not subscriber.verified
+
+
+@pytest.mark.usefixtures("lists")
+async def test_a_form_on_another_site_needs_no_cookie_no_token_and_no_query(site: Site) -> None:
+    visitor = site.visitor()
+    visitor.http.cookies.clear()
+    answer = await visitor.http.post(
+        "/subscribe",
+        data={"list": "garden", "email": ANN, "website": ""},
+        headers={"Origin": "https://shop.example", "Accept-Language": "de-AT,de;q=0.9"},
+    )
+    assert answer.status_code == 200
+    assert "set-cookie" not in answer.headers
+    assert await asked(site) == [("garden", "de")]
+
+
+@pytest.mark.usefixtures("lists")
+async def test_the_answer_does_not_tell_who_is_on_the_list(site: Site) -> None:
+    use = site.services.subscriptions
+    await use.add("contoso1", "v@example.com", verified=True)
+    await use.add("contoso1", "u@example.com")
+    await use.add("contoso1", "b@example.com", verified=True)
+    await use.edit("contoso1", "b@example.com", blocked="complained")
+    for _ in range(3):
+        await use.subscribe("contoso1", "l@example.com")
+    visitor = site.visitor()
+    seen = set()
+    for who in "vunbl":
+        email = f"{who}@example.com"
+        began = asyncio.get_running_loop().time()
+        answer = await visitor.http.post("/subscribe?list=contoso1", data={"email": email})
+        assert asyncio.get_running_loop().time() - began > 0.3
+        seen.add((answer.status_code, answer.text.replace(email, "")))
+        assert email in answer.text
+    assert len(seen) == 1
+
+
+@pytest.mark.usefixtures("lists")
+async def test_a_program_that_fills_in_every_field_gets_the_same_page_and_nothing_else(
+    site: Site,
+) -> None:
+    visitor = site.visitor()
+    page = await visitor.get("/subscribe?list=contoso1")
+    assert 'name="website"' in page.text
+    answer = await visitor.http.post(
+        "/subscribe?list=contoso1", data={"email": ANN, "website": "https://spam.example"}
+    )
+    honest = await visitor.http.post("/subscribe?list=contoso1", data={"email": "b@example.com"})
+    assert answer.text.replace(ANN, "") == honest.text.replace("b@example.com", "")
+    assert await asked(site) == [("contoso1", "en")]
+    page_of_list = await site.services.subscriptions.page("contoso1")
+    assert [each.address for each in page_of_list.subscribers] == ["b@example.com"]
+
+
+@pytest.mark.usefixtures("lists")
+async def test_without_a_list_there_is_a_choice_of_those_that_are_open(site: Site) -> None:
+    visitor = site.visitor()
+    page = await visitor.get("/subscribe")
+    assert re.findall(r'type="checkbox" name="list" value="(\w+)"', page.text) == [
+        "contoso1",
+        "garden",
+    ]
+    some = await visitor.get("/subscribe?list=garden&list=staff&list=nowhere&list=contoso1")
+    assert re.findall(r'type="checkbox" name="list" value="(\w+)"', some.text) == [
+        "garden",
+        "contoso1",
+    ]
+    one = await visitor.get("/subscribe?list=garden&list=staff")
+    assert "<h1>Garden</h1>" in one.text
+
+    nothing = await visitor.http.post("/subscribe?lang=en", data={"choice": "yes", "email": ANN})
+    assert nothing.status_code == 422
+    assert "Choose at least one." in nothing.text
+    assert f'value="{ANN}"' in nothing.text
+    assert await asked(site) == []
+    both = await visitor.http.post(
+        "/subscribe?lang=ko", data={"choice": "yes", "email": ANN, "list": ["contoso1", "garden"]}
+    )
+    assert both.status_code == 200
+    assert await asked(site) == [("contoso1", "ko"), ("garden", "ko")]
+
+
+@pytest.mark.usefixtures("lists")
+async def test_a_list_that_is_not_open_is_as_if_it_were_not_there(site: Site) -> None:
+    visitor = site.visitor()
+    for name in ("staff", "nowhere", "a/b", "'--", "%00"):
+        page = await visitor.get("/subscribe", params={"list": name})
+        assert page.status_code == 404
+        assert "There is no such list" in page.text
+        answer = await visitor.http.post("/subscribe", data={"list": name, "email": ANN})
+        assert answer.status_code == 404
+    assert await asked(site) == []
+    await site.services.lists.edit("contoso1", public=False)
+    await site.services.lists.edit("garden", public=False)
+    empty = await visitor.get("/subscribe")
+    assert empty.status_code == 200
+    assert "Nothing to sign up for" in empty.text
+
+
+@pytest.mark.usefixtures("lists")
+async def test_what_is_no_address_comes_back_with_a_hint(site: Site) -> None:
+    visitor = site.visitor()
+    for wrong in ("", "ann", "ann@", "a b@example.com", "ann@example.com\r\nBcc: x@example.com"):
+        answer = await visitor.http.post("/subscribe?list=contoso1", data={"email": wrong})
+        assert answer.status_code == 422
+        assert "This is not an email address" in answer.text
+        assert 'aria-invalid="true"' in answer.text
+    assert await asked(site) == []
+
+
+@pytest.mark.usefixtures("lists")
+async def test_the_colour_and_the_words_of_a_list_are_on_its_page(site: Site) -> None:
+    visitor = site.visitor()
+    page = await visitor.get("/subscribe?list=garden")
+    assert '<p class="lines">A\n\nB</p>' in page.text
+    [style] = re.findall(r'href="(/subscribe/style.css[^"]+)"', page.text)
+    sheet = await visitor.get(style)
+    assert sheet.status_code == 200
+    assert sheet.headers["content-type"].startswith("text/css")
+    assert "immutable" in sheet.headers["cache-control"]
+    assert "--pico-primary-background: #2e7d32;" in sheet.text
+    assert "--pico-primary-inverse: #ffffff;" in sheet.text
+    for wrong in ("", "red", "}body{", "2e7d32;x", "0" * 5000, "\x00"):
+        answer = await visitor.get("/subscribe/style.css", params={"colour": wrong})
+        assert (answer.status_code, answer.text) == (404, "")
+
+
+async def test_looking_at_public_pages_needs_no_login_and_gives_no_cookie(site: Site) -> None:
+    editor = await site.user(Role.EDITOR)
+    for visitor in (site.visitor(), editor):
+        if visitor is not editor:
+            visitor.http.cookies.clear()
+        for path in ("/subscribe", "/confirm", "/unsubscribe", "/logo/x", "/subscribe/style.css"):
+            answer = await visitor.get(path)
+            assert answer.status_code in (200, 404)
+            assert "set-cookie" not in answer.headers

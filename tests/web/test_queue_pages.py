@@ -1,0 +1,246 @@
+"""Queues and applications, over HTTP."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from itertools import product
+from urllib.parse import quote
+
+import anyio
+
+from postroom.domain.apps import App
+from postroom.services.hosts import AppStatus, ProcessStatus
+from postroom.services.message_history import Failure
+from postroom.services.users import Role
+from tests.web.site import Site, Visitor
+
+APP = App("/shop/orders", handler="orders:process", receive_retry_count=0, max_retry_cycles=0)
+NAMES = [
+    "shop/orders",
+    "with space/and?question#hash%percent",
+    "<script>alert(1)</script>",
+    "übung/質問",
+    "a//b",
+    "quote\"'&amp;",
+]
+HOSTILE = ["\x00", "<script>alert(1)</script>", "a\r\nX: y", "x" * 70_000, "‮", "'; --"]
+
+
+async def poisoned(site: Site, queue: str, body: str) -> str:
+    """A message whose only attempt failed; answers its id in the poison queue."""
+    store, queues = site.services.store, site.services.queues
+    await queues.put(queue, body)
+    [message] = await store.queue(queue).receive(lease=30)
+    await queues.failed(message, APP, Failure("KeyError: <sku>", "Traceback: here", process="p/1"))
+    [aside] = await store.queue(f"{queue};poison").peek(1)
+    return aside.id
+
+
+async def bodies(site: Site, queue: str) -> list[str]:
+    return sorted(message.body for message in await site.services.store.queue(queue).peek(32))
+
+
+async def test_every_queue_has_a_page_however_it_is_called(site: Site) -> None:
+    user = await site.user()
+    for name in NAMES:
+        await site.services.queues.put(name, "a <b>body</b>", properties={"key": "<i>"})
+    index = await text(user, "/queues")
+    assert "<script>alert" not in index
+    links = set(re.findall(r'href="(/queues/[^"]+)"', index))
+    assert len(links) == len(NAMES)
+    for name in NAMES:
+        opened = await user.get("/queues", params={"name": name})
+        assert opened.headers["location"] in links
+        page = await text(user, opened.headers["location"])
+        assert "a &lt;b&gt;body&lt;/b&gt;" in page
+        assert "<script>alert" not in page
+        assert (await user.post("/queue/put", {"queue": name, "body": "more"})).status_code == 303
+        assert await bodies(site, name) == ["a <b>body</b>", "more"]
+
+
+async def test_the_index_shows_depth_and_what_was_put_aside(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    assert "No queue yet" in (await user.get("/queues")).text
+    await site.services.apps.add(APP)
+    await poisoned(site, "shop/orders", "bad")
+    await site.services.store.queue("shop/orders").put_many(["x"] * 1234)
+    await site.services.queues.put("lonely", "x")
+    whole = (await user.get("/queues")).text
+    part = (await user.get("/queues", headers={"HX-Request": "true"})).text
+    assert "<html" in whole
+    assert "<html" not in part
+    for shown in (whole, part):
+        assert "1,234" in shown
+        assert "/shop/orders" in shown
+        assert "/queues/shop/orders%3Bpoison" in shown
+        assert "no application" in shown
+
+
+async def test_a_poison_message_is_shown_with_its_history_and_redriven(site: Site) -> None:
+    user = await site.user(Role.EDITOR)
+    identity = await poisoned(site, "shop/orders", "bad")
+    page = (await user.get("/queues/shop/orders%3Bpoison")).text
+    for text in ("KeyError: &lt;sku&gt;", "Traceback: here", "moved to shop/orders;poison", "p/1"):
+        assert text in page, text
+    form = {"queue": "shop/orders;poison", "id": identity}
+    done = await user.post("/queue/redrive-one", form)
+    assert "is back in shop/orders" in await user.said(done)
+    assert await bodies(site, "shop/orders") == ["bad"]
+    assert (await user.post("/queue/redrive-one", form)).status_code == 404
+
+
+async def test_all_are_redriven_in_the_background(site: Site) -> None:
+    user = await site.user(Role.EDITOR)
+    await site.services.store.queue("q;poison").put_many([f"{n:03}" for n in range(100)])
+    answer = await user.post("/queue/redrive", {"queue": "q;poison", "rate": ""})
+    assert answer.status_code == 303
+    latest = site.context.redrives.latest("q;poison")
+    assert latest is not None
+    with anyio.fail_after(60):
+        while not latest.is_over:  # noqa: ASYNC110
+            await anyio.sleep(0.02)
+    assert "100 messages redriven; that was all." in await text(user, "/queues/q%3Bpoison")
+    assert (await site.services.store.queue("q").info()).length == 100
+
+
+async def test_a_slow_redrive_is_not_started_twice(site: Site) -> None:
+    user = await site.user(Role.EDITOR)
+    await site.services.store.queue("q;poison").put_many(["x"] * 3)
+    form = {"queue": "q;poison", "rate": "0.001"}
+    assert (await user.post("/queue/redrive", form)).status_code == 303
+    again = await user.post("/queue/redrive", form)
+    assert again.status_code == 409
+    assert "being redriven already" in again.text
+
+
+async def test_a_rate_that_is_none_is_refused(site: Site) -> None:
+    user = await site.user(Role.EDITOR)
+    await site.services.store.queue("q;poison").put("x")
+    for rate in ("0", "-1", "nan", "inf", "fast", "1e99"):
+        answer = await user.post("/queue/redrive", {"queue": "q;poison", "rate": rate})
+        assert answer.status_code == 422, rate
+    assert (await user.post("/queue/redrive", {"queue": "q;retry"})).status_code == 422
+    assert await bodies(site, "q;poison") == ["x"]
+
+
+async def test_deleting_and_emptying_ask_first(site: Site) -> None:
+    user = await site.user()
+    queue = site.services.store.queue("shop/orders")
+    first = await queue.put("first")
+    await queue.put_many(["second", "third"])
+    asked = await user.get(f"/queue/delete?queue=shop/orders&id={quote(first)}")
+    assert "cannot be brought back" in asked.text
+    assert len(await bodies(site, "shop/orders")) == 3
+    await user.said(await user.post("/queue/delete", {"queue": "shop/orders", "id": first}))
+    assert await bodies(site, "shop/orders") == ["second", "third"]
+    asked = await user.get("/queue/purge?queue=shop/orders")
+    assert "about 2" in asked.text
+    said = await user.said(await user.post("/queue/purge", {"queue": "shop/orders"}))
+    assert said == "The queue is empty."
+    assert await bodies(site, "shop/orders") == []
+    audit = await site.services.audit.page()
+    assert [action.what for action in audit.actions] == [
+        "emptied a queue",
+        "deleted a queue message",
+    ]
+
+
+async def test_a_stopped_queue_goes_on_when_its_fault_is_cleared(site: Site) -> None:
+    user = await site.user(Role.EDITOR)
+    await site.services.queues.fault("shop/orders", "the <bank> is closed")
+    page = (await user.get("/queues/shop/orders")).text
+    assert "This queue is stopped." in page
+    assert "the &lt;bank&gt; is closed" in page
+    said = await user.said(await user.post("/queue/clear-fault", {"queue": "shop/orders"}))
+    assert said == "It goes on."
+    assert not await site.services.queues.is_faulted("shop/orders")
+
+
+async def test_roles_see_only_the_buttons_that_work_for_them(site: Site) -> None:
+    await poisoned(site, "q", "bad")
+    viewer, editor = await site.user(Role.VIEWER), await site.user(Role.EDITOR)
+    administrator = await site.user()
+    for user, buttons in (
+        (viewer, []),
+        (editor, ["Redrive all"]),
+        (administrator, ["Redrive all", "Empty…", "Delete…"]),
+    ):
+        page = await text(user, "/queues/q%3Bpoison")
+        for button in ("Redrive all", "Empty…", "Delete…"):
+            assert (button in page) == (button in buttons), button
+
+
+async def test_hostile_forms_are_refused_and_never_shown_as_html(site: Site) -> None:
+    user = await site.user()
+    actions = {
+        "put": ("queue", "body", "delay", "properties"),
+        "delete": ("queue", "id"),
+        "purge": ("queue",),
+        "redrive-one": ("queue", "id"),
+        "redrive": ("queue", "rate"),
+        "clear-fault": ("queue",),
+    }
+    for hostile, (action, fields) in product(HOSTILE, actions.items()):
+        for field in fields:
+            form = {"queue": "q", "body": "x", "id": "1", field: hostile}
+            answer = await user.post(f"/queue/{action}", form)
+            assert answer.status_code in (303, 404, 409, 422), (action, field, hostile[:20])
+            assert "<script>alert" not in answer.text
+
+
+async def test_a_mistake_loses_nothing_that_was_typed(site: Site) -> None:
+    user = await site.user()
+    mistake = {"queue": "q", "body": "kept <i>", "delay": "soon", "properties": "a=b"}
+    answer = await user.post("/queue/put", mistake)
+    assert answer.status_code == 422
+    assert "kept &lt;i&gt;" in answer.text
+    assert "is written like" in answer.text
+
+
+async def test_properties_and_delay_of_a_put_message_count(site: Site) -> None:
+    user = await site.user()
+    form = {"queue": "q", "body": "x", "properties": "a=1\r\n b = c=d \r\n\r\n"}
+    await user.said(await user.post("/queue/put", form))
+    [message] = await site.services.store.queue("q").peek(1)
+    assert message.properties == {"a": "1", "b": "c=d"}
+    await user.said(await user.post("/queue/put", {"queue": "later", "body": "x", "delay": "2h"}))
+    assert await bodies(site, "later") == []
+    assert "Nothing is ready" in await text(user, "/queues/later")
+    reserved = {"queue": "q", "body": "x", "properties": "cycle=9"}
+    assert (await user.post("/queue/put", reserved)).status_code == 422
+
+
+async def test_applications_are_shown_with_their_processes(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    assert "No host is alive" in await text(user, "/apps")
+    await site.services.apps.add(APP)
+    now = datetime.now(UTC)
+    process = ProcessStatus(4711, "ready", now, in_hand=2, handled=12345, memory=52_000_000)
+    open_breaker = AppStatus("/shop/orders", "stopped", "breaker open", (), 5, 5)
+    await site.services.hosts.report(
+        "one-1", "one", [AppStatus("/shop/orders", "running", "", (process,), 1)]
+    )
+    await site.services.hosts.report("two-2", "two", [open_breaker])
+    for headers in ({}, {"HX-Request": "true"}):
+        shown = (await user.get("/apps", headers=headers)).text
+        for part in ("4711", "12,345", "52.0 MB", "breaker open", "two-2", "orders:process"):
+            assert part in shown, part
+
+
+async def test_which_application_gets_a_queue_is_explained(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    await site.services.apps.add(APP)
+    shown = await text(user, "/apps?queue=shop/orders/new")
+    assert "goes to <strong>/shop/orders</strong>" in shown
+    assert "activates nothing" in await text(user, "/apps?queue=other")
+    for name in HOSTILE:
+        answer = await user.http.get("/apps", params={"queue": name[:3000]})
+        assert answer.status_code in (200, 422)
+        assert "<script>alert" not in answer.text
+
+
+async def text(user: Visitor, path: str) -> str:
+    answer = await user.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.text

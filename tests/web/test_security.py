@@ -1,0 +1,236 @@
+"""What holds for every page: who may see it, which forms are believed, which headers it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import Response
+
+from postroom.services.users import Role
+from postroom.web.app import PAGES
+from postroom.web.routing import SESSION_COOKIE, Page
+from postroom.web.templating import make_environment
+from postroom.web.visit import Visit
+from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
+
+WRITES = {"POST", "PUT", "PATCH", "DELETE"}
+
+
+def address_of(page: Page) -> str:
+    """An address that the page answers; what its parameters name need not be there."""
+    return re.sub(r"\{[^}]*\}", "1", page.path)
+
+
+def check_headers(headers: Mapping[str, str], where: str) -> None:
+    policy = headers["content-security-policy"]
+    assert "unsafe" not in policy, where
+    assert "frame-ancestors" in policy, where
+    assert headers["x-frame-options"] in ("DENY", "SAMEORIGIN"), where
+    assert headers["x-content-type-options"] == "nosniff", where
+    assert headers["referrer-policy"] == "same-origin", where
+    assert "server" not in headers, where
+
+
+async def ask(visitor: Visitor, method: str, path: str) -> httpx2.Response:
+    """Only the beginning of the answer: some pages go on for ever."""
+    async with visitor.http.stream(method, path) as response:
+        return response
+
+
+async def test_every_page_with_a_role_sends_strangers_to_the_login(site: Site) -> None:
+    stranger = site.visitor()
+    for page in PAGES:
+        for method in page.methods if page.role is not None else ():
+            response = await ask(stranger, method, address_of(page))
+            where = f"{method} {page.path}"
+            assert response.status_code == 303, where
+            assert response.headers["location"].startswith("/login"), where
+            check_headers(response.headers, where)
+
+
+async def test_every_page_refuses_a_role_that_is_too_low(site: Site) -> None:
+    lower = {
+        Role.EDITOR: await site.user(Role.VIEWER),
+        Role.ADMINISTRATOR: await site.user(Role.EDITOR),
+    }
+    asked = 0
+    for page in PAGES:
+        visitor = lower.get(page.role) if page.role is not None else None
+        for method in page.methods if visitor is not None else ():
+            assert visitor is not None
+            response = await ask(visitor, method, address_of(page))
+            assert response.status_code == 403, f"{method} {page.path}"
+            check_headers(response.headers, page.path)
+            asked += 1
+    assert asked > 10
+
+
+async def test_every_form_without_the_token_of_its_page_is_refused(site: Site) -> None:
+    admin, stranger = await site.user(Role.ADMINISTRATOR), site.visitor()
+    foreign = await stranger.csrf()
+    for page in PAGES:
+        visitor = stranger if page.role is None else admin
+        for method in set(page.methods) & WRITES if page.protected else ():
+            wrong = "x" * 64 if visitor is stranger else foreign
+            for data in ({}, {"csrf": wrong}):
+                response = await visitor.http.request(method, address_of(page), data=data)
+                assert response.status_code == 403, f"{method} {page.path} {data}"
+    assert await site.services.users.is_first_start() is False
+    found = (await site.services.audit.page()).actions
+    assert found == []  # nothing was done
+
+
+async def test_pages_without_protection_are_only_for_everyone() -> None:
+    assert [page.path for page in PAGES if not page.protected and page.role is not None] == []
+
+
+async def test_every_page_carries_the_headers_and_no_page_fails(site: Site) -> None:
+    admin = await site.user(Role.ADMINISTRATOR)
+    for page in PAGES:
+        if "GET" in page.methods:
+            response = await ask(admin, "GET", address_of(page))
+            assert response.status_code < 500, f"{page.path}: {response.status_code}"
+            check_headers(response.headers, page.path)
+    for path in (
+        "/healthz",
+        "/static/postroom.css",
+        "/nope",
+        "/api/v1/lists",
+        "/%00",
+        "/a%2F..%2Fb",
+    ):
+        response = await ask(admin, "GET", path)
+        assert response.status_code < 500, path
+        check_headers(response.headers, path)
+
+
+async def test_nobody_is_sent_to_another_site(site: Site) -> None:
+    admin = await site.user(Role.ADMINISTRATOR)
+    for wanted in (
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "\\\\evil.example",
+        "http://[",
+        "javascript:alert(1)",
+        "/\t/evil.example",
+        "/ok\r\nSet-Cookie: a=b",
+        "",
+    ):
+        response = await admin.get("/login", params={"next": wanted})
+        assert response.status_code == 303, wanted
+        to = response.headers["location"]
+        assert re.match(r"/(?![/\\])", to), to
+        assert not re.search(r"[\t\r\n\\]", to)
+        assert "a=b" not in response.headers.get("set-cookie", "")
+
+
+async def test_cookies_are_for_the_server_only_and_behind_tls_for_tls_only(
+    tmp_path: Path, quick_passwords: None
+) -> None:
+    for base_url, secure in (("http://lists.example", False), ("https://lists.example", True)):
+        folder = tmp_path / str(secure)
+        folder.mkdir()
+        async with running_site(folder, {"base_url": base_url}) as site:
+            await site.services.users.create("ann@example.org", PASSWORD, Role.VIEWER)
+            visitor = site.visitor()
+            data = {"email": "ann@example.org", "password": PASSWORD}
+            response = await visitor.post("/login", data)
+            assert response.status_code == 303, problem_in(response)
+            [cookie] = [
+                each
+                for each in response.headers.get_list("set-cookie")
+                if each.startswith(SESSION_COOKIE)
+            ]
+            flags = {part.strip().lower() for part in cookie.split(";")[1:]}
+            assert {"httponly", "samesite=lax", "path=/"} <= flags
+            assert ("secure" in flags) is secure
+            async with httpx2.AsyncClient(base_url=site.url) as http:
+                fresh = await http.get("/login")
+            assert all("httponly" in each.lower() for each in fresh.headers.get_list("set-cookie"))
+
+
+@pytest.mark.parametrize("trusted", ["", "10.9.9.9"])
+async def test_the_word_of_a_proxy_that_is_not_trusted_does_not_count(
+    tmp_path: Path, trusted: str, quick_passwords: None
+) -> None:
+    async with running_site(tmp_path, {"trusted_proxies": trusted}) as site:
+        admin = await site.user(Role.ADMINISTRATOR)
+        token = await admin.csrf()
+        headers = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
+        await admin.http.post("/logout", data={"csrf": token}, headers=headers)
+        [action] = (await site.services.audit.page()).actions
+        assert (action.what, action.place) == ("logged out", "127.0.0.1")
+
+
+async def test_a_trusted_proxy_tells_where_visitors_come_from(
+    tmp_path: Path, quick_passwords: None
+) -> None:
+    async with running_site(tmp_path, {"trusted_proxies": "127.0.0.1"}) as site:
+        admin = await site.user(Role.ADMINISTRATOR)
+        token = await admin.csrf()
+        # The first entry is what the visitor said itself; the proxy appended the second.
+        headers = {"X-Forwarded-For": "192.0.2.1, 203.0.113.9"}
+        await admin.http.post("/logout", data={"csrf": token}, headers=headers)
+        [action] = (await site.services.audit.page()).actions
+        assert action.place == "203.0.113.9"
+
+
+async def test_a_form_that_is_too_large_is_refused(site: Site) -> None:
+    admin = await site.user(Role.ADMINISTRATOR)
+    large = (
+        b'--mark\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        + b"x" * (13 * 1024 * 1024)
+        + b"\r\n--mark--\r\n"
+    )
+    kind = {"Content-Type": "multipart/form-data; boundary=mark"}
+
+    async def in_pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(large), 1024 * 1024):
+            yield large[start : start + 1024 * 1024]
+
+    announced = await admin.http.post("/keys/create", content=large, headers=kind)
+    assert announced.status_code == 413
+    assert "larger than 12 MB" in announced.text
+    unannounced = await admin.http.post("/keys/create", content=in_pieces(), headers=kind)
+    assert unannounced.status_code == 413
+    check_headers(unannounced.headers, "413")
+    assert await site.services.keys.all() == []
+
+
+async def test_what_a_user_did_is_on_record_even_if_the_page_does_not_say_it(site: Site) -> None:
+    """Once for each form; with the names of its fields, and never what was in them."""
+    admin = await site.user(Role.ADMINISTRATOR)
+    await admin.post("/users/invite", {"email": "bob@example.org", "role": "viewer"})
+    refused = await admin.post("/users/invite", {"email": "no address", "role": "viewer"})
+    assert refused.status_code == 422
+    [action] = (await site.services.audit.page()).actions
+    assert (action.who, action.what) == ("administrator@example.org", "invited user")
+    assert action.on == "bob@example.org as viewer"
+    assert action.place == "127.0.0.1"
+
+
+async def test_a_page_that_says_nothing_is_recorded_by_its_address(site: Site) -> None:
+    async def quiet(visit: Visit) -> Response:
+        return visit.redirect("/")
+
+    admin = await site.user(Role.ADMINISTRATOR)
+    page = Page("/quiet/{name}", quiet, role=Role.ADMINISTRATOR, methods=("POST",))
+    unaudited = Page("/look", quiet, role=Role.ADMINISTRATOR, methods=("POST",), audited=False)
+    templates = make_environment()
+    app = Starlette(routes=[each.route(site.context, templates) for each in (page, unaudited)])
+    transport = httpx2.ASGITransport(app)
+    cookies = {SESSION_COOKIE: admin.http.cookies[SESSION_COOKIE]}
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://test", cookies=cookies
+    ) as http:
+        data = {"csrf": await admin.csrf(), "password": "a secret", "name": "x"}
+        assert (await http.post("/quiet/it", data=data)).status_code == 303
+        assert (await http.post("/look", data=data)).status_code == 303
+    [action] = (await site.services.audit.page()).actions
+    assert (action.what, action.on) == ("POST /quiet/it", "with name, password")

@@ -1,0 +1,143 @@
+"""Subscribers, over HTTP: found, added, changed, moved, removed, many at once."""
+
+from __future__ import annotations
+
+import html
+import re
+from urllib.parse import quote
+
+import pytest
+
+from postroom.services.bulk import BLOCKED_BY_HAND
+from postroom.services.users import Role
+from tests.web.site import Site, Visitor
+
+HERE = "/lists/news/subscribers"
+ODD = "o'neil/a+b?c%d#e@example.com"
+
+
+@pytest.fixture
+async def editor(site: Site) -> Visitor:
+    await site.services.lists.create("news", "News", "news@contoso.example")
+    return await site.user(Role.EDITOR)
+
+
+async def fill(site: Site, count: int) -> list[str]:
+    made = [f"user{number:03}@example.com" for number in range(count)]
+    for number, email in enumerate(made):
+        await site.services.subscriptions.add("news", email, verified=bool(number % 2))
+    return made
+
+
+def shown(page: str) -> list[str]:
+    return re.findall(r'name="email" value="([^"]+)"', page)
+
+
+async def test_an_empty_list_says_what_to_do_next(site: Site, editor: Visitor) -> None:
+    page = await editor.get(HERE)
+    assert "Nobody is on this list yet" in page.text
+    assert "/lists/news/import" in page.text
+
+
+async def test_they_are_paged_searched_and_filtered(site: Site, editor: Visitor) -> None:
+    made = await fill(site, 60)
+    await site.services.subscriptions.edit("news", made[7], blocked="asked for it")
+    first = await editor.get(HERE)
+    [following] = re.findall(r'href="([^"]+)" rel="next"', first.text)
+    second = await editor.get(html.unescape(following))
+    assert shown(first.text) + shown(second.text) == made
+    assert shown((await editor.get(f"{HERE}?q=user01")).text) == made[10:20]
+    assert shown((await editor.get(f"{HERE}?q=user011@EXAMPLE")).text) == made[11:12]
+    assert shown((await editor.get(f"{HERE}?state=unverified")).text) == made[::2]
+    assert shown((await editor.get(f"{HERE}?state=blocked")).text) == [made[7]]
+    assert "Nobody begins with" in (await editor.get(f"{HERE}?q=zoe")).text
+    part = await editor.get(f"{HERE}?state=blocked", headers={"HX-Request": "true"})
+    assert "<html" not in part.text
+    assert shown(part.text) == [made[7]]
+
+
+async def test_an_address_is_added_changed_and_removed(site: Site, editor: Visitor) -> None:
+    added = await editor.post(f"{HERE}/add", {"email": "Ann@EXAMPLE.com", "verified": "yes"})
+    assert await editor.said(added) == "Ann@example.com is on the list."
+    again = await editor.post(f"{HERE}/add", {"email": "Ann@example.com"})
+    assert again.status_code == 409
+    assert "is on the list already" in again.text
+    bad = await editor.post(f"{HERE}/add", {"email": "<b>ann"})
+    assert bad.status_code == 422
+    assert "&lt;b&gt;ann" in bad.text
+    before = await site.services.subscriptions.get("news", "Ann@example.com")
+    given = {"email": "anna@example.com", "blocked": "left us", "etag": before.etag}
+    saved = await editor.post(f"{HERE}/Ann@example.com", given)
+    assert saved.headers["location"] == f"{HERE}/anna%40example.com"
+    after = await site.services.subscriptions.get("news", "anna@example.com")
+    assert (after.guid, after.verified, after.blocked) == (before.guid, False, "left us")
+    question = await editor.get(f"{HERE}/anna@example.com/delete")
+    assert "Remove anna@example.com?" in question.text
+    gone = await editor.post(f"{HERE}/anna@example.com/delete", {"etag": after.etag})
+    assert await editor.said(gone) == "anna@example.com is off the list."
+    assert (await editor.get(f"{HERE}/anna@example.com")).status_code == 404
+
+
+async def test_an_address_with_odd_characters_has_its_page(site: Site, editor: Visitor) -> None:
+    await site.services.subscriptions.add("news", ODD)
+    index = await editor.get(HERE)
+    [link] = re.findall(rf'href="({HERE}/[^"]+example.com)"', index.text)
+    page = await editor.get(html.unescape(link))
+    assert page.status_code == 200
+    assert f"<h1>{html.escape(ODD)}</h1>".replace("&#x27;", "&#39;") in page.text
+    gone = await editor.post(f"{HERE}/{quote(ODD)}/delete")
+    assert gone.status_code == 303
+    assert (await site.services.search.find("news")).subscribers == []
+
+
+async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: Visitor) -> None:
+    seen = await site.services.subscriptions.add("news", "ann@example.com")
+    await site.services.subscriptions.edit("news", "ann@example.com", blocked="their reason")
+    given = {"email": "ann@example.com", "blocked": "my reason", "etag": seen.etag}
+    answer = await editor.post(f"{HERE}/ann@example.com", given)
+    assert answer.status_code == 409
+    assert "their reason" in answer.text
+    assert 'value="my reason"' in answer.text
+    [fresh] = re.findall(r'name="etag" value="([^"]+)"', answer.text)
+    await editor.post(f"{HERE}/ann@example.com", {**given, "etag": html.unescape(fresh)})
+    now = await site.services.subscriptions.get("news", "ann@example.com")
+    assert now.blocked == "my reason"
+
+
+async def test_a_subscriber_moves_to_another_list_with_the_same_links(
+    site: Site, editor: Visitor
+) -> None:
+    await site.services.lists.create("other", "Other", "other@contoso.example")
+    before = await site.services.subscriptions.add("news", "ann@example.com", verified=True)
+    moved = await editor.post(f"{HERE}/ann@example.com/move", {"to_list": "other"})
+    assert await editor.said(moved) == "Moved to the list other."
+    after = await site.services.subscriptions.get("other", "ann@example.com")
+    assert after.guid == before.guid
+    back = "/lists/other/subscribers/ann@example.com/move"
+    for nowhere in ("nowhere", "", "<b>"):
+        answer = await editor.post(back, {"to_list": nowhere})
+        assert answer.status_code == 422
+        assert "there is no such list" in answer.text
+
+
+async def test_many_are_verified_blocked_and_removed_at_once(site: Site, editor: Visitor) -> None:
+    made = await fill(site, 6)
+    there = site.services.search.find
+    done = await editor.post("/lists/news/bulk", {"action": "verify", "email": made[:4]})
+    assert await editor.said(done) == "4 addresses are verified."
+    done = await editor.post("/lists/news/bulk", {"action": "block", "email": made[:1]})
+    assert await editor.said(done) == "1 address is blocked."
+    assert (await there("news")).subscribers[0].blocked == BLOCKED_BY_HAND
+    question = await editor.post("/lists/news/bulk", {"action": "remove", "email": made[:5]})
+    assert question.status_code == 200
+    assert "Remove 5 subscribers?" in question.text
+    assert len((await there("news")).subscribers) == 6, "only asked so far"
+    assert re.findall(r'name="email" value="([^"]+)"', question.text) == made[:5]
+    sure = {"action": "remove", "email": [*made[:5], "gone@example.com"], "confirmed": "yes"}
+    said = await editor.said(await editor.post("/lists/news/bulk", sure))
+    assert said.startswith("5 addresses are removed. 1 could not be changed: ")
+    assert [each.address for each in (await there("news")).subscribers] == made[5:]
+    nobody = await editor.post("/lists/news/bulk", {"action": "verify"})
+    assert "Nobody was ticked" in await editor.said(nobody)
+    unknown = await editor.post("/lists/news/bulk", {"action": "explode", "email": made[5:]})
+    assert unknown.status_code == 422

@@ -1,0 +1,290 @@
+"""A site with something of everything, and an address for each of its pages."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from postroom.domain.apps import App
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages import Message
+from postroom.scheduler.completion import Completion
+from postroom.services.events import Severity
+from postroom.services.hosts import AppStatus, ProcessStatus
+from postroom.services.message_history import Failure
+from postroom.services.messages import NewBodies
+from postroom.services.users import Role
+from postroom.storage import Entity, Value
+from postroom.web.app import PAGES
+from tests.integration.usecases.pages import fan_out_whole, settle
+from tests.unit.test_images import png
+from tests.web.site import Site, Visitor
+
+LIST, OTHER = "garden-club", "empty.list"
+ANN, NOT_YET, BLOCKED = "ann@example.com", "bob+tag@example.org", "carol@example.net"
+HTML = '<h1>Hello</h1><p>Dear {{ email }}, <a href="{{ unsubscribe_url }}">leave</a></p>'
+QUEUE = "shop/orders"
+
+# Answers that are no page of ours: files, streams, parts of a page, and documents that somebody
+# wrote, which are shown in a frame without rights.
+NOT_PAGES = frozenset(
+    {
+        "/subscribe/style.css",
+        "/logo/{name}",
+        "/dashboard/live",
+        "/lists/{name}/export",
+        "/lists/{name}/import/{run}/rejected.csv",
+        "/messages/{ref}/preview/html",
+        "/messages/{ref}/events",
+        "/outbox/{name}/html",
+        "/outbox/{name}/download",
+        "/explorer/containers/{container}/download",
+    }
+)
+
+# For each page that is got, where to see it: what is in braces is filled in by `World.names`.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "/subscribe": (
+        "/subscribe",
+        "/subscribe?list={list}",
+        "/subscribe?list={list}&lang=ko",
+        "/subscribe?list=nope",
+    ),
+    "/confirm": (
+        "/confirm?id={guid_not_yet}&listName={list}",
+        "/confirm?id={guid_not_yet}&listName={list}&lang=ru",
+        "/confirm?id={guid}&listName={list}",
+        "/confirm?id=x&listName={list}",
+    ),
+    "/unsubscribe": (
+        "/unsubscribe?id={guid}&listName={list}",
+        "/unsubscribe?id={guid}&listName={list}&lang=de",
+        "/unsubscribe?id={guid_of_nobody}&listName={list}&lang=fr",
+    ),
+    "/setup": ("/setup?token=wrong",),
+    "/login": ("/login", "/login?next=/lists"),
+    "/join": ("/join?token={invitation}", "/join?token={new_password}", "/join?token=used"),
+    "/account": ("/account",),
+    "/account/second-factor": ("/account/second-factor",),
+    "/users": ("/users",),
+    "/users/details": ("/users/details?email={viewer}",),
+    "/users/remove": ("/users/remove?email={viewer}",),
+    "/keys": ("/keys",),
+    "/keys/revoke": ("/keys/revoke?id={key}",),
+    "/": ("/",),
+    "/lists": ("/lists", "/lists?q=gar", "/lists?q=nothing"),
+    "/lists/new": ("/lists/new",),
+    "/lists/{name}": ("/lists/{list}", "/lists/{other}", "/lists/nope"),
+    "/lists/{name}/edit": ("/lists/{list}/edit",),
+    "/lists/{name}/delete": ("/lists/{list}/delete",),
+    "/lists/{name}/appearance": ("/lists/{list}/appearance",),
+    "/lists/{name}/import": ("/lists/{list}/import",),
+    "/lists/{name}/import/{run}": ("/lists/{list}/import/{run}", "/lists/{list}/import/nope"),
+    "/lists/{name}/subscribers": (
+        "/lists/{list}/subscribers",
+        "/lists/{list}/subscribers?state=verified&q=user0",
+        "/lists/{list}/subscribers?q=nobody",
+        "/lists/{other}/subscribers",
+    ),
+    "/lists/{name}/subscribers/add": ("/lists/{list}/subscribers/add",),
+    "/lists/{name}/subscribers/{email:path}/delete": ("/lists/{list}/subscribers/{ann}/delete",),
+    "/lists/{name}/subscribers/{email:path}": (
+        "/lists/{list}/subscribers/{ann}",
+        "/lists/{list}/subscribers/{blocked}",
+    ),
+    "/messages": ("/messages", "/messages?status=Paused", "/messages?list=nothing"),
+    "/archive": ("/archive",),
+    "/messages/new": ("/messages/new", "/messages/new?list={list}"),
+    "/messages/{ref}/edit": ("/messages/{pending}/edit", "/messages/{done}/edit"),
+    "/messages/{ref}/preview": ("/messages/{pending}/preview",),
+    "/messages/{ref}/cancel": ("/messages/{running}/cancel",),
+    "/messages/{ref}/delete": ("/messages/{pending}/delete",),
+    "/messages/{ref}/retry": ("/messages/{done}/retry",),
+    "/messages/{ref}/emails": (
+        "/messages/{running}/emails",
+        "/messages/{running}/emails?outcome=in_doubt",
+        "/messages/{done}/emails?outcome=refused",
+        "/messages/{done}/emails?q=nobody",
+    ),
+    "/messages/{ref}": (
+        "/messages/{pending}",
+        "/messages/{running}",
+        "/messages/{paused}",
+        "/messages/{done}",
+        "/messages/{cancelled}",
+    ),
+    "/trace": ("/trace", "/trace?email={ann}", "/trace?email=nobody@example.com"),
+    "/queues": ("/queues",),
+    "/queues/{name:path}": (
+        "/queues/{queue}",
+        "/queues/{queue}%3Bpoison",
+        "/queues/{queue}%3Bretry",
+        "/queues/never/seen",
+    ),
+    "/queue/delete": ("/queue/delete?queue={queue}%3Bpoison&id={poison}",),
+    "/queue/purge": ("/queue/purge?queue={queue}%3Bpoison",),
+    "/apps": ("/apps", "/apps?queue={queue}/new"),
+    "/outbox": ("/outbox", "/outbox?to=nobody@example.com"),
+    "/outbox/{name}": ("/outbox/{mail}",),
+    "/explorer": ("/explorer",),
+    "/explorer/tables/{table}": (
+        "/explorer/tables/mailinglist",
+        "/explorer/tables/users",
+        "/explorer/tables/scratch",
+    ),
+    "/explorer/tables/{table}/rows": ("/explorer/tables/scratch/rows?partition=one",),
+    "/explorer/tables/{table}/entity": (
+        "/explorer/tables/scratch/entity?partition=one&row=first",
+        "/explorer/tables/scratch/entity?partition=one&row=nope",
+    ),
+    "/explorer/tables/{table}/delete": ("/explorer/tables/scratch/delete?partition=one&row=first",),
+    "/explorer/containers/{container}": ("/explorer/containers/mailbodies",),
+    "/explorer/containers/{container}/delete": (
+        "/explorer/containers/scratch/delete?name=some.txt",
+    ),
+    "/audit": ("/audit", "/audit?who=nobody@example.com"),
+    "/events": ("/events", "/events?severity=error"),
+    "/settings": ("/settings",),
+    "/use-it": ("/use-it", "/use-it?list={list}"),
+    "/api/docs": ("/api/docs",),
+}
+
+
+@dataclass(frozen=True)
+class World:
+    site: Site
+    admin: Visitor
+    names: dict[str, str]
+
+    def addresses(self, path: str) -> list[str]:
+        """Where a page of `PAGES` can be seen; a new page needs an example first."""
+        return [each.format(**self.names) for each in EXAMPLES[path]]
+
+    def all_addresses(self) -> list[str]:
+        return [address for path in shown_pages() for address in self.addresses(path)]
+
+
+def shown_pages() -> list[str]:
+    """The paths of all pages that a browser can get."""
+    found = dict.fromkeys(page.path for page in PAGES if "GET" in page.methods)
+    return [path for path in found if path not in NOT_PAGES]
+
+
+async def furnished(site: Site) -> World:
+    """Make something of everything."""
+    services = site.services
+    admin = await site.user(Role.ADMINISTRATOR)
+    viewer = await site.user(Role.VIEWER)
+    assert viewer.user is not None
+    names = {"list": LIST, "other": OTHER, "queue": QUEUE, "ann": ANN, "blocked": BLOCKED}
+    names |= {"viewer": viewer.user.email, "guid_of_nobody": "00000000-0000-4000-8000-000000000000"}
+    await _lists(site, names)
+    await _messages(site, names)
+    await _queues(site, names)
+    names["invitation"] = await services.access_links.invite("eve@example.org", Role.EDITOR, "ann")
+    names["new_password"] = await services.access_links.reset(viewer.user.email, "ann")
+    names["key"] = (await services.keys.create("the shop", ("subscribe",))).key.id
+    await services.keys.create()
+    for severity in Severity:
+        await services.events.record("a part", f"Something <b>{severity}</b>", severity=severity)
+    scratch: dict[str, Value] = {
+        "Text": "a\nb",
+        "Number": 1,
+        "Flag": True,
+        "When": datetime.now(UTC),
+        "Raw": b"\0",
+    }
+    await services.store.table("scratch").insert(Entity("one", "first", scratch))
+    await services.store.container("scratch").put("some.txt", b"some text")
+    names["mail"] = await _outbox(admin)
+    names["run"] = await _import(admin)
+    await services.growth.count_due()
+    return World(site, admin, names)
+
+
+async def _lists(site: Site, names: dict[str, str]) -> None:
+    services = site.services
+    made = await services.lists.create(LIST, "Garden & <club>", "garden@example.com")
+    made = await services.lists.edit(LIST, colour="#2e7d32", welcome_text="Hi", etag=made.etag)
+    await services.logos.put(LIST, png(), made.etag)
+    await services.lists.create(OTHER, "Nobody yet", "none@example.com")
+    ann = await services.subscriptions.add(LIST, ANN, verified=True)
+    names["guid"] = ann.guid
+    names["guid_not_yet"] = (await services.subscriptions.add(LIST, NOT_YET)).guid
+    await services.subscriptions.add(LIST, BLOCKED, verified=True)
+    await services.subscriptions.edit(LIST, BLOCKED, blocked="asked us by telephone")
+    for number in range(60):
+        await services.subscriptions.add(LIST, f"user{number:03}@example.com", verified=True)
+
+
+async def _messages(site: Site, names: dict[str, str]) -> None:
+    services = site.services
+    kinds = [EmailOutcome.ACCEPTED, EmailOutcome.REFUSED, EmailOutcome.SUPPRESSED]
+    done = await _fanned_out(site, "What was & is done")
+    planned = (await services.outcomes.counts(done)).planned
+    await settle(services, done, 0, [kinds[number % 3] for number in range(planned)])
+    assert await Completion(services.store, services.messages, services.outcomes).check(done)
+    running = await _fanned_out(site, "Under way")
+    await settle(services, running, 0, [*kinds, EmailOutcome.IN_DOUBT])
+    pending = await _scheduled(site, "For later")
+    paused = await _scheduled(site, "Not so fast")
+    await services.messages.pause(paused.ref, "the mail server refuses everybody")
+    cancelled = await _scheduled(site, "Never")
+    await services.messages.cancel(cancelled.ref)
+    names |= {
+        "done": done.ref, "running": running.ref, "pending": pending.ref, "paused": paused.ref,
+        "cancelled": cancelled.ref,
+    }  # fmt: skip
+
+
+async def _scheduled(site: Site, subject: str) -> Message:
+    at = datetime.now(UTC) + timedelta(days=2)
+    return await site.services.messages.create(LIST, subject, NewBodies(HTML), at)
+
+
+async def _fanned_out(site: Site, subject: str) -> Message:
+    message = await site.services.messages.create(
+        LIST, subject, NewBodies(HTML, "Hello"), datetime.now(UTC)
+    )
+    return await fan_out_whole(site.services.store, message.ref)
+
+
+async def _queues(site: Site, names: dict[str, str]) -> None:
+    services = site.services
+    app = App(f"/{QUEUE}", handler="orders:process", receive_retry_count=0, max_retry_cycles=0)
+    await services.apps.add(app)
+    await services.queues.put(QUEUE, "bad <order>", properties={"key": "value"})
+    [message] = await services.store.queue(QUEUE).receive(lease=30)
+    await services.queues.failed(message, app, Failure("KeyError: <sku>", "Traceback: here"))
+    [poison] = await services.store.queue(f"{QUEUE};poison").peek(1)
+    names["poison"] = poison.id
+    for number in range(3):
+        await services.queues.put(QUEUE, f"order {number}")
+    process = ProcessStatus(4711, "ready", datetime.now(UTC), in_hand=2, handled=12345)
+    running = AppStatus(app.path, "running", "", (process,), 1)
+    await services.hosts.report("one-1", "one", [running])
+    await services.hosts.report("two-2", "two", [AppStatus(app.path, "stopped", "open", (), 5, 5)])
+
+
+async def _outbox(admin: Visitor) -> str:
+    """A test mail; answers its name."""
+    form = {"list": LIST, "subject": "A test", "html": HTML, "test_to": ANN}
+    sent = await admin.post("/messages/test", form)
+    assert sent.status_code == 200, sent.text
+    index = await admin.get("/outbox")
+    return index.text.partition('href="/outbox/')[2].partition('"')[0]
+
+
+async def _import(admin: Visitor) -> str:
+    """An import with lines that are refused; answers its name once it is over."""
+    file = {"file": ("people.csv", b"email\ndora@example.com\n<b>nobody\n", "text/csv")}
+    begun = await admin.post(f"/lists/{LIST}/import", {}, files=file)
+    assert begun.status_code == 303, begun.text
+    run: str = begun.headers["location"].rpartition("/")[2]
+    for _ in range(600):
+        found = admin.site.context.import_runs.find(LIST, run)
+        if found is not None and not found.is_running:
+            return run
+        await asyncio.sleep(0.05)
+    raise TimeoutError("the import did not end within 30 s")
