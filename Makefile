@@ -49,11 +49,16 @@ run: setup ## Set up what is missing and start Postroom
 test: setup services ## Run all tests, with the services they need
 	@$(BIN)/pytest -n $(JOBS) $(ARGS)
 
+.PHONY: test-long
+test-long: setup services ## Run the tests that kill processes, with five times the kills
+	@POSTROOM_LONG_TESTS=1 $(BIN)/pytest -n 2 tests/acceptance $(ARGS)
+
 .PHONY: lint
 lint: setup ## Check style, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@cd scripts && ../$(BIN)/mypy --config-file ../pyproject.toml *.py
 	@$(BIN)/lint-imports
 
 .PHONY: format
@@ -68,6 +73,26 @@ bench: setup services ## Measure, each figure beside a baseline of the same run
 .PHONY: bench-full
 bench-full: setup services ## Measure with up to a million recipients; takes minutes
 	@$(BIN)/python -m bench growth
+
+WEB := src/postroom/web
+PYBABEL := $(BIN)/pybabel --quiet
+
+.PHONY: translations
+translations: setup ## Bring the catalogues of the public pages up to date
+	@pot=$$(mktemp) && trap 'rm -f "$$pot"' EXIT \
+	  && (cd $(WEB) && $(CURDIR)/$(PYBABEL) extract -F locales/babel.cfg --add-location=file -o "$$pot" .) \
+	  && $(PYBABEL) update -i "$$pot" -d $(WEB)/locales --width 98 --no-fuzzy-matching \
+	    --ignore-obsolete --ignore-pot-creation-date
+	@$(PYBABEL) compile -d $(WEB)/locales --statistics
+
+.PHONY: screenshots
+screenshots: setup services ## Take the pictures of the documentation anew
+	@$(BIN)/python scripts/screenshots.py
+
+.PHONY: docs
+docs: setup ## Build the documentation into build/site, without a network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'Open build/site/index.html'
 
 .PHONY: lock
 lock: ## Solve the dependencies again; ARGS=--upgrade takes newer ones

@@ -13,10 +13,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import figures
+from bench import cost, figures, plots, starting
 from bench.figures import Figure
+from bench.host import measuring as hosting
 from bench.mail import measuring
 from bench.store import azure, postgres, sqlite
+from bench.web import measuring as web
 from tests.services.azurite import running_azurite
 from tests.services.postgres import running_postgres
 
@@ -28,6 +30,26 @@ MAIL_REMARK = (
     "The whole way of a message, from its scheduling to its archive (fan-out, composing, SMTP, a"
     " record for each recipient), with real processes into Postfix's `smtp-sink` on the same"
     " machine, beside other ways into the same server in the same run (`make bench`)."
+)
+HOST_REMARK = (
+    "From the put of a message to its handler running, one message at a time: cold, when a process"
+    " is started for it, and warm; throughput of a no-op handler in one process; what a host costs"
+    " that has nothing to do. Beside workers of others that are always on, in the same run"
+    " (`make bench`)."
+)
+
+WEB_REMARK = (
+    "Sign-ups through the API, called by `wrk` on loopback, beside a bare Starlette endpoint that"
+    " does one durable insert with apsw, in turns in the same run; and the administrator's pages"
+    " with a million subscribers and a thousand messages (`make bench`). Client and server share"
+    " the machine."
+)
+START_REMARK = (
+    "`postroom up` with an empty store: until its first page is answered, and while nothing happens"
+    " (`make bench ARGS=start`)."
+)
+COST_REMARK = (
+    "What a message costs on Azure Storage, counted against Azurite (`make bench ARGS=cost`)."
 )
 
 
@@ -54,9 +76,24 @@ PARTS: dict[str, tuple[str, str, Callable[[], list[Figure]]]] = {
     "azure": ("store", "Azure Storage (Azurite)", on_azure),
     "mail": ("mail", "2 KB mails", measuring.speed),
     "othermail": ("mail", "Other mails", measuring.other_mails),
+    "imports": ("mail", "Subscribers", measuring.subscribers),
+    "host": ("host", "Hosted applications", hosting.figures),
+    "web": ("web", "Sign-ups and pages", web.figures),
+    "start": ("start", "The first minute", starting.figures),
 }
-FULL = {"growth": ("growth", "From 10,000 to 1,000,000 recipients", measuring.growth)}
-REMARKS = {"store": STORE_REMARK, "mail": MAIL_REMARK, "growth": MAIL_REMARK}
+FULL = {
+    "growth": ("growth", "From 10,000 to 1,000,000 recipients", measuring.growth),
+    "cost": ("cost", "Requests to Azure Storage", cost.figures),
+}
+REMARKS = {
+    "store": STORE_REMARK,
+    "mail": MAIL_REMARK,
+    "growth": MAIL_REMARK,
+    "start": START_REMARK,
+    "cost": COST_REMARK,
+    "host": HOST_REMARK,
+    "web": WEB_REMARK,
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -76,6 +113,8 @@ def main(arguments: list[str]) -> int:
         whole = [title for kind, title, _ in known.values() if kind == report]
         if list(sections) == whole:
             figures.keep(report, sections, REMARKS[report])
+            if report == "growth":
+                plots.plot_growth(next(iter(sections.values())), figures.RESULTS)
     return _verdict(
         [f for sections in reports.values() for found in sections.values() for f in found]
     )

@@ -6,6 +6,7 @@ the environment but `load_settings`, which is called once at the start.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -15,6 +16,9 @@ from typing import Any
 
 import msgspec
 
+from postroom.domain.addresses import parse_address
+from postroom.domain.durations import parse_duration
+from postroom.domain.errors import Invalid
 from postroom.errors import PostroomError
 
 FILE = "postroom.toml"
@@ -52,16 +56,9 @@ class FoundSetting(msgspec.Struct, frozen=True):
         """For people: secrets are masked, passwords inside URLs too."""
         if self.setting.secret:
             return "●●●●●●" if self.text else "(not set)"
-        return re.sub(r"(://[^/@\s:]*):[^/@\s]*@", r"\1:●●●@", self.text)
-
-
-def parse_duration(text: str) -> timedelta:
-    """`500ms`, `30s`, `20m`, `2h`, `5d`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text.strip())
-    if found is None:
-        raise ValueError("is written like 500ms, 30s, 20m, 2h or 5d")
-    unit = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[found[2]]
-    return timedelta(seconds=float(found[1]) * unit)
+        # As far as the last @: a password may have one itself, written without care.
+        shown = re.sub(r"(://[^/@\s:]*):.*@", r"\1:●●●@", self.text)
+        return re.sub(r"(?i)([?&][^=&]*(?:pass|secret|key|token)[^=&]*=)[^&]*", r"\1●●●", shown)
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -80,6 +77,11 @@ def _whole_number(least: int, most: int) -> Callable[[str], int]:
         return int(text)
 
     return parse
+
+
+def _whole_number_or_none(least: int, most: int) -> Callable[[str], int | None]:
+    parse = _whole_number(least, most)
+    return lambda text: parse(text) if text.strip() else None
 
 
 def _seconds(least: float, most: float) -> Callable[[str], timedelta]:
@@ -124,9 +126,59 @@ def _rates_by_domain(text: str) -> dict[str, float]:
 
 
 def _base_url(text: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text):
+    if text and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text):
         raise ValueError("begins with http:// or https:// and has no query")
     return text.rstrip("/")
+
+
+def _address(text: str) -> str:
+    try:
+        return parse_address(text) if text else ""
+    except Invalid as exc:
+        raise ValueError(exc.problem) from exc
+
+
+def _url(text: str) -> str:
+    if text and not re.fullmatch(r"https?://[^\s/?#]+\S*", text):
+        raise ValueError("begins with http:// or https://")
+    return text
+
+
+def _duration_or_none(text: str) -> timedelta | None:
+    return parse_duration(text) if text.strip() else None
+
+
+def _label(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*", text):
+        raise ValueError("is a name such as s1 or mail.2026")
+    return text
+
+
+def _dns_server(text: str) -> tuple[str, int] | None:
+    """Address and port; None: as this machine is set up."""
+    if not text:
+        return None
+    found = re.fullmatch(r"([0-9.]+|\[[0-9a-fA-F:]+\]|[0-9a-fA-F:]{3,}?)(?::(\d{1,5}))?", text)
+    try:
+        address = str(ipaddress.ip_address(found[1].strip("[]"))) if found else ""
+    except ValueError:
+        address = ""
+    if found is None or not address:
+        raise ValueError("is an address such as 10.0.0.53 or 127.0.0.1:5353")
+    return address, int(found[2] or 53)
+
+
+def _secret_key(text: str) -> str:
+    if text and len(text) < 32:
+        raise ValueError("has at least 32 characters")
+    return text
+
+
+def _yes_or_no(text: str) -> bool:
+    try:
+        return {"yes": True, "true": True, "no": False, "false": False}[text.strip().lower()]
+    except KeyError as exc:
+        raise ValueError("is yes or no") from exc
 
 
 SETTINGS = (
@@ -144,9 +196,42 @@ SETTINGS = (
     ),
     Setting(
         "base_url",
-        "http://localhost:8420",
-        "Where subscribers reach the public pages; links in mails begin with it.",
+        "",
+        "Where subscribers reach the public pages; links in mails begin with it."
+        " Without it: http://localhost with the port.",
         _base_url,
+    ),
+    Setting("port", "8420", "The port of the web pages and the API.", _whole_number(0, 65535)),
+    Setting(
+        "bind",
+        "127.0.0.1",
+        "The address that the web server listens on; 0.0.0.0 for all of this machine's.",
+    ),
+    Setting(
+        "secret_key",
+        "",
+        "Signs cookies and links; at least 32 characters. Without it one is made in the data"
+        " folder: several web servers need the same, so then it must be set.",
+        _secret_key,
+        secret=True,
+    ),
+    Setting(
+        "trusted_proxies",
+        "",
+        "Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed,"
+        " such as 10.0.0.1,10.0.0.2.",
+    ),
+    Setting(
+        "hsts",
+        "no",
+        "Whether browsers are told to use https only, for a year (Strict-Transport-Security).",
+        _yes_or_no,
+    ),
+    Setting(
+        "api_rate",
+        "1000",
+        "Calls of the API per second and key, on the average of a minute.",
+        _whole_number(1, 1_000_000),
     ),
     Setting(
         "in_doubt",
@@ -156,6 +241,12 @@ SETTINGS = (
     ),
     Setting(
         "connections", "16", "Connections to a mail server, of each sender.", _whole_number(1, 1000)
+    ),
+    Setting(
+        "connections_in_all",
+        "",
+        "Connections to a mail server, of all senders together; nothing: no common limit.",
+        _whole_number_or_none(1, 100_000),
     ),
     Setting(
         "rate",
@@ -187,6 +278,84 @@ SETTINGS = (
         "How long a sender that died on another machine keeps its pages (5s to 1h).",
         _seconds(5, 3600),
     ),
+    Setting(
+        "host_lease",
+        "15s",
+        "How long a host that was killed keeps the messages it had in hand (1s to 1h).",
+        _seconds(1, 3600),
+    ),
+    Setting(
+        "breaker_pause",
+        "30s",
+        "How long an application whose processes crash again and again is left alone"
+        " (100ms to 1h).",
+        _seconds(0.1, 3600),
+    ),
+    Setting(
+        "host_refresh",
+        "10s",
+        "How often a host looks at everything anew, although it is told of changes (1s to 1h).",
+        _seconds(1, 3600),
+    ),
+    Setting(
+        "sender_idle",
+        "1m",
+        "How long a sender that the host has started waits for more before it stops (100ms to 1h).",
+        _seconds(0.1, 3600),
+    ),
+    Setting(
+        "alert_email",
+        "",
+        "Who is told by mail when a message pauses itself, a queue faults or a breaker opens.",
+        _address,
+    ),
+    Setting(
+        "alert_from",
+        "",
+        "The From address of such mails. Without it: the same as alert_email.",
+        _address,
+    ),
+    Setting(
+        "alert_webhook",
+        "",
+        "A URL that the same is POSTed to, as JSON.",
+        _url,
+        secret=True,  # such addresses often carry a key
+    ),
+    Setting(
+        "keep_archive",
+        "",
+        "How long records of messages that are done are kept, such as 730d; nothing: for ever.",
+        _duration_or_none,
+    ),
+    Setting("keep_events", "90d", "How long events are kept; nothing: for ever.",
+            _duration_or_none),
+    Setting(
+        "log_format",
+        "console",
+        "How the log is written: console (for people) or json (for programs).",
+        _one_of("console", "json"),
+    ),
+    Setting(
+        "traces_endpoint",
+        "",
+        "Where OpenTelemetry traces are sent (OTLP over HTTP), such as http://localhost:4318;"
+        " needs the extra `tracing`.",
+        _url,
+    ),
+    Setting(
+        "dkim_selector",
+        "",
+        "The selector of the key that your mail server signs with; `postroom check` looks it up.",
+        _label,
+    ),
+    Setting(
+        "dns_server",
+        "",
+        "The DNS server that `postroom check` asks, such as 10.0.0.53 or 127.0.0.1:5353."
+        " Without it: this machine's.",
+        _dns_server,
+    ),
     Setting("sendgrid_api_key", "", "The key for sendgrid://.", secret=True),
     Setting(
         "azure_connection_string", "", "The account's connection string for azure://.", secret=True
@@ -204,6 +373,11 @@ class Settings(msgspec.Struct, frozen=True):
 
     def value(self, name: str) -> Any:
         return self.found[name].value
+
+    def shown(self, name: str) -> str:
+        """What counts, for people: without a URL the store is a file in the data folder."""
+        is_implied = name == "store" and not self.text(name)
+        return self.store_url if is_implied else self.found[name].shown
 
     @property
     def data(self) -> Path:
@@ -237,7 +411,14 @@ def load_settings(
             shown = "" if setting.secret else f" {text!r}"
             raise SettingError(f"{origin}: {setting.name}{shown} {exc}") from exc
         found[setting.name] = FoundSetting(setting, text, value, origin)
+    if not found["base_url"].text:
+        found["base_url"] = _on_this_machine(found["base_url"], found["port"])
     return Settings(found)
+
+
+def _on_this_machine(base_url: FoundSetting, port: FoundSetting) -> FoundSetting:
+    url = f"http://localhost:{port.value}"
+    return msgspec.structs.replace(base_url, text=url, value=url)
 
 
 def _read_file(path: Path) -> dict[str, str]:

@@ -3,32 +3,65 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
 
+from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.domain.pages import PAGE_SIZE
 from postroom.mail.envelope import ascii_domain
 from postroom.scheduler import Scheduler
+from postroom.scheduler.retention import Retention
 from postroom.sender import Sender, SenderSettings
 from postroom.sender.confirmations import Confirmations, ConfirmationSettings
+from postroom.sender.connection_share import shared_connections
 from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.doubts import DoubtService
 from postroom.sender.pacing import PacedTransport
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.sender.rates import DomainRates, Rate
+from postroom.services.access import AccessService
+from postroom.services.access_links import AccessLinks
+from postroom.services.apps import AppRegistry
+from postroom.services.audit import AuditService
+from postroom.services.estimates import EstimateService
+from postroom.services.events import EventService
+from postroom.services.explorer import ExplorerService
 from postroom.services.exports import ExportService
+from postroom.services.growth import GrowthService
+from postroom.services.health import HealthService
+from postroom.services.hosts import HostStatusService
+from postroom.services.idempotency import IdempotencyService
 from postroom.services.imports import ImportService
+from postroom.services.keys import ApiKeyService
+from postroom.services.list_sizes import ListSizes
 from postroom.services.lists import ListService
+from postroom.services.logos import LogoService
+from postroom.services.message_times import MessageTimes
 from postroom.services.messages import MessageService
 from postroom.services.outcomes import OutcomeService
+from postroom.services.personal_data import PersonalDataService
+from postroom.services.progress import ProgressService
+from postroom.services.queue_overview import QueueOverviewService
+from postroom.services.queues import QueueService
+from postroom.services.removal import UserRemoval
+from postroom.services.retries import RetryService
+from postroom.services.searching import SubscriberSearch
+from postroom.services.sessions import SessionService
 from postroom.services.subscriptions import SubscriptionService
 from postroom.services.tracing import TraceService
+from postroom.services.users import UserService
 from postroom.settings import Settings
 from postroom.storage import Store, open_store
 from postroom.transport.contract import Transport
 from postroom.transport.opening import open_transport
+from postroom.transport.outbox import OutboxTransport
+
+OUTBOX = "outbox"
+"""The folder of the transport `outbox:`, in the data folder."""
 
 
 class Services:
@@ -36,14 +69,40 @@ class Services:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.events = EventService(store)
         self.messages = MessageService(store)
         self.lists = ListService(store, self.messages)
         self.subscriptions = SubscriptionService(store, self.lists)
+        self.logos = LogoService(store, self.lists)
         self.imports = ImportService(store, self.lists)
         self.exports = ExportService(self.lists, self.subscriptions)
         self.outcomes = OutcomeService(store)
-        self.tracing = TraceService(self.lists, self.subscriptions, self.messages, self.outcomes)
+        self.times = MessageTimes(store, self.messages)
+        self.tracing = TraceService(self.lists, self.subscriptions, self.times, self.outcomes)
+        self.personal_data = PersonalDataService(
+            store, self.subscriptions, self.tracing, self.times, self.outcomes
+        )
         self.doubts = DoubtService(store, self.outcomes)
+        self.hosts = HostStatusService(store)
+        self.apps = AppRegistry(store, self.hosts)
+        self.access = AccessService(store, self.hosts)
+        self.queues = QueueService(store, self.hosts, self.access)
+        self.queue_overview = QueueOverviewService(store, self.apps, self.queues)
+        self.keys = ApiKeyService(store)
+        self.idempotency = IdempotencyService(store)
+        self.users = UserService(store, self.events)
+        self.sessions = SessionService(store, self.users)
+        self.access_links = AccessLinks(store, self.users)
+        self.user_removal = UserRemoval(self.users, self.sessions, self.access_links)
+        self.audit = AuditService(store)
+        self.progress = ProgressService(self.outcomes)
+        self.growth = GrowthService(store, self.lists)
+        self.sizes = ListSizes(store, self.growth)
+        self.search = SubscriberSearch(store, self.lists)
+        self.retries = RetryService(store, self.messages, self.outcomes)
+        self.estimates = EstimateService(self.sizes, self.times)
+        self.health = HealthService(self.hosts, self.queue_overview)
+        self.explorer = ExplorerService(store)
 
 
 @asynccontextmanager
@@ -55,14 +114,29 @@ async def opened_store(settings: Settings) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def opened_services(settings: Settings) -> AsyncIterator[Services]:
     async with opened_store(settings) as store:
-        yield Services(store)
+        services = Services(store)
+        try:
+            yield services
+        finally:
+            await services.events.settle()
+            await services.keys.settle()
+
+
+@asynccontextmanager
+async def opened_sending(settings: Settings) -> AsyncIterator[tuple[Store, Transport]]:
+    """What a process needs that sends: the store, and its part of the way out."""
+    async with opened_store(settings) as store, opened_transport(settings) as transport:
+        owner = f"{socket.gethostname()}-{os.getpid()}"
+        most = settings.value("connections_in_all")
+        async with shared_connections(store, transport, owner, most):
+            yield store, transport
 
 
 @asynccontextmanager
 async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
     transport = open_transport(
         settings.text("transport"),
-        folder=settings.data / "outbox",
+        folder=settings.data / OUTBOX,
         sendgrid_api_key=settings.text("sendgrid_api_key") or None,
         connections=settings.value("connections"),
     )
@@ -72,6 +146,12 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
         await transport.close()
 
 
+def find_outbox(settings: Settings) -> OutboxTransport | None:
+    """Where mails are kept for people to look at, unless they go out."""
+    url = settings.text("transport").strip()
+    return OutboxTransport(settings.data / OUTBOX) if url.startswith("outbox:") else None
+
+
 def make_sender(store: Store, transport: Transport, settings: Settings) -> Sender:
     how = SenderSettings(
         base_url=settings.value("base_url"),
@@ -79,6 +159,7 @@ def make_sender(store: Store, transport: Transport, settings: Settings) -> Sende
         in_doubt=WhenInDoubt(settings.value("in_doubt")),
         lease=settings.value("sender_lease").total_seconds(),
         retry=_retry_plan(settings),
+        one_core=settings.store_url.startswith("sqlite:"),  # the engine that has threads
     )
     rate = settings.value("rate")
     if rate:
@@ -123,5 +204,22 @@ def _domain_limits(store: Store, settings: Settings) -> DomainLimits | None:
     return DomainLimits(store, DomainRates(rates, others))
 
 
+def make_retention(store: Store, settings: Settings) -> Retention:
+    return Retention(
+        store, archive=settings.value("keep_archive"), events=settings.value("keep_events")
+    )
+
+
 def make_scheduler(store: Store, settings: Settings) -> Scheduler:
     return Scheduler(store, lease_seconds=settings.value("scheduler_lease").total_seconds())
+
+
+def make_alerts(store: Store, transport: Transport, settings: Settings) -> Alerts | None:
+    """Whoever wants to be told is told; None if nobody wants to."""
+    channels: list[Channel] = []
+    if to := settings.value("alert_email"):
+        sender = settings.value("alert_from") or to
+        channels.append(MailChannel(transport, sender, to, settings.value("base_url")))
+    if url := settings.value("alert_webhook"):
+        channels.append(WebhookChannel(url))
+    return Alerts(store, channels) if channels else None

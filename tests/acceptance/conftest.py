@@ -8,6 +8,7 @@ import pytest
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom
+from tests.acceptance.hosting import Hosting
 from tests.contract.conftest import StoreAddress, address
 from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
 
@@ -29,6 +30,13 @@ def server() -> Iterator[RecordingSmtp]:
 async def services(address: StoreAddress) -> AsyncIterator[Services]:
     async with await open_store(address.url) as store:
         yield Services(store)
+
+
+@pytest.fixture
+def hosting(address: StoreAddress, services: Services, tmp_path: Path) -> Iterator[Hosting]:
+    running = Hosting(address, tmp_path, services)
+    yield running
+    running.kill_all()
 
 
 @pytest.fixture

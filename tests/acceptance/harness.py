@@ -76,6 +76,8 @@ class Postroom:
             "data": str(self.folder / "data"),
             "connections": str(CONNECTIONS),
             "scheduler_lease": "1s",
+            "port": "0",  # any that is free
+            "base_url": "http://localhost:8420",
             **self.settings,
         }
         return {f"POSTROOM_{name.upper()}": value for name, value in settings.items()}

@@ -5,8 +5,11 @@ import random
 
 import pytest
 
+from postroom.domain.addresses import Address
 from postroom.domain.emails import EmailOutcome
+from postroom.domain.errors import Overtaken
 from postroom.domain.messages import MessageStatus
+from postroom.domain.refs import MessageRef
 from postroom.wiring import Services
 from tests.acceptance.harness import (
     CONNECTIONS,
@@ -17,20 +20,21 @@ from tests.acceptance.harness import (
     fill,
     schedule,
 )
+from tests.acceptance.long import sized
 from tests.services.recording_smtp import RecordingSmtp
 
-KILLS = 20
+KILLS = sized(20, 100)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(sized(180, 1800))
 async def test_a_scheduler_that_is_killed_20_times_makes_every_page_once(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
-    count = 5_000
+    count = sized(5_000, 50_000)
     await fill(services, count)
     message = await schedule(services)
     kills = 0
-    for _ in range(200):
+    for _ in range(10 * KILLS):
         scheduler = postroom.start("scheduler")
         if not await became_leader(services, message.ref):
             break
@@ -65,12 +69,25 @@ async def became_leader(services: Services, ref: str) -> bool:
     raise AssertionError("no scheduler began")
 
 
-@pytest.mark.timeout(240)
+async def decide(services: Services, ref: MessageRef, address: Address, *, was_sent: bool) -> None:
+    """As an administrator: if a sender has the page in hand, once more a little later."""
+    for _ in range(300):
+        message = await services.messages.get(ref)
+        try:
+            await services.doubts.decide(message, address, was_sent=was_sent)
+        except Overtaken:
+            await asyncio.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"the page of {address} is never free")
+
+
+@pytest.mark.timeout(sized(240, 1800))
 @pytest.mark.parametrize("in_doubt", ["resend", "hold"])
 async def test_senders_that_are_killed_20_times_forget_nobody(
     postroom: Postroom, services: Services, server: RecordingSmtp, in_doubt: str
 ) -> None:
-    count = 20_000
+    count = sized(20_000, 200_000)
     postroom.settings["in_doubt"] = in_doubt
     # Who is killed between taking an item and noting it down keeps it until its lease runs out.
     postroom.settings["sender_lease"] = "10s"
@@ -101,8 +118,7 @@ async def test_senders_that_are_killed_20_times_forget_nobody(
         assert len(held) == counts.in_doubt <= KILLS * CONNECTIONS
         got = server.copies()
         for address in held:
-            current = await services.messages.get(message.ref)
-            await services.doubts.decide(current, address, was_sent=got[address] > 0)
+            await decide(services, message.ref, address, was_sent=got[address] > 0)
     _, counts = await checker.until_done(90)
 
     copies = server.copies()

@@ -21,6 +21,7 @@ from postroom.storage import (
     KeyRange,
     Operation,
     SchemaTooNew,
+    Store,
     StoreDamaged,
     StoreError,
     Upsert,
@@ -379,6 +380,22 @@ async def test_a_path_with_three_slashes_starts_in_the_working_folder(
     monkeypatch.chdir(tmp_path)
     async with await open_store("sqlite:///here.db"):
         assert (tmp_path / "here.db").exists()
+
+
+async def test_a_table_that_is_not_there_is_empty_while_others_are_being_made(
+    tmp_path: Path,
+) -> None:
+    async def make(store: Store) -> None:
+        for number in range(200):
+            await store.table(f"made{number}").insert(Entity("a", "b", {}))
+
+    async def look(store: Store, reader: int) -> None:
+        for number in range(300):
+            missing = await store.table(f"missing{reader}x{number}").query()
+            assert missing.entities == []
+
+    async with await open_store(url_of(tmp_path / "store.db")) as store:
+        await asyncio.gather(make(store), *(look(store, reader) for reader in range(6)))
 
 
 async def test_memory_stays_flat_while_a_long_table_is_scanned(tmp_path: Path) -> None:

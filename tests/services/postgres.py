@@ -107,6 +107,14 @@ def running_postgres() -> Iterator[PostgresServer]:
             server.stop(immediate=True)
 
 
+def program(name: str) -> str:
+    """Return the path of a program that comes with the server, such as `pg_dump`."""
+    binaries = _find_binaries()
+    if binaries is None:
+        require("PostgreSQL server", "apt-get install postgresql")
+    return str(binaries / name)
+
+
 def _find_binaries() -> Path | None:
     """Return the folder with `initdb` and `postgres`: Debian keeps it off the PATH."""
     on_debian = Path("/usr/lib/postgresql").glob("*/bin/initdb")

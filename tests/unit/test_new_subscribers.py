@@ -15,6 +15,8 @@ from postroom.domain.lists import (
     parse_guid,
 )
 from postroom.services import records
+from postroom.storage import Insert
+from postroom.storage.checked import singly
 
 
 @pytest.mark.parametrize("verified", [True, False])
@@ -28,9 +30,11 @@ def test_rows_made_at_once_are_those_of_a_subscriber(verified: bool) -> None:
         created_at=now,
         verified_at=now if verified else None,
     )
-    assert records.new_subscriber_rows(
-        subscriber.list_name, subscriber.address, subscriber.guid, now, subscriber.verified_at
-    ) == (records.subscriber_entity(subscriber), records.lookup_entity(subscriber))
+    made = records.new_subscribers(
+        subscriber.list_name, {subscriber.address: subscriber.guid}, now, subscriber.verified_at
+    )
+    ordinary = [records.subscriber_entity(subscriber), records.lookup_entity(subscriber)]
+    assert singly(made) == [Insert(entity) for entity in ordinary]
 
 
 def test_many_guids_have_the_form_of_one() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.settings import SETTINGS, SettingError, load_settings, parse_duration
+from postroom.domain.durations import parse_duration
+from postroom.settings import SETTINGS, SettingError, load_settings
 
 
 def test_an_option_beats_the_environment_beats_the_file_beats_the_default(tmp_path: Path) -> None:

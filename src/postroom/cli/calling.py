@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
+
+import click
 
 from postroom.cli.running import run
 
@@ -15,15 +20,59 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+# Commands that only look; whatever else was done is in the audit log.
+_LOOKS = frozenset(
+    {
+        "email",
+        "emails",
+        "events",
+        "explain",
+        "export",
+        "export-data",
+        "history",
+        "ls",
+        "peek",
+        "show",
+        "trace",
+    }
+)
+_CONTENTS = frozenset({"body"})  # arguments that say what is in something, not what it is
+
+
 def call(settings: Settings, work: Callable[[Services], Awaitable[T]]) -> T:
-    """Do one thing with the services."""
+    """Do one thing with the services; unless it was only a look, it is put on record."""
     from postroom.wiring import opened_services
 
     async def opened() -> T:
         async with opened_services(settings) as services:
-            return await work(services)
+            result = await work(services)
+            await _audit(services)
+            return result
 
     return run(opened())
+
+
+async def _audit(services: Services) -> None:
+    """By the command and its arguments. Not by its options: one could be a secret."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.command.name in _LOOKS:
+        return
+    arguments = [
+        str(context.params[each.name])
+        for each in context.command.params
+        if isinstance(each, click.Argument) and each.name and each.name not in _CONTENTS
+    ]
+    did = context.command_path.removeprefix("postroom ")
+    await services.audit.record(operator(), did, " ".join(arguments), place=socket.gethostname())
+
+
+def operator() -> str:
+    """Who gives commands, for the audit log."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):  # a container may run as a number without a name
+        name = f"user {os.getuid()}"
+    return f"command line: {name}"
 
 
 def call_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:

@@ -25,13 +25,16 @@ def lists() -> None:
 @click.argument("name")
 @click.option("--description", required=True, help="What subscribers see, e.g. in the From field.")
 @click.option("--from", "from_address", required=True, help="The address that mails come from.")
+@click.option(
+    "--public/--private", default=True, show_default=True, help="Who may sign up on the page."
+)
 @output.json_option
 @with_settings
 def create(
-    settings: Settings, name: str, description: str, from_address: str, as_json: bool
+    settings: Settings, name: str, description: str, from_address: str, public: bool, as_json: bool
 ) -> None:
     """Make a list."""
-    made = call(settings, lambda s: s.lists.create(name, description, from_address))
+    made = call(settings, lambda s: s.lists.create(name, description, from_address, public=public))
     _show(made, as_json, f"The list {made.name} is there.")
 
 
@@ -79,6 +82,7 @@ def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--description")
 @click.option("--from", "from_address", help="The address that mails come from.")
+@click.option("--public/--private", default=None, help="Whether everybody may sign up.")
 @output.json_option
 @with_settings
 def edit(
@@ -86,14 +90,17 @@ def edit(
     name: str,
     description: str | None,
     from_address: str | None,
+    public: bool | None,
     as_json: bool,
 ) -> None:
-    """Change a list's description or From address."""
-    if description is None and from_address is None:
-        raise click.UsageError("say what to change: --description or --from")
+    """Change a list's description, its From address, or who may sign up."""
+    if description is None and from_address is None and public is None:
+        raise click.UsageError("say what to change: --description, --from, --public or --private")
     saved = call(
         settings,
-        lambda s: s.lists.edit(name, description=description, from_address=from_address),
+        lambda s: s.lists.edit(
+            name, description=description, from_address=from_address, public=public
+        ),
     )
     _show(saved, as_json, f"The list {saved.name} is changed.")
 

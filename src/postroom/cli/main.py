@@ -14,12 +14,21 @@ from postroom.errors import PostroomError
 # `postroom --help` loads no engine and no transport; a test holds the texts to the commands' own.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
-        "up": ("workers:up", "Everything in one process: scheduler and sender."),
+        "up": ("up:up", "Everything in one command: web, scheduler and host."),
+        "web": ("web:web", "Pages for administrators and subscribers, and the API."),
         "scheduler": (
             "workers:scheduler",
             "Find messages that are due and make pages of them.",
         ),
         "sender": ("workers:sender", "Take pages and send their emails."),
+        "host": (
+            "host:host",
+            "Start applications when messages arrive, stop them when idle.",
+        ),
+        "events": (
+            "events:events",
+            "What happened by itself: messages done or paused, queues and applications in trouble.",
+        ),
         "check": ("checking:check", "Settings, store and transport: does it work?"),
     },
     "Lists and messages": {
@@ -28,8 +37,20 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "message": ("messages:messages", "Schedule messages and see what becomes of them."),
         "trace": ("tracing:trace", "What happened to one address."),
     },
+    "Access": {
+        "user": ("users:users", "Who may use the pages."),
+        "apikey": ("apikeys:apikeys", "Keys for the API."),
+    },
+    "Host": {
+        "app": ("apps:apps", "Applications that queues activate."),
+    },
     "Look into the store": {
-        "queue": ("contents:queues", "Queues and what waits in them."),
+        "queue": ("queues:queues", "Queues and what waits in them."),
+        "store": ("stores:stores", "The store as a whole: move it to another engine."),
+        "cost": (
+            "cost:cost",
+            "What a month on Azure Storage costs, without the machines that send.",
+        ),
         "table": ("contents:tables", "Tables."),
         "blob": ("contents:blobs", "Blobs, by container."),
     },

@@ -12,6 +12,7 @@ from postroom.cli.bodies import BODY_FILE, read_bodies
 from postroom.cli.calling import call
 from postroom.cli.emails import decide, email, emails
 from postroom.cli.progress import show_message, watch_message
+from postroom.cli.retries import retry, test
 from postroom.cli.running import with_settings
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def messages() -> None:
     """Schedule messages and see what becomes of them."""
 
 
-for command in (emails, email, decide):
+for command in (emails, email, decide, retry, test):
     messages.add_command(command)
 
 

@@ -84,6 +84,14 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> 
     return made
 
 
+def print_or_none(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> None:
+    """A table, or a word that there is nothing to show."""
+    if rows:
+        console().print(table(headings, rows))
+    else:
+        note("There are none.")
+
+
 def details(values: Mapping[str, RenderableType | None]) -> Table:
     """Names and values, one below the other; what has no value is left out."""
     from rich.table import Table

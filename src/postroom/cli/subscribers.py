@@ -9,6 +9,7 @@ import click
 from postroom.cli import output
 from postroom.cli.calling import call
 from postroom.cli.csv_files import export_list, import_file
+from postroom.cli.personal_data import erase, export_data
 from postroom.cli.running import with_settings
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def subscribers() -> None:
 
 subscribers.add_command(import_file)
 subscribers.add_command(export_list)
+subscribers.add_command(export_data)
+subscribers.add_command(erase)
 
 
 @subscribers.command()

@@ -1,4 +1,4 @@
-"""`postroom scheduler`, `sender` and `up`: parts that run until they are stopped."""
+"""`postroom scheduler` and `sender`: parts that run until they are stopped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import click
 from postroom.cli.running import run_until_stopped, with_settings
 from postroom.settings import Settings
 from postroom.wiring import (
+    make_alerts,
     make_confirmations,
+    make_retention,
     make_scheduler,
     make_sender,
+    opened_sending,
     opened_store,
     opened_transport,
 )
@@ -25,10 +28,15 @@ def scheduler(settings: Settings) -> None:
     """Find messages that are due and make pages of them. Any number may run; one acts."""
 
     async def work(stopping: asyncio.Event) -> None:
-        async with opened_store(settings) as store:
-            await make_scheduler(store, settings).run(stopping)
+        async with opened_store(settings) as store, opened_transport(settings) as transport:
+            alerts = make_alerts(store, transport, settings)
+            async with asyncio.TaskGroup() as parts:
+                parts.create_task(make_scheduler(store, settings).run(stopping))
+                parts.create_task(make_retention(store, settings).run(stopping))
+                if alerts is not None:
+                    parts.create_task(alerts.run(stopping))
 
-    run_until_stopped(work)
+    run_until_stopped(work, settings)
 
 
 @click.command()
@@ -38,43 +46,11 @@ def sender(settings: Settings) -> None:
     """Take pages and send their emails. Any number may run, on any number of machines."""
 
     async def work(stopping: asyncio.Event) -> None:
-        async with opened_store(settings) as store, opened_transport(settings) as transport:
-            await asyncio.gather(
-                make_sender(store, transport, settings).run(stopping),
-                make_confirmations(store, transport, settings).run(stopping),
-            )
+        async with (
+            opened_sending(settings) as (store, transport),
+            asyncio.TaskGroup() as parts,
+        ):
+            parts.create_task(make_sender(store, transport, settings).run(stopping))
+            parts.create_task(make_confirmations(store, transport, settings).run(stopping))
 
-    run_until_stopped(work)
-
-
-@click.command()
-@_TRANSPORT
-@with_settings
-def up(settings: Settings) -> None:
-    """Everything in one process: scheduler and sender."""
-    _say_where(settings)
-
-    async def work(stopping: asyncio.Event) -> None:
-        async with opened_store(settings) as store, opened_transport(settings) as transport:
-            await asyncio.gather(
-                make_scheduler(store, settings).run(stopping),
-                make_sender(store, transport, settings).run(stopping),
-                make_confirmations(store, transport, settings).run(stopping),
-            )
-
-    run_until_stopped(work)
-
-
-def _say_where(settings: Settings) -> None:
-    """What somebody who has just started it wants to know."""
-    click.secho("Postroom is running. Ctrl-C stops it.", bold=True, err=True)
-    store, transport = settings.found["store"], settings.found["transport"]
-    click.echo(f"  data       {settings.data}", err=True)
-    click.echo(f"  store      {store.shown or settings.store_url}", err=True)
-    click.echo(f"  transport  {transport.shown}", err=True)
-    if settings.text("transport").startswith("outbox:"):
-        click.echo(
-            f"  Nothing leaves this machine: mails are kept in {settings.data / 'outbox'}.",
-            err=True,
-        )
-    click.echo("  What to do next: postroom list create --help\n", err=True)
+    run_until_stopped(work, settings)

@@ -26,9 +26,10 @@ from postroom.domain.addresses import Address
 from postroom.domain.errors import Overtaken
 from postroom.domain.lists import ListName, Subscriber, SubscriberGuid, new_guids
 from postroom.services import records
+from postroom.services.events import EventService
 from postroom.services.lists import ListService
 from postroom.services.subscriber_files import Chunk, RejectedLine, SubscriberFile
-from postroom.storage import Conflict, Entity, Insert, KeyRange, Operation, Replace, Store, Table
+from postroom.storage import Conflict, Entity, KeyRange, Operation, Replace, Store, Table
 
 CHUNK_LINES = 20_000
 BATCH = 50  # subscribers: two rows each make the 100 operations of one atomic batch
@@ -65,6 +66,7 @@ class ImportService:
     def __init__(self, store: Store, lists: ListService) -> None:
         self._rows = store.table(records.LISTS)
         self._lists = lists
+        self._events = EventService(store)
 
     async def import_csv(
         self,
@@ -95,6 +97,12 @@ class ImportService:
                     done = chunk.bytes_read
         finally:
             source.release()
+        await self._events.record(
+            "import",
+            f"an import into {list_name} is finished: {report.added:,} added,"
+            f" {report.updated:,} updated, {report.rejected:,} rejected",
+            subject=f"list:{list_name}",
+        )
         return report
 
 
@@ -184,24 +192,24 @@ class _Importing:
     ) -> tuple[list[Operation], int, int]:
         """What is to be done for these addresses; how many are added, how many changed."""
         operations: list[Operation] = []
-        added = updated = 0
+        new: dict[bool, dict[Address, SubscriberGuid]] = {True: {}, False: {}}
+        updated = 0
         for address, guid in zip(addresses, guids, strict=True):
             said = wanted[address]
             old = there.get(address)
             if old is None:
-                verified = self._verified_unless_said if said is None else said
-                rows = records.new_subscriber_rows(
-                    self._list, address, guid, self._now, self._now if verified else None
-                )
-                operations += map(Insert, rows)
-                added += 1
+                new[self._verified_unless_said if said is None else said][address] = guid
             elif said is not None and said != old.verified:
-                new = msgspec.structs.replace(
+                changed = msgspec.structs.replace(
                     old, verified=said, verified_at=self._now if said else None
                 )
-                operations.append(Replace(records.subscriber_entity(new), old.etag))
+                operations.append(Replace(records.subscriber_entity(changed), old.etag))
                 updated += 1
-        return operations, added, updated
+        for verified, added in new.items():
+            if added:
+                verified_at = self._now if verified else None
+                operations += records.new_subscribers(self._list, added, self._now, verified_at)
+        return operations, sum(map(len, new.values())), updated
 
     async def _read(self, addresses: list[Address]) -> dict[Address, Subscriber]:
         """Those that are on the list already.

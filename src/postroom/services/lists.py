@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from datetime import UTC, datetime
 
 import msgspec
 
 from postroom.domain.addresses import parse_address
+from postroom.domain.colours import parse_colour
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
-from postroom.domain.lists import LONGEST_DESCRIPTION, ListName, MailingList, parse_list_name
+from postroom.domain.lists import (
+    LONGEST_DESCRIPTION,
+    LONGEST_TEXT,
+    ListName,
+    MailingList,
+    parse_list_name,
+)
 from postroom.domain.messages import FINAL
-from postroom.domain.texts import one_line
+from postroom.domain.texts import one_line, some_lines
 from postroom.services import records
 from postroom.services.messages import MessageService
 from postroom.storage import (
@@ -31,25 +39,44 @@ _PAIRS = 49  # with the list's mark they fill a batch
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """Some lists in the order of their names; `next` goes on."""
+    """Some lists in the order of their names; `next` goes on.
+
+    `being_deleted` names those whose deletion has begun and has not come to its end.
+    """
 
     lists: list[MailingList]
     next: str | None
+    being_deleted: list[ListName] = []
 
 
 class ListService:
     def __init__(self, store: Store, messages: MessageService) -> None:
         self._lists = store.table(records.LISTS)
         self._index = store.table(records.LIST_INDEX)
+        self._logos = store.container(records.LOGOS)
         self._messages = messages
 
-    async def create(self, name: str, description: str, from_address: str) -> MailingList:
+    async def create(
+        self,
+        name: str,
+        description: str,
+        from_address: str,
+        *,
+        public: bool = True,
+        signup_text: str = "",
+        welcome_text: str = "",
+        colour: str = "",
+    ) -> MailingList:
         """Make a list. `Invalid`, `Exists`."""
         new = MailingList(
             name=parse_list_name(name, "name"),
             description=one_line("description", description, longest=LONGEST_DESCRIPTION),
             from_address=parse_address(from_address, "from_address"),
             created_at=datetime.now(UTC),
+            public=public,
+            signup_text=some_lines("signup_text", signup_text, longest=LONGEST_TEXT),
+            welcome_text=some_lines("welcome_text", welcome_text, longest=LONGEST_TEXT),
+            colour=parse_colour(colour),
         )
         # The index first: a list that an interruption left out of it could never be found.
         entry = Entity(records.BY_NAME, new.name, {})
@@ -66,12 +93,25 @@ class ListService:
             raise NoSuch("list", name)
         return records.list_from(found)
 
-    async def page(self, *, limit: int = 100, after: str | None = None) -> ListPage:
-        """Lists in the order of their names."""
-        result = await self._index.query(KeyRange.only(records.BY_NAME), limit=limit, after=after)
-        found = [await self._lists.get(entry.row, records.LIST_ROW) for entry in result.entities]
-        lists = [records.list_from(e) for e in found if e is not None and not _is_being_deleted(e)]
-        return ListPage(lists, result.next)
+    async def page(
+        self, *, prefix: str = "", limit: int = 100, after: str | None = None
+    ) -> ListPage:
+        """Lists in the order of their names, all or those that begin with `prefix`."""
+        result = await self._index.query(
+            KeyRange.only(records.BY_NAME), KeyRange.prefix(prefix), limit=limit, after=after
+        )
+        rows = await asyncio.gather(
+            *(self._lists.get(entry.row, records.LIST_ROW) for entry in result.entities)
+        )
+        found = [row for row in rows if row is not None]
+        lists = [records.list_from(row) for row in found if not _is_being_deleted(row)]
+        leaving = [ListName(row.partition) for row in found if _is_being_deleted(row)]
+        return ListPage(lists, result.next, leaving)
+
+    async def names(self, *, limit: int = 1000) -> list[ListName]:
+        """The first names in their order, for a choice: one look at the index."""
+        result = await self._index.query(KeyRange.only(records.BY_NAME), limit=limit)
+        return [ListName(entry.row) for entry in result.entities]
 
     async def edit(
         self,
@@ -79,9 +119,17 @@ class ListService:
         *,
         description: str | None = None,
         from_address: str | None = None,
+        public: bool | None = None,
+        signup_text: str | None = None,
+        welcome_text: str | None = None,
+        colour: str | None = None,
+        logo: str | None = None,
         etag: str | None = None,
     ) -> MailingList:
-        """Change what is given. With `etag`: `Overtaken` if somebody else saved first."""
+        """Change what is given. With `etag`: `Overtaken` if somebody else saved first.
+
+        `logo` is the name of a picture that is there (`LogoService`), or nothing.
+        """
         old = await self.get(name)
         new = msgspec.structs.replace(
             old,
@@ -91,6 +139,15 @@ class ListService:
             from_address=old.from_address
             if from_address is None
             else parse_address(from_address, "from_address"),
+            public=old.public if public is None else public,
+            signup_text=old.signup_text
+            if signup_text is None
+            else some_lines("signup_text", signup_text, longest=LONGEST_TEXT),
+            welcome_text=old.welcome_text
+            if welcome_text is None
+            else some_lines("welcome_text", welcome_text, longest=LONGEST_TEXT),
+            colour=old.colour if colour is None else parse_colour(colour),
+            logo=old.logo if logo is None else logo,
         )
         try:
             saved = await self._lists.replace(records.list_entity(new), etag or old.etag)
@@ -163,9 +220,12 @@ class ListService:
         return [e.row for e in result.entities if e.row != records.LIST_ROW]
 
     async def _remove_list(self, name: ListName, mark: str) -> None:
-        """The index entry, if it is still that of the marked list, and then the list's row."""
+        """Pictures and index entry, if they are still those of the marked list; then its row."""
         entry = await self._index.get(records.BY_NAME, name)
         if entry is not None and await self._find_mark(name) == mark:
+            for logo in (await self._logos.list(records.logo_prefix(name))).blobs:
+                with contextlib.suppress(NotFound):
+                    await self._logos.delete(logo.name)
             with contextlib.suppress(Conflict):  # made anew at this moment: not ours any more
                 await self._index.delete(entry.partition, entry.row, entry.etag)
         await self._lists.delete(name, records.LIST_ROW, mark)

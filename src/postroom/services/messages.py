@@ -5,6 +5,7 @@ What has become of a message's emails is in `outcomes.py`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from postroom import spans
 from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.lists import parse_list_name
 from postroom.domain.messages import (
@@ -28,6 +30,7 @@ from postroom.domain.texts import one_line
 from postroom.mail.bodies import clean_body
 from postroom.mail.fields import check_fields
 from postroom.services import records
+from postroom.services.events import EventService, Severity
 from postroom.storage import (
     AlreadyExists,
     Conflict,
@@ -64,23 +67,35 @@ class MessageService:
         self._index = store.table(records.INDEX)
         self._bodies = store.container(records.BODIES)
         self._bell = store.queue(SCHEDULE_QUEUE)
+        self._events = EventService(store)
 
     # -- making and changing -----------------------------------------------------------------
 
     async def create(
-        self, list_name: str, subject: str, bodies: NewBodies, scheduled_at: datetime
+        self,
+        list_name: str,
+        subject: str,
+        bodies: NewBodies,
+        scheduled_at: datetime,
+        *,
+        ref: MessageRef | None = None,
+        retry_of: MessageRef | None = None,
     ) -> Message:
         """Schedule a message. A time that has passed means: now. `Invalid`, `NoSuch` list.
 
-        The message's own row comes last: what an interruption leaves before it is nobody's.
+        The message's own row comes last: what an interruption leaves before it is nobody's. With
+        `ref`, which the caller has kept, an interrupted call can be repeated: it makes one message.
         """
+        if ref is not None and (made := await self._made_before(ref)) is not None:
+            await self.wake_scheduler(made)
+            return made
         await self._check_list(list_name)
         if not (bodies.html or bodies.text):
             raise Invalid("html", "a message needs an HTML body, a text body, or both")
         bodies = _clean(bodies)
-        subject, scheduled_at = _checked_subject(subject), _checked_time(scheduled_at)
+        subject, scheduled_at = checked_subject(subject), _checked_time(scheduled_at)
         message = Message(
-            ref=await self._reserve_ref(day_of(scheduled_at)),
+            ref=await self._reserve_ref(day_of(scheduled_at), ref),
             list_name=parse_list_name(list_name),
             subject=subject,
             scheduled_at=scheduled_at,
@@ -88,10 +103,15 @@ class MessageService:
             has_html=bool(bodies.html),
             has_text=bool(bodies.text),
             created_at=datetime.now(UTC),
+            retry_of=retry_of,
+            trace=spans.traceparent(),
         )
         await self._write_bodies(message, bodies)
-        await self._index.insert(_due_entry(message))
-        etag = await self._messages.insert(records.message_entity(message))
+        await self._index.upsert(_due_entry(message))
+        try:
+            etag = await self._messages.insert(records.message_entity(message))
+        except AlreadyExists:
+            return await self.get(message.ref)  # by the same call, repeated at the same moment
         await self.wake_scheduler(message)
         return msgspec.structs.replace(message, etag=etag)
 
@@ -119,7 +139,7 @@ class MessageService:
         new = msgspec.structs.replace(
             old,
             list_name=old.list_name if list_name is None else parse_list_name(list_name),
-            subject=old.subject if subject is None else _checked_subject(subject),
+            subject=old.subject if subject is None else checked_subject(subject),
             scheduled_at=old.scheduled_at if scheduled_at is None else _checked_time(scheduled_at),
         )
         if bodies is not None and (bodies.html is not None or bodies.text is not None):
@@ -155,7 +175,15 @@ class MessageService:
         `resumptions`: only if the message has not gone on since it had so many. A sender that is
         told late of a fault must not pause what somebody has mended meanwhile. `NotNow`.
         """
-        return await self._change_status(ref, MessageStatus.PAUSED, reason, resumptions)
+        paused = await self._change_status(ref, MessageStatus.PAUSED, reason, resumptions)
+        if resumptions is not None:  # a sender did it, by itself
+            await self._events.record(
+                "sender",
+                f"the message {paused.subject!r} to {paused.list_name} paused itself: {reason}",
+                severity=Severity.WARNING,
+                subject=f"message:{paused.ref}",
+            )
+        return paused
 
     async def resume(self, ref: str) -> Message:
         """Go on where the message was paused."""
@@ -192,7 +220,7 @@ class MessageService:
         result = await self._index.query(
             KeyRange.only(records.DONE if done else records.OPEN), limit=limit, after=after
         )
-        found = [await self._from_entry(entry) for entry in result.entities]
+        found = await asyncio.gather(*map(self._from_entry, result.entities))
         return MessagePage([message for message in found if message is not None], result.next)
 
     async def open_messages(self) -> AsyncIterator[Message]:
@@ -235,6 +263,19 @@ class MessageService:
             except NotFound:
                 continue
 
+    async def remove_done(self, message: Message) -> None:
+        """Forget a message that is done; its emails are gone already. Can be repeated."""
+        await self._delete_bodies(message)
+        with contextlib.suppress(NotFound):
+            await self._archive.delete(message.day, records.message_row(message.ref))
+        await self.forget_done(_due_entry(message).row)
+
+    async def forget_done(self, row: str) -> None:
+        """Take a message that is not there any more out of the index; the entry itself last."""
+        ref = row.rpartition(",")[2]
+        for entry in ((records.BY_REF, ref), (records.RETRY, ref), (records.DONE, row)):
+            await self._delete_quietly(Entity(*entry, {}))
+
     async def wake_scheduler(self, message: Message) -> None:
         """Put a bell that rings when the message is due, or now."""
         due_in = (message.scheduled_at - datetime.now(UTC)).total_seconds()
@@ -255,8 +296,17 @@ class MessageService:
                 return found
         return None
 
-    async def _reserve_ref(self, day: str) -> MessageRef:
-        """A reference that nobody else has."""
+    async def _made_before(self, ref: MessageRef) -> Message | None:
+        try:
+            return await self.get(ref)
+        except NoSuch:
+            return None
+
+    async def _reserve_ref(self, day: str, kept: MessageRef | None) -> MessageRef:
+        """A reference that nobody else has; one that was kept is the caller's own."""
+        if kept is not None:
+            await self._index.upsert(Entity(records.BY_REF, kept, {"Day": day}))
+            return kept
         while True:
             ref = new_ref()
             try:
@@ -419,7 +469,8 @@ def _name(message: Message, kind: str) -> str:
     return records.body_name(message.ref, message.body_version, kind)
 
 
-def _checked_subject(subject: str) -> str:
+def checked_subject(subject: str) -> str:
+    """A subject as a message may have it. `Invalid`."""
     checked = one_line("subject", subject, longest=LONGEST_SUBJECT)
     check_fields("subject", checked)
     return checked

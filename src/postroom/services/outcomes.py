@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import msgspec
 
@@ -11,11 +13,14 @@ from postroom.domain.emails import Counts, EmailOutcome
 from postroom.domain.messages import Message
 from postroom.domain.pages import page_partition
 from postroom.services import records
-from postroom.storage import Entity, KeyRange, Store
+from postroom.storage import Entity, InvalidValue, KeyRange, Store
+from postroom.storage.tokens import decode_token, encode_token
+
+_PAGES_LOOKED_AT = 1_000  # for one answer: a search through a million emails is cut into a few
 
 
 class EmailRecord(msgspec.Struct, frozen=True):
-    """One email, done or not, with the mail server's last words."""
+    """One email, done or not, with the mail server's last words; `at` is when it was done."""
 
     address: Address
     outcome: EmailOutcome
@@ -23,6 +28,14 @@ class EmailRecord(msgspec.Struct, frozen=True):
     tries: int = 0
     reply: str = ""
     was_in_doubt: bool = False
+    at: datetime | None = None
+
+
+class EmailPage(msgspec.Struct, frozen=True):
+    """Some emails in the order of addresses; `next` goes on."""
+
+    emails: list[EmailRecord]
+    next: str | None
 
 
 class OutcomeService:
@@ -34,8 +47,11 @@ class OutcomeService:
     async def counts(self, message: Message) -> Counts:
         """The sum: planned = pending + accepted + refused + suppressed + in_doubt.
 
-        Each page has its part of all six in one row, so that they agree at every moment.
+        Each page has its part of all six in one row, so that they agree at every moment. A message
+        that is done has its sum with it.
         """
+        if message.counts is not None:
+            return message.counts
         result = Counts()
         async for page in self.pages(message):
             result += records.counts_from(page)
@@ -59,6 +75,45 @@ class OutcomeService:
                 if outcome is None or record.outcome is outcome:
                     yield record
 
+    async def page(
+        self,
+        message: Message,
+        *,
+        outcome: EmailOutcome | None = None,
+        prefix: str = "",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> EmailPage:
+        """Up to `limit` emails, all or those of one outcome, or whose addresses begin with
+        `prefix`. `InvalidValue` for a bad `after`.
+
+        There may be fewer although there are more: so much is read for one answer, and no more.
+        """
+        if after is None and prefix:
+            first, last_seen = await self._first_page_until(message, prefix), ""
+        else:
+            first, last_seen = _position(after)
+        found: list[EmailRecord] = []
+        looked = 0
+        async for row in self.pages(message, first):
+            number = int(row.row)
+            if looked == _PAGES_LOOKED_AT:
+                return EmailPage(found, encode_token(f"{number:06}", ""))
+            looked += 1
+            if outcome is not None and _has_none(row, outcome):
+                continue
+            for record in await self.page_emails(message, number):
+                if number == first and (record.address <= last_seen or record.address < prefix):
+                    continue
+                if not record.address.startswith(prefix):
+                    return EmailPage(found, None)
+                if outcome is not None and record.outcome is not outcome:
+                    continue
+                if len(found) == limit:
+                    return EmailPage(found, encode_token(f"{found[-1].page:06}", found[-1].address))
+                found.append(record)
+        return EmailPage(found, None)
+
     async def page_emails(self, message: Message, page: int) -> list[EmailRecord]:
         """One page: who waits and who is done. Whoever is in both tables is done."""
         partition = KeyRange.only(page_partition(message.day, message.ref, page))
@@ -69,7 +124,15 @@ class OutcomeService:
         return [found[row] for row in sorted(found)]
 
     async def email(self, message: Message, address: Address) -> EmailRecord | None:
-        """What became of one address: its page is found by halving, as pages are in order."""
+        """What became of one address."""
+        page = await self.find_page(message, address)
+        if page is None:
+            return None
+        found = await self.page_emails(message, int(page.row))
+        return next((each for each in found if each.address == address), None)
+
+    async def find_page(self, message: Message, address: Address) -> Entity | None:
+        """The row of the page that would hold it, found by halving, as pages are in order."""
         partition = records.pages_partition(message.day, message.ref)
         low, high = 0, await self._page_count(message)
         while low < high:
@@ -82,9 +145,25 @@ class OutcomeService:
             elif address > records.read(page, "LastAddress", str):
                 low = middle + 1
             else:
-                records_of_page = await self.page_emails(message, middle)
-                return next((r for r in records_of_page if r.address == address), None)
+                return page
         return None
+
+    async def place_after(self, message: Message, address: str) -> str:
+        """What to give to `page` as `after`, so that it goes on behind this address."""
+        return encode_token(f"{await self._first_page_until(message, address):06}", address)
+
+    async def _first_page_until(self, message: Message, text: str) -> int:
+        """The first page that does not end before this text, found by halving."""
+        partition = records.pages_partition(message.day, message.ref)
+        low, high = 0, await self._page_count(message)
+        while low < high:
+            middle = (low + high) // 2
+            page = await self._pages.get(partition, records.page_row(middle))
+            if page is None or records.read(page, "LastAddress", str) >= text:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     async def _page_count(self, message: Message) -> int:
         """Pages are numbered without gaps: the queued ones, and perhaps a few more."""
@@ -92,6 +171,21 @@ class OutcomeService:
         async for page in self.pages(message, message.queued_pages):
             last = int(page.row) + 1
         return last
+
+
+def _position(token: str | None) -> tuple[int, str]:
+    """From which page on, and after which address there."""
+    if token is None:
+        return 0, ""
+    page, address = decode_token(token, 2)
+    if not re.fullmatch("[0-9]{6}", page):
+        raise InvalidValue("the continuation token is not one that this message has given")
+    return int(page), address
+
+
+def _has_none(page: Entity, outcome: EmailOutcome) -> bool:
+    """As the sum has it, which is made of the same rows."""
+    return records.counts_from(page).as_dict()[outcome.value] == 0
 
 
 def _pending(entity: Entity, page: int) -> EmailRecord:
@@ -102,6 +196,7 @@ def _pending(entity: Entity, page: int) -> EmailRecord:
         tries=records.read_optional(entity, "Tries", int) or 0,
         reply=records.read_optional(entity, "Reply", str) or "",
         was_in_doubt=records.read_optional(entity, "WasInDoubt", bool) or False,
+        at=records.read_optional(entity, "At", datetime),
     )
 
 

@@ -13,20 +13,28 @@
 | `messagepage`    | day,ref       | page `,claim`   | which sender has the page in hand    |
 | `messageindex`   | `ref`         | ref             | the day of a message                 |
 | `messageindex`   | `open`/`done` | time,ref        | messages by when they are due        |
+| `messageindex`   | `retry`       | ref             | which message tries its failed again |
 | `throttle`       | limit         | domain          | see `sender/throttle.py`             |
+| `signuplimit`    | end of time   | who or what     | see `services/signup_limits.py`      |
+
+Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import msgspec
+
 from postroom.domain.addresses import Address
+from postroom.domain.colours import Colour
 from postroom.domain.emails import Counts
 from postroom.domain.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.refs import MessageRef
-from postroom.storage import Entity, StoreDamaged, Value
+from postroom.storage import Entity, InsertMany, StoreDamaged, Value
 
 LISTS = "mailinglist"
 LIST_INDEX = "listindex"
@@ -35,6 +43,7 @@ ARCHIVE = "messagearchive"
 PAGES = "messagepage"
 INDEX = "messageindex"
 BODIES = "mailbodies"
+LOGOS = "logos"
 
 LIST_ROW = "mailinglist"
 EMAIL_PREFIX = "email:"
@@ -42,13 +51,18 @@ GUID_PREFIX = "guid:"
 MESSAGE_PREFIX = "message"
 
 BY_NAME = "list"
-BY_REF, OPEN, DONE = "ref", "open", "done"
+BY_REF, OPEN, DONE, RETRY = "ref", "open", "done", "retry"
 
 V = TypeVar("V", bound=Value)
 
 
 def email_row(address: Address) -> str:
     return EMAIL_PREFIX + address
+
+
+def behind(row: str) -> str:
+    """The first key that can follow a row: no key contains a control character."""
+    return row + "\x01"
 
 
 def guid_row(guid: SubscriberGuid) -> str:
@@ -81,19 +95,29 @@ def body_name(ref: MessageRef, version: str, kind: str) -> str:
     return f"{ref}{'-' + version if version else ''}.{kind}"
 
 
+def logo_prefix(name: ListName) -> str:
+    """How the names of a list's pictures begin: a list's own name has no comma."""
+    return f"{name},"
+
+
 # -- lists and subscribers ------------------------------------------------------------------------
 
 
 def list_entity(mailing_list: MailingList) -> Entity:
-    return Entity(
-        mailing_list.name,
-        LIST_ROW,
-        {
-            "Description": mailing_list.description,
-            "FromEmailAddress": mailing_list.from_address,
-            "CreatedAt": mailing_list.created_at,
-        },
-    )
+    properties: dict[str, Value] = {
+        "Description": mailing_list.description,
+        "FromEmailAddress": mailing_list.from_address,
+        "CreatedAt": mailing_list.created_at,
+        "Public": mailing_list.public,
+    }
+    optional: dict[str, str] = {
+        "SignupText": mailing_list.signup_text,
+        "WelcomeText": mailing_list.welcome_text,
+        "Colour": mailing_list.colour,
+        "Logo": mailing_list.logo,
+    }
+    properties |= {name: value for name, value in optional.items() if value}
+    return Entity(mailing_list.name, LIST_ROW, properties)
 
 
 def list_from(entity: Entity) -> MailingList:
@@ -103,6 +127,11 @@ def list_from(entity: Entity) -> MailingList:
         from_address=Address(read(entity, "FromEmailAddress", str)),
         created_at=read(entity, "CreatedAt", datetime),
         etag=entity.etag,
+        public=read_optional(entity, "Public", bool) is not False,
+        signup_text=read_optional(entity, "SignupText", str) or "",
+        welcome_text=read_optional(entity, "WelcomeText", str) or "",
+        colour=Colour(read_optional(entity, "Colour", str) or ""),
+        logo=read_optional(entity, "Logo", str) or "",
     )
 
 
@@ -125,28 +154,29 @@ def lookup_entity(subscriber: Subscriber) -> Entity:
     )
 
 
-def new_subscriber_rows(
+def new_subscribers(
     list_name: ListName,
-    address: Address,
-    guid: SubscriberGuid,
+    guids: Mapping[Address, SubscriberGuid],
     created_at: datetime,
     verified_at: datetime | None,
-) -> tuple[Entity, Entity]:
-    """Both rows of a new subscriber, without the object between: an import makes millions.
+) -> list[InsertMany]:
+    """Both rows of each of these new subscribers, at once: an import makes millions.
 
     The same as `subscriber_entity` and `lookup_entity` make (a test holds them together).
     """
-    properties: dict[str, Value] = {
-        "SubscriberGUID": guid,
-        "Verified": verified_at is not None,
-        "CreatedAt": created_at,
-    }
+    shared: dict[str, Value] = {"Verified": verified_at is not None, "CreatedAt": created_at}
     if verified_at is not None:
-        properties["VerifiedAt"] = verified_at
-    return (
-        Entity(list_name, EMAIL_PREFIX + address, properties),
-        Entity(list_name, GUID_PREFIX + guid, {"EmailAddress": address}),
-    )
+        shared["VerifiedAt"] = verified_at
+    return [
+        InsertMany(
+            list_name,
+            {EMAIL_PREFIX + each: {"SubscriberGUID": guid} for each, guid in guids.items()},
+            shared,
+        ),
+        InsertMany(
+            list_name, {GUID_PREFIX + guid: {"EmailAddress": each} for each, guid in guids.items()}
+        ),
+    ]
 
 
 def subscriber_from(entity: Entity) -> Subscriber:
@@ -160,6 +190,18 @@ def subscriber_from(entity: Entity) -> Subscriber:
         blocked=read_optional(entity, "Blocked", str) or "",
         etag=entity.etag,
     )
+
+
+class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
+    """What scheduler and senders want to know of an `email:` row."""
+
+    SubscriberGUID: str
+    Verified: bool = False
+    Blocked: str = ""
+
+    @property
+    def may_receive(self) -> bool:
+        return self.Verified and not self.Blocked
 
 
 # -- messages -------------------------------------------------------------------------------------
@@ -185,6 +227,9 @@ def message_entity(message: Message) -> Entity:
         "PausedFrom": message.paused_from and message.paused_from.value,
         "QueuedAt": message.queued_at,
         "CompletedAt": message.completed_at,
+        "RetryOf": message.retry_of,
+        "Trace": message.trace or None,
+        **_sum_properties(message.counts),
     }
     properties |= {name: value for name, value in optional.items() if value is not None}
     return Entity(message.day, message_row(message.ref), properties)
@@ -193,6 +238,7 @@ def message_entity(message: Message) -> Entity:
 def message_from(entity: Entity) -> Message:
     paused_from = read_optional(entity, "PausedFrom", str)
     from_address = read_optional(entity, "FromEmailAddress", str)
+    retry_of = read_optional(entity, "RetryOf", str)
     return Message(
         ref=MessageRef(entity.row.removeprefix(MESSAGE_PREFIX)),
         list_name=ListName(read(entity, "ListName", str)),
@@ -211,8 +257,21 @@ def message_from(entity: Entity) -> Message:
         resumptions=read(entity, "Resumptions", int),
         queued_at=read_optional(entity, "QueuedAt", datetime),
         completed_at=read_optional(entity, "CompletedAt", datetime),
+        retry_of=None if retry_of is None else MessageRef(retry_of),
+        trace=read_optional(entity, "Trace", str) or "",
+        counts=counts_from(entity) if "Planned" in entity.properties else None,
         etag=entity.etag,
     )
+
+
+class EmailRow(msgspec.Struct, frozen=True, gc=False):
+    """An email that is not done: with more than its GUID only if it was tried before."""
+
+    SubscriberGUID: str
+    Tries: int = 0
+    FirstTriedAt: datetime | None = None
+    WasInDoubt: bool = False
+    NextTryAt: datetime | None = None
 
 
 # -- pages ----------------------------------------------------------------------------------------
@@ -234,8 +293,14 @@ def counts_from(entity: Entity) -> Counts:
 
 
 def counts_properties(counts: Counts) -> dict[str, Value]:
+    return {**_sum_properties(counts), "Done": counts.pending == 0}
+
+
+def _sum_properties(counts: Counts | None) -> dict[str, Value]:
+    if counts is None:
+        return {}
     properties: dict[str, Value] = {key: getattr(counts, name) for key, name in _COUNTS.items()}
-    return {"Planned": counts.planned, **properties, "Done": counts.pending == 0}
+    return {"Planned": counts.planned, **properties}
 
 
 # -- reading properties ---------------------------------------------------------------------------

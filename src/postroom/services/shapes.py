@@ -5,12 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from postroom.domain.apps import app_values
 from postroom.domain.emails import Counts
 from postroom.domain.lists import MailingList, Subscriber
+from postroom.domain.matching import Match
 from postroom.domain.messages import Message
+from postroom.services.access import Rule
+from postroom.services.apps import AppState
 from postroom.services.imports import ImportReport
+from postroom.services.keys import ApiKey
+from postroom.services.message_history import HistoryEntry, stable_id
 from postroom.services.outcomes import EmailRecord
+from postroom.services.queue_overview import QueueOverview
 from postroom.services.tracing import Trace
+from postroom.storage import QueueMessage
 
 
 def of_list(mailing_list: MailingList) -> dict[str, Any]:
@@ -18,6 +26,7 @@ def of_list(mailing_list: MailingList) -> dict[str, Any]:
         "name": mailing_list.name,
         "description": mailing_list.description,
         "from_address": mailing_list.from_address,
+        "public": mailing_list.public,
         "created_at": of_moment(mailing_list.created_at),
         "etag": mailing_list.etag,
     }
@@ -79,11 +88,114 @@ def of_import(report: ImportReport) -> dict[str, Any]:
     }
 
 
+def of_api_key(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scopes": sorted(key.scopes),
+        "created_at": of_moment(key.created_at),
+        "last_used_at": of_moment(key.last_used_at),
+    }
+
+
 def of_trace(trace: Trace) -> dict[str, Any]:
     return {
         "email": trace.address,
         "lists": [of_subscriber(each) for each in trace.subscriptions],
         "messages": [{**of_message(message), **of_email(email)} for message, email in trace.emails],
+    }
+
+
+def of_app_state(state: AppState) -> dict[str, Any]:
+    """An application, its configuration, and its processes on every live host."""
+    return {
+        **app_values(state.app),
+        "origin": state.app.origin,
+        "state": state.summary,
+        "hosts": [
+            {
+                "host": host,
+                "machine": machine,
+                "state": status.state,
+                "reason": status.reason or None,
+                "starts": status.starts,
+                "crashes": status.crashes,
+                "processes": [
+                    {
+                        "pid": each.pid,
+                        "state": each.state,
+                        "started_at": of_moment(each.started_at),
+                        "in_hand": each.in_hand,
+                        "handled": each.handled,
+                        "memory": each.memory,
+                    }
+                    for each in status.processes
+                ],
+            }
+            for host, machine, status in state.hosts
+        ],
+    }
+
+
+def of_match(found: Match) -> dict[str, Any]:
+    return {
+        "queue": found.queue,
+        "app": found.winner,
+        "reason": found.reason,
+        "candidates": [
+            {"path": each.path, "fits": each.fits, "reason": each.reason}
+            for each in found.candidates
+        ],
+    }
+
+
+def of_queue_overview(queue: QueueOverview) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "length": queue.length,
+        "oldest": of_moment(queue.oldest),
+        "retry": queue.retry,
+        "poison": queue.poison,
+        "dead_letter": queue.dead_letter,
+        "app": queue.app,
+        "state": queue.state,
+        "faulted": queue.faulted,
+    }
+
+
+def of_queue_message(message: QueueMessage) -> dict[str, Any]:
+    """`id` is what redrive and delete ask for; `history_id` stays the same in every queue."""
+    return {
+        "id": message.id,
+        "history_id": stable_id(message),
+        "body": message.body,
+        "properties": dict(message.properties),
+        "dequeue_count": message.dequeue_count,
+        "enqueued_at": of_moment(message.enqueued_at),
+    }
+
+
+def of_history(entry: HistoryEntry) -> dict[str, Any]:
+    return {
+        "time": of_moment(entry.time),
+        "queue": entry.queue,
+        "round": entry.round,
+        "cycle": entry.cycle,
+        "attempt": entry.attempt,
+        "event": entry.event or None,
+        "error": entry.error or None,
+        "traceback": entry.traceback or None,
+        "exit_status": entry.exit_status,
+        "process": entry.process or None,
+    }
+
+
+def of_rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "principal": rule.principal,
+        "right": rule.right.value,
+        "queues": rule.queues,
+        "effect": rule.effect.value,
     }
 
 

@@ -6,13 +6,17 @@ one batch: there is never one without the other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import hmac
+from collections.abc import AsyncIterator, Coroutine
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import msgspec
 
 from postroom.domain.addresses import Address, parse_address
 from postroom.domain.errors import Exists, NoSuch, Overtaken
+from postroom.domain.languages import parse_language
 from postroom.domain.lists import (
     ListName,
     Subscriber,
@@ -24,6 +28,7 @@ from postroom.domain.lists import (
 from postroom.domain.pages import CONFIRM_QUEUE
 from postroom.services import records
 from postroom.services.lists import ListService
+from postroom.services.signup_limits import Allowance, SignupLimits
 from postroom.storage import (
     AlreadyExists,
     Conflict,
@@ -37,6 +42,9 @@ from postroom.storage import (
     eq,
 )
 
+A = TypeVar("A")
+B = TypeVar("B")
+
 
 class SubscriberPage(msgspec.Struct, frozen=True):
     """Some subscribers in the order of their addresses; `next` goes on."""
@@ -46,27 +54,58 @@ class SubscriberPage(msgspec.Struct, frozen=True):
 
 
 class SubscriptionService:
-    def __init__(self, store: Store, lists: ListService) -> None:
+    def __init__(
+        self, store: Store, lists: ListService, limits: SignupLimits | None = None
+    ) -> None:
         self._rows = store.table(records.LISTS)
         self._confirmations = store.queue(CONFIRM_QUEUE)
         self._lists = lists
+        self._limits = limits or SignupLimits(store)
 
     # -- sign-up and leaving, by the subscriber ----------------------------------------------
 
-    async def subscribe(self, list_name: str, email: str) -> bool:
+    async def subscribe(
+        self, list_name: str, email: str, *, language: str = "", place: str | None = None
+    ) -> bool:
         """Ask the owner of the address to confirm. False: is verified already, nothing is sent.
 
-        Whoever signs up again before confirming gets the same link again.
+        Whoever signs up again before confirming gets the same link again, unless they were asked
+        too often of late: then nothing is done, and the answer is the same. `language` is what the
+        mail will speak, `place` where a visitor of the page comes from (see `SignupLimits`).
+
+        Three steps of the store: what is there, the new rows, the work item.
         """
-        mailing_list = await self._lists.get(list_name)
+        name = parse_list_name(list_name, "list_name")
         address = parse_address(email, "email_address")
-        subscriber = await self._find(mailing_list.name, address)
-        if subscriber is None:
-            subscriber = await self._add(mailing_list.name, address, verified=False)
-        if subscriber.verified:
+        language = language and parse_language(language)
+        known = _both(self._lists.get(name), self._find(name, address))
+        allowance: Allowance | None
+        if place is None:
+            _, subscriber = await known
+            allowance = self._limits.presumed(address, name)
+        else:
+            (_, subscriber), allowance = await _both(known, self._limits.look(address, name, place))
+        if subscriber is not None and subscriber.verified:
             return False
-        await self._confirmations.put(f"{subscriber.guid},{subscriber.list_name}")
+        if allowance is None:
+            return True
+        is_counted, signed_up = await _both(
+            self._limits.take(allowance), self._signed_up(name, address, subscriber)
+        )
+        if signed_up.verified:
+            return False
+        if is_counted:
+            # The list may be deleted at this moment; then the item finds nobody to ask.
+            await _both(self._ask(signed_up, language), self._keep(signed_up))
+        else:
+            await self._keep(signed_up)
         return True
+
+    async def _ask(self, subscriber: Subscriber, language: str) -> None:
+        await self._confirmations.put(
+            f"{subscriber.guid},{subscriber.list_name}",
+            properties={"language": language} if language else None,
+        )
 
     async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:
         """Whom a link belongs to: two point reads, however long the list is."""
@@ -75,7 +114,9 @@ class SubscriptionService:
         if found is None:
             return None
         subscriber = await self._find(name, Address(records.read(found, "EmailAddress", str)))
-        return subscriber if subscriber is not None and subscriber.guid == wanted else None
+        if subscriber is None or not hmac.compare_digest(subscriber.guid, wanted):
+            return None
+        return subscriber
 
     async def confirm(self, list_name: str, guid: str) -> Subscriber | None:
         """Verify the owner of a confirmation link. Repeating is harmless; None: no such link."""
@@ -84,16 +125,21 @@ class SubscriptionService:
             if subscriber is None or subscriber.verified:
                 return subscriber
             try:
-                return await self._save(_verified(subscriber), subscriber.etag)
+                saved = await self._save(_verified(subscriber), subscriber.etag)
             except Overtaken:
                 continue  # look again: it may be verified, or gone
+            await self._limits.forget(saved.address)
+            return saved
         raise Overtaken("subscriber", guid)
 
     async def unsubscribe(self, list_name: str, guid: str) -> Subscriber | None:
         """Remove the owner of an unsubscribe link; None: is off the list already."""
         for _ in range(10):
             subscriber = await self.by_guid(list_name, guid)
-            if subscriber is None or await self._remove(subscriber):
+            if subscriber is None:
+                return None
+            if await self._remove(subscriber):
+                await self._limits.forget(subscriber.address)
                 return subscriber
             # Gone between the looks: off the list, or under another address.
         raise Overtaken("subscriber", guid)
@@ -166,9 +212,13 @@ class SubscriptionService:
             new = msgspec.structs.replace(new, blocked=blocked)
         return await self._save(new, etag or old.etag)
 
-    async def change_address(self, list_name: str, email: str, new_email: str) -> Subscriber:
+    async def change_address(
+        self, list_name: str, email: str, new_email: str, etag: str | None = None
+    ) -> Subscriber:
         """Another address for the same subscriber, whose links go on working. `Exists`."""
         old = await self.get(list_name, email)
+        if etag is not None and etag != old.etag:
+            raise Overtaken("subscriber", old.address)
         new = msgspec.structs.replace(old, address=parse_address(new_email), etag="")
         if new.address == old.address:
             return old
@@ -221,28 +271,38 @@ class SubscriptionService:
         found = await self._rows.get(name, records.email_row(address))
         return None if found is None else records.subscriber_from(found)
 
-    async def _add(self, name: ListName, address: Address, *, verified: bool) -> Subscriber:
-        """A new subscriber, or the one that somebody else has added at the same moment."""
+    async def _signed_up(
+        self, name: ListName, address: Address, known: Subscriber | None
+    ) -> Subscriber:
+        """Who is known, a new one, or the one that somebody else has added at the same moment."""
+        if known is not None:
+            return known
+        new = new_subscriber(name, address, verified=False)
         try:
-            return await self._insert(new_subscriber(name, address, verified=verified))
+            etags = await self._rows.apply(_insertion(new))
         except AlreadyExists as exc:
             found = await self._find(name, address)
             if found is None:
                 raise Overtaken("subscriber", address) from exc
             return found
+        return msgspec.structs.replace(new, etag=etags[0])
 
     async def _insert(self, new: Subscriber) -> Subscriber:
-        """Both rows together. `AlreadyExists`; `NoSuch` if the list is being deleted meanwhile.
+        """Both rows together. `AlreadyExists`; `NoSuch` if the list is being deleted meanwhile."""
+        etag = (await self._rows.apply(_insertion(new)))[0]
+        await self._keep(new)
+        return msgspec.structs.replace(new, etag=etag)
+
+    async def _keep(self, new: Subscriber) -> None:
+        """Look at the list again. `NoSuch` if it is being deleted: then the rows go, too.
 
         Its deletion may have gone past our rows: they would come back with a list of that name.
         """
-        etag = (await self._rows.apply(_insertion(new)))[0]
         try:
             await self._lists.get(new.list_name)
         except NoSuch:
             await self._remove(new)
             raise
-        return msgspec.structs.replace(new, etag=etag)
 
     async def _save(self, subscriber: Subscriber, etag: str) -> Subscriber:
         try:
@@ -286,3 +346,14 @@ def _insertion(subscriber: Subscriber) -> list[Insert]:
 
 def _verified(subscriber: Subscriber) -> Subscriber:
     return msgspec.structs.replace(subscriber, verified=True, verified_at=datetime.now(UTC))
+
+
+async def _both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """Two steps at once: `gather` for two, at half its price, and none is left alone."""
+    task = asyncio.ensure_future(other)
+    try:
+        return await one, await task
+    except BaseException:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise

@@ -12,7 +12,7 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.lists import MailingList, Subscriber
 from postroom.domain.messages import Message
 from postroom.services.lists import ListService
-from postroom.services.messages import MessageService
+from postroom.services.message_times import MessageTimes
 from postroom.services.outcomes import EmailRecord, OutcomeService
 from postroom.services.subscriptions import SubscriptionService
 
@@ -27,6 +27,14 @@ class Trace(msgspec.Struct, frozen=True):
     emails: list[tuple[Message, EmailRecord]]
 
 
+class TracedEmails(msgspec.Struct, frozen=True):
+    """What `looked_at` messages, newest first, had for an address; `next` goes on."""
+
+    emails: list[tuple[Message, EmailRecord]]
+    looked_at: int
+    next: str | None
+
+
 class TraceService:
     """Point reads only: a few for each list and each message, however many subscribers."""
 
@@ -34,34 +42,44 @@ class TraceService:
         self,
         lists: ListService,
         subscriptions: SubscriptionService,
-        messages: MessageService,
+        times: MessageTimes,
         outcomes: OutcomeService,
     ) -> None:
         self._lists = lists
         self._subscriptions = subscriptions
-        self._messages = messages
+        self._times = times
         self._outcomes = outcomes
 
     async def trace(self, email: str) -> Trace:
+        """All of it. `Invalid`."""
         address = parse_address(email)
+        subscriptions = await self.subscriptions(address)
+        emails: list[tuple[Message, EmailRecord]] = []
+        before: str | None = None
+        while True:
+            part = await self.emails(address, before=before)
+            emails += part.emails
+            if (before := part.next) is None:
+                return Trace(address, subscriptions, emails)
+
+    async def subscriptions(self, address: Address) -> list[Subscriber]:
+        """On which lists an address is."""
         subscriptions: list[Subscriber] = []
         async for lists in self._all_lists():
             found = await asyncio.gather(*(self._subscription(each, address) for each in lists))
             subscriptions += [each for each in found if each is not None]
-        emails: list[tuple[Message, EmailRecord]] = []
-        for done in (False, True):
-            async for messages in self._all_messages(done=done):
-                records = await asyncio.gather(
-                    *(self._outcomes.email(each, address) for each in messages)
-                )
-                emails += [(m, r) for m, r in zip(messages, records, strict=True) if r is not None]
-        # A message may move from open to done between the two looks: once is enough.
-        newest_first = sorted(
-            {message.ref: (message, record) for message, record in emails}.values(),
-            key=lambda each: (each[0].scheduled_at, each[0].ref),
-            reverse=True,
+        return subscriptions
+
+    async def emails(
+        self, address: Address, *, before: str | None = None, limit: int = _AT_ONCE
+    ) -> TracedEmails:
+        """The emails to an address among the next `limit` messages, newest first."""
+        found = await self._times.all(limit=limit, before=before)
+        records = await asyncio.gather(
+            *(self._outcomes.email(message, address) for message in found.messages)
         )
-        return Trace(address, subscriptions, newest_first)
+        emails = [(m, r) for m, r in zip(found.messages, records, strict=True) if r is not None]
+        return TracedEmails(emails, len(found.messages), found.next)
 
     async def _subscription(self, mailing_list: MailingList, address: Address) -> Subscriber | None:
         try:
@@ -74,13 +92,5 @@ class TraceService:
         while True:
             page = await self._lists.page(limit=_AT_ONCE, after=after)
             yield page.lists
-            if (after := page.next) is None:
-                return
-
-    async def _all_messages(self, *, done: bool) -> AsyncIterator[list[Message]]:
-        after: str | None = None
-        while True:
-            page = await self._messages.page(done=done, limit=_AT_ONCE, after=after)
-            yield page.messages
             if (after := page.next) is None:
                 return

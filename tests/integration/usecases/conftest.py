@@ -5,8 +5,9 @@ import pytest
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.contract.conftest import address, engine, store
+from tests.services.passwords import quick_passwords
 
-__all__ = ["address", "engine", "store"]
+__all__ = ["address", "engine", "quick_passwords", "store"]
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import suppress
 
 from postroom.storage import (
     EVERY_KEY,
@@ -28,6 +29,7 @@ from postroom.storage import (
     Insert,
     KeyRange,
     Lease,
+    LeaseLost,
     Merge,
     NewMessage,
     Operation,
@@ -37,10 +39,12 @@ from postroom.storage import (
     QueueMessage,
     Replace,
     Store,
+    StoredMessage,
     StoreInfo,
     Table,
     Upsert,
 )
+from postroom.storage.contract import S
 
 
 class PowerCut(Exception):
@@ -57,6 +61,13 @@ class Fate:
         self._before = dict(before or {})
         self.written = 0
         self.is_dead = False
+        self.received: list[QueueMessage] = []
+
+    async def end_leases(self, store: Store) -> None:
+        """What time does once the process is dead: its messages can be received again."""
+        for message in self.received:
+            with suppress(LeaseLost):
+                await store.queue(message.queue).release(message)
 
     def look(self) -> None:
         if self.is_dead:
@@ -115,6 +126,24 @@ class FatedTable(Table):
         self._fate.look()
         return await self._inner.query(partitions, rows, where=where, limit=limit, after=after)
 
+    async def read(
+        self,
+        kind: type[S],
+        partition: str,
+        rows: KeyRange = EVERY_KEY,
+        *,
+        where: Filter | None = None,
+        limit: int = 1000,
+    ) -> dict[str, S]:
+        self._fate.look()
+        return await self._inner.read(kind, partition, rows, where=where, limit=limit)
+
+    async def read_partitions(
+        self, kind: type[S], partitions: Collection[str]
+    ) -> dict[str, dict[str, S]]:
+        self._fate.look()
+        return await self._inner.read_partitions(kind, partitions)
+
     async def scan(
         self,
         partitions: KeyRange = EVERY_KEY,
@@ -154,7 +183,13 @@ class FatedQueue(Queue):
 
     async def receive(self, limit: int = 1, *, lease: float) -> list[QueueMessage]:
         await self._fate.write()
-        return await self._inner.receive(limit, lease=lease)
+        received = await self._inner.receive(limit, lease=lease)
+        self._fate.received += received
+        return received
+
+    async def receive_by_id(self, identity: str, *, lease: float) -> QueueMessage | None:
+        await self._fate.write()
+        return await self._inner.receive_by_id(identity, lease=lease)
 
     async def renew(self, message: QueueMessage, *, lease: float) -> QueueMessage:
         await self._fate.write()
@@ -166,12 +201,26 @@ class FatedQueue(Queue):
         await self._fate.write()
         await self._inner.release(message, delay=delay, count_attempt=count_attempt)
 
+    async def move(
+        self,
+        message: QueueMessage,
+        to: str,
+        *,
+        delay: float = 0.0,
+        properties: Mapping[str, str] | None = None,
+    ) -> str:
+        await self._fate.write()
+        return await self._inner.move(message, to, delay=delay, properties=properties)
+
     async def delete(self, message: QueueMessage) -> None:
         await self._fate.write()
         await self._inner.delete(message)
 
     async def peek(self, limit: int = 1) -> list[QueueMessage]:
         return await self._inner.peek(limit)
+
+    def scan(self) -> AsyncIterator[StoredMessage]:
+        return self._inner.scan()
 
     async def info(self) -> QueueInfo:
         return await self._inner.info()
@@ -257,9 +306,13 @@ class Fated(Store):
         return await self._inner.containers()
 
     async def wait_for_messages(
-        self, queues: Collection[str] | None = None, *, timeout: float
+        self,
+        queues: Collection[str] | None = None,
+        *,
+        besides: Collection[str] = (),
+        timeout: float,
     ) -> frozenset[str]:
-        return await self._inner.wait_for_messages(queues, timeout=timeout)
+        return await self._inner.wait_for_messages(queues, besides=besides, timeout=timeout)
 
     async def acquire_lease(self, name: str, *, seconds: float) -> Lease | None:
         return await self._inner.acquire_lease(name, seconds=seconds)

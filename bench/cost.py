@@ -1,0 +1,52 @@
+"""Requests to Azure Storage: what `postroom cost` computes with, beside what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+from bench.figures import Figure
+from postroom import costs
+from postroom.domain.pages import PAGE_SIZE
+from tests.services.azurite import running_azurite
+from tests.services.counted_requests import count_idle_requests, count_requests
+
+_SMALL, _LARGE = 1_000, 5_000
+_IDLE_SECONDS = 60.0
+
+
+def figures() -> list[Figure]:
+    with running_azurite() as azurite, tempfile.TemporaryDirectory() as folder:
+
+        def fresh(name: str) -> Path:
+            account = azurite.connection_string(azurite.fresh_account())
+            os.environ["POSTROOM_AZURE_CONNECTION_STRING"] = account
+            path = Path(folder) / name
+            path.mkdir()
+            return path
+
+        small = asyncio.run(count_requests(fresh("small"), _SMALL))
+        large = asyncio.run(count_requests(fresh("large"), _LARGE))
+        idle = asyncio.run(count_idle_requests(fresh("idle"), _IDLE_SECONDS))
+    pages = (_LARGE - _SMALL) / PAGE_SIZE
+    found = []
+    for service in ("table", "queue", "blob"):
+        a_page = (large[service] - small[service]) / pages
+        for what, counted, used in (
+            ("a page of 100 emails", a_page, getattr(costs.A_PAGE, service)),
+            ("an idle minute", idle[service], getattr(costs.AN_IDLE_MINUTE, service)),
+        ):
+            found.append(
+                Figure(
+                    f"{what}: {service} requests",
+                    counted,
+                    "",
+                    baseline=used or None,
+                    baseline_is="what `postroom cost` uses" if used else "",
+                    target=1.25 if used else None,
+                    target_is="at most",
+                )
+            )
+    return found

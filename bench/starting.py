@@ -1,0 +1,133 @@
+"""`postroom up`: how soon the first page is there, and what it costs while nothing happens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from bench.figures import Figure
+from tests.services.waiting import free_ports
+
+POSTROOM = Path(sys.executable).with_name("postroom")
+_STARTS = 5
+_IDLE_SECONDS = 20.0
+
+
+def figures() -> list[Figure]:
+    starts = []
+    idle = (0.0, 0.0)
+    for number in range(_STARTS):
+        with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
+            idle_after = number == _STARTS - 1
+            seconds, found = _start(Path(folder), idle=idle_after)
+            starts.append(seconds)
+            idle = found or idle
+    bare = min(_bare_python() for _ in range(_STARTS))
+    return [
+        Figure(
+            "`postroom up` until the first page is answered",
+            sorted(starts)[_STARTS // 2],
+            "s",
+            baseline=bare,
+            baseline_is="Python that imports FastAPI",
+            target=2.0,
+            target_on="value",
+            target_is="at most",
+        ),
+        Figure(
+            "`postroom up` while nothing happens",
+            idle[0],
+            "% of a core",
+            target=2.0,
+            target_on="value",
+            target_is="at most",
+        ),
+        Figure(
+            "memory of all its processes",
+            idle[1],
+            "MB",
+            target=250.0,
+            target_on="value",
+            target_is="at most",
+        ),
+    ]
+
+
+def _start(folder: Path, *, idle: bool) -> tuple[float, tuple[float, float] | None]:
+    [port] = free_ports(1)
+    begin = time.perf_counter()
+    process = subprocess.Popen(
+        [POSTROOM, "up", "--port", str(port)],
+        cwd=folder,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "POSTROOM_DATA": "data"},
+    )
+    try:
+        while time.perf_counter() - begin < 60:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/login", timeout=5):
+                    break
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.005)
+        seconds = time.perf_counter() - begin
+        return seconds, _idle(process.pid) if idle else None
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _idle(pid: int) -> tuple[float, float]:
+    """Percent of a core and megabytes, of a process and all below it."""
+    time.sleep(5)  # what it does once at its start is over
+    before, start = _ticks(pid), time.perf_counter()
+    time.sleep(_IDLE_SECONDS)
+    used = (_ticks(pid) - before) / os.sysconf("SC_CLK_TCK")
+    share = 100 * used / (time.perf_counter() - start)
+    return share, sum(map(_memory, _family(pid))) / 1e6
+
+
+def _family(pid: int) -> list[int]:
+    parents = {}
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(each.name)] = int(_stat(int(each.name))[1])
+        except OSError:
+            continue
+    found = [pid]
+    for member in found:
+        found += [child for child, parent in parents.items() if parent == member]
+    return found
+
+
+def _ticks(pid: int) -> int:
+    """Of processor time, used by the process and all below it."""
+    total = 0
+    for member in _family(pid):
+        fields = _stat(member)
+        total += int(fields[11]) + int(fields[12])
+    return total
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the name: state, parent …"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _memory(pid: int) -> int:
+    """Bytes that are this process's own: what forked processes share counts once (PSS)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _bare_python() -> float:
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import fastapi, uvicorn, jinja2"], check=True)
+    return time.perf_counter() - begin

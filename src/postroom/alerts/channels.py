@@ -1,0 +1,99 @@
+"""Ways to tell somebody: a mail, or a call to an address of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime
+
+import msgspec
+
+from postroom.domain.addresses import Address
+from postroom.domain.lists import SubscriberGuid
+from postroom.errors import PostroomError
+from postroom.mail.mailing import Recipient
+from postroom.mail.notice import compile_notice
+from postroom.services.events import Event
+from postroom.transport.contract import Result, ResultKind, Transport
+
+_SECONDS = 10
+
+
+class NotTold(PostroomError):
+    """The message did not get through; it is tried again."""
+
+
+class Channel(ABC):
+    @abstractmethod
+    async def tell(self, event: Event) -> None:
+        """`NotTold`."""
+
+
+class MailChannel(Channel):
+    def __init__(
+        self, transport: Transport, from_address: Address, to: Address, base_url: str
+    ) -> None:
+        self._transport = transport
+        self._from = from_address
+        self._to = to
+        self._base_url = base_url
+
+    async def tell(self, event: Event) -> None:
+        mailing = compile_notice(
+            from_address=self._from,
+            subject=f"Postroom: {event.text}"[:150],
+            text=f"{event.text}\n\n{event.part}, {event.at:%Y-%m-%d %H:%M:%S} UTC\n"
+            f"{self._base_url}/events\n",
+            date=event.at,
+            key=event.id,
+        )
+        recipient = Recipient(self._to, SubscriberGuid("administrator"))
+        [result] = await self._transport.send(mailing, [recipient], _Nobody())
+        if result.kind is ResultKind.REFUSED:
+            return  # it never will be taken: what stands in the way is in the events, too
+        if result.kind is not ResultKind.ACCEPTED:
+            raise NotTold(f"the mail to {self._to} is not accepted: {result.reply}")
+
+
+class WebhookChannel(Channel):
+    """POSTs each event as JSON. Any answer below 400 says that it arrived."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def tell(self, event: Event) -> None:
+        body = msgspec.json.encode(
+            {
+                "id": event.id,
+                "at": event.at.astimezone(UTC),
+                "severity": event.severity,
+                "part": event.part,
+                "text": event.text,
+                "subject": event.subject,
+                "sent_at": datetime.now(UTC),
+            }
+        )
+        await asyncio.to_thread(self._post, body)
+
+    def _post(self, body: bytes) -> None:
+        # The setting allows http and https only.
+        request = urllib.request.Request(  # noqa: S310
+            self._url, body, {"Content-Type": "application/json", "User-Agent": "Postroom"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310
+                return
+        except (OSError, ValueError) as exc:
+            raise NotTold(f"the webhook does not answer: {exc}") from exc
+
+
+class _Nobody:
+    """Nothing has to be remembered of a notice: it is sent again if in doubt."""
+
+    def handing_over(self, position: int) -> None:
+        return
+
+    def settled(self, position: int, result: Result) -> None:
+        return

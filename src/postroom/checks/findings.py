@@ -1,0 +1,26 @@
+"""What a check finds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class State(StrEnum):
+    OK = "OK"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What was found about one part, and what to do if it is not well."""
+
+    part: str
+    state: State
+    text: str
+    advice: str = ""
+
+
+def one_line(exc: BaseException) -> str:
+    return " ".join(str(exc).split())

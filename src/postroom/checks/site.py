@@ -1,0 +1,66 @@
+"""The public address: do links in mails lead to a running Postroom?"""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
+from postroom.checks.findings import Finding, State
+from postroom.checks.transport import sends
+from postroom.settings import Settings
+
+_SECONDS = 5
+_HERE = ("localhost", "127.0.0.1", "::1")
+
+
+async def check_base_url(settings: Settings) -> list[Finding]:
+    url: str = settings.value("base_url")
+    found = [await asyncio.to_thread(_reach, url)]
+    if not sends(settings):
+        return found
+    if (urlsplit(url).hostname or "") in _HERE:
+        found.append(
+            Finding(
+                "base_url",
+                State.WARNING,
+                f"links in mails lead to {url}, which only this machine can open",
+                "Set base_url to the address that subscribers can reach.",
+            )
+        )
+    elif url.startswith("http://"):
+        found.append(
+            Finding(
+                "base_url",
+                State.WARNING,
+                f"links in mails lead to {url}, without encryption",
+                "One-click unsubscribing needs https (RFC 8058).",
+            )
+        )
+    return found
+
+
+def _reach(url: str) -> Finding:
+    try:
+        # The setting allows http and https only.
+        with urllib.request.urlopen(f"{url}/healthz", timeout=_SECONDS) as answer:  # noqa: S310
+            status = answer.status
+    except urllib.error.HTTPError as exc:
+        status = exc.code
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "reason", exc)
+        return Finding(
+            "web",
+            State.WARNING,
+            f"nobody answers at {url} ({reason})",
+            "Is `postroom up` or `postroom web` running, and does base_url lead to it?",
+        )
+    if status != 200:
+        return Finding(
+            "web",
+            State.WARNING,
+            f"{url} answers, but not as Postroom does (status {status})",
+            "Does base_url lead to this Postroom, or to something in front of it?",
+        )
+    return Finding("web", State.OK, f"answers at {url}")

@@ -1,0 +1,72 @@
+"""The store: can it be opened, written and read, and does its clock agree with ours?"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from postroom.checks.findings import Finding, State, one_line
+from postroom.domain.addresses import domain_of, parse_address
+from postroom.errors import PostroomError
+from postroom.settings import Settings
+from postroom.storage import AccessDenied, InvalidStoreUrl, Store, StoreUnavailable
+from postroom.wiring import Services, opened_store
+
+# Messages are due by the clock of the machine that looks: more than this is noticed by people.
+_CLOCK_SECONDS = 5.0
+_QUEUE = "postroom/check"
+_LISTS = 1000
+
+
+async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
+    """What was found, and the domains that lists send from."""
+    try:
+        async with opened_store(settings) as store:
+            info = await store.info()
+            found = Finding(
+                "store",
+                State.OK,
+                f"{info.engine} at {info.location}, schema version {info.schema_version}",
+            )
+            return [found, await _check_clock(store)], await _sending_domains(store)
+    except PostroomError as exc:
+        return [Finding("store", State.ERROR, one_line(exc), _advice(exc, settings))], []
+
+
+async def _check_clock(store: Store) -> Finding:
+    """A message that is put and read back shows that both work, and the store's time."""
+    queue = store.queue(_QUEUE)
+    before = datetime.now(UTC)
+    await queue.put("clock", ttl=60)
+    found = await queue.peek()
+    after = datetime.now(UTC)
+    await queue.drop()
+    if not found:
+        return Finding("clock", State.WARNING, "the store did not show what was just put into it")
+    # Azure tells whole seconds.
+    early = (before - found[0].enqueued_at).total_seconds() - 1
+    late = (found[0].enqueued_at - after).total_seconds()
+    apart = max(early, late, 0.0)
+    if apart > _CLOCK_SECONDS:
+        return Finding(
+            "clock",
+            State.ERROR,
+            f"this machine and the store differ by {apart:,.0f} s",
+            "Set both by NTP: messages are due by these clocks.",
+        )
+    return Finding("clock", State.OK, "this machine and the store agree")
+
+
+async def _sending_domains(store: Store) -> list[str]:
+    page = await Services(store).lists.page(limit=_LISTS)
+    domains = {domain_of(parse_address(each.from_address)) for each in page.lists}
+    return sorted(domains)
+
+
+def _advice(exc: PostroomError, settings: Settings) -> str:
+    if isinstance(exc, StoreUnavailable):
+        return "Is it running, and are host and port right?"
+    if isinstance(exc, AccessDenied):
+        return "Check user, password and rights."
+    if isinstance(exc, InvalidStoreUrl):
+        return f"Correct the setting store (from {settings.found['store'].origin})."
+    return ""

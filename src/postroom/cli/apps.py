@@ -1,0 +1,139 @@
+"""`postroom app`: applications that queues activate."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli import output
+from postroom.cli.calling import call
+from postroom.cli.durations import DURATION
+from postroom.cli.running import with_settings
+
+if TYPE_CHECKING:
+    from postroom.settings import Settings
+
+
+@click.group("app")
+def apps() -> None:
+    """Applications that queues activate."""
+
+
+@apps.command()
+@click.option("--watch", is_flag=True, help="Follow them until Ctrl-C.")
+@output.json_option
+@with_settings
+def ls(settings: Settings, watch: bool, as_json: bool) -> None:
+    """Show the applications, and what their processes do on every host."""
+    from postroom.cli.app_table import show_apps, watch_apps
+
+    if not watch:
+        show_apps(call(settings, lambda s: s.apps.states()), as_json)
+        return
+    try:
+        call(settings, lambda s: watch_apps(s, as_json))
+    except KeyboardInterrupt:
+        return  # the way to end it
+
+
+@apps.command()
+@click.argument("path")
+@click.option("--handler", metavar="MODULE:CALLABLE", help="A Python function.")
+@click.option("--command", help="A program: the message on its standard input, 0 accepts it.")
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    help="Where handler or program are, on every machine. [default: this folder]",
+)
+@click.option("--min-processes", type=int, help="That always run. [default: 0]")
+@click.option("--max-processes", type=int, help="On each host. [default: 4]")
+@click.option("--concurrency", type=int, help="Messages in hand of one process. [default: 1]")
+@click.option("--idle-timeout", type=DURATION, help="Without work it stops then. [default: 20m]")
+@click.option("--receive-retry-count", type=int, help="Retries in one cycle. [default: 5]")
+@click.option("--max-retry-cycles", type=int, help="Cycles after the first. [default: 2]")
+@click.option("--retry-cycle-delay", type=DURATION, help="Between two cycles. [default: 30m]")
+@click.option("--on-poison", help="move, reject, drop or fault. [default: move]")
+@click.option("--drain-timeout", type=DURATION, help="To finish when stopped. [default: 30s]")
+@click.option("--recycle-after", type=DURATION, help="A new process after that time.")
+@click.option("--recycle-messages", type=int, help="A new process after so many messages.")
+@click.option("--recycle-memory", metavar="SIZE", help="A new process above that, as in 200MB.")
+@click.option("--unchecked", is_flag=True, help="Do not look whether it can run on this machine.")
+@output.json_option
+@with_settings
+def add(
+    settings: Settings,
+    path: str,
+    command: str | None,
+    folder: Path,
+    unchecked: bool,
+    as_json: bool,
+    **options: str | int | timedelta | None,
+) -> None:
+    """Register an application at PATH, for the hosts of all machines.
+
+    \b
+    postroom app add /shop/orders --handler orders:process
+    postroom app add /shop/labels --command "./print-label --quiet"
+    """
+    from postroom.domain.apps import COMMAND_LINE, parse_app
+    from postroom.services import shapes
+    from postroom.services.apps import AppState
+    from postroom.services.handler_checks import problems_of
+
+    values: dict[str, Any] = {"path": path}
+    values |= {name: value for name, value in options.items() if value is not None}
+    if command is not None:
+        values["command"] = _split(command)
+    app = parse_app(values, folder=str(folder.resolve()), origin=COMMAND_LINE)
+    if not unchecked:
+        for problem in problems_of([app]).values():
+            raise problem
+    call(settings, lambda s: s.apps.add(app))
+    if as_json:
+        output.print_json(shapes.of_app_state(AppState(app)))
+    else:
+        output.say(f"The application {app.path} is registered.")
+
+
+@apps.command()
+@click.argument("path")
+@with_settings
+def remove(settings: Settings, path: str) -> None:
+    """Take an application away. Its queues go to the next best, or wait.
+
+    One that is in postroom.toml comes back with the next start of a host: take it out there, too.
+    """
+    call(settings, lambda s: s.apps.remove(path))
+    output.say(f"The application {path} is removed.")
+
+
+@apps.command()
+@click.argument("queue")
+@output.json_option
+@with_settings
+def explain(settings: Settings, queue: str, as_json: bool) -> None:
+    """Show which application a queue activates, and why."""
+    from postroom.services import shapes
+
+    found = call(settings, lambda s: s.apps.explain(queue))
+    if as_json:
+        output.print_json(shapes.of_match(found))
+        return
+    output.say(f"{queue} → {found.winner or 'no application'}: {found.reason}")
+    rows = [
+        (output.plain(each.path), output.yes_or_no(each.fits), output.plain(each.reason))
+        for each in found.candidates
+    ]
+    output.print_or_none(("path", "fits", "why"), rows)
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param_hint="--command") from exc

@@ -1,0 +1,77 @@
+"""`postroom message test` and `retry`: a mail to oneself before, and the failed again after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli import output
+from postroom.cli.bodies import BODY_FILE, read_bodies
+from postroom.cli.calling import call
+from postroom.cli.progress import show_message
+from postroom.cli.running import with_settings
+from postroom.errors import PostroomError
+
+if TYPE_CHECKING:
+    from postroom.settings import Settings
+    from postroom.transport.contract import Result
+    from postroom.wiring import Services
+
+
+@click.command("test")
+@click.argument("list_name", metavar="LIST")
+@click.argument("address")
+@click.option("--subject", required=True)
+@click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
+@click.option("--text", type=BODY_FILE, help="The text body, a .txt file.")
+@output.json_option
+@with_settings
+def test(
+    settings: Settings,
+    list_name: str,
+    address: str,
+    subject: str,
+    html: str | None,
+    text: str | None,
+    as_json: bool,
+) -> None:
+    """Send a message to one address only, marked [Test]; nothing of it is kept."""
+
+    async def work(services: Services) -> Result:
+        from postroom.sender.drafts import send_test
+        from postroom.wiring import opened_transport
+
+        mailing_list = await services.lists.get(list_name)
+        bodies = read_bodies(html, text)
+        async with opened_transport(settings) as transport:
+            return await send_test(
+                transport, mailing_list, subject, bodies, address, settings.value("base_url")
+            )
+
+    result = call(settings, work)
+    if result.kind != "accepted":
+        raise PostroomError(f"the mail is {result.kind}: {result.reply}")
+    if as_json:
+        output.print_json({"email": address, "outcome": result.kind, "reply": result.reply})
+    else:
+        output.say(f"The mail is on its way. The server said: {result.reply}")
+
+
+@click.command()
+@click.argument("ref")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.json_option
+@with_settings
+def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
+    """Send a message that is done once more, only to those who were refused.
+
+    That is another message, due now. Asked again, there is still only one.
+    """
+    from postroom.domain.emails import Counts
+
+    output.confirm(f"Send the message {ref} again to those who were refused?", yes=yes)
+    made = call(settings, lambda services: services.retries.retry_refused(ref))
+    if not as_json:
+        output.say(f"The message {made.ref} tries them again.")
+    show_message(made, Counts(), as_json)

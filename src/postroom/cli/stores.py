@@ -1,0 +1,54 @@
+"""`postroom store`: the store as a whole."""
+
+from __future__ import annotations
+
+import click
+
+from postroom.cli import output
+from postroom.cli.running import run
+
+
+@click.group("store")
+def stores() -> None:
+    """The store as a whole: move it to another engine."""
+
+
+@stores.command("copy")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@output.json_option
+def copy_store(source: str, target: str, as_json: bool) -> None:
+    """Copy all data from one store to another, and compare them.
+
+    FROM and TO are URLs as in the setting `store`. Nothing may be being sent, and TO must be empty
+    or hold an earlier, interrupted attempt, which goes on. FROM stays as it is.
+    """
+    report = run(_copy(source, target, quiet=as_json))
+    if as_json:
+        output.print_json(report)
+        return
+    output.say(
+        f"Copied and compared: {report['entities']:,} entities, {report['messages']:,} queue"
+        f" messages, {report['blobs']:,} blobs ({report['bytes']:,} bytes)."
+    )
+    output.say("Now set POSTROOM_STORE to the new one, for every part, and start them.")
+
+
+async def _copy(source: str, target: str, *, quiet: bool) -> dict[str, int]:
+    import msgspec
+
+    from postroom.services.store_copy import CopyReport, StoreCopy
+    from postroom.storage import open_store
+
+    async with await open_store(source) as old, await open_store(target) as new:
+        with output.console(stderr=True).status("Copying", refresh_per_second=4) as shown:
+
+            def told(what: str, report: CopyReport) -> None:
+                shown.update(
+                    f"{what}: {report.entities:,} entities, {report.messages:,} messages,"
+                    f" {report.blobs:,} blobs; {report.compared:,} compared"
+                )
+
+            report = await StoreCopy(old, new, (lambda _, __: None) if quiet else told).run()
+    counts: dict[str, int] = msgspec.to_builtins(report)
+    return counts

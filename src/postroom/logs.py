@@ -1,0 +1,63 @@
+"""Logs: one line an event on standard error, for people or as JSON.
+
+Modules log with the standard library (`logging.getLogger(__name__)`); `structlog` puts the lines
+into shape. What a line is about travels beside its text: `with about(message=ref, page=7): …` marks
+every line that is written inside, also by other modules, so that a request, a message and a page
+can be followed by their ids.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+CONSOLE = "console"
+JSON = "json"
+
+# What other packages say when all is well is of no use to an operator.
+_QUIET = ("httpcore", "httpx2", "uvicorn", "asyncio", "azure")
+
+
+def set_up_logs(form: str = CONSOLE) -> None:
+    """Send what is logged in this process to standard error."""
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_last(form)],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+@contextmanager
+def about(**ids: str | int) -> Iterator[None]:
+    """Mark every line that is logged inside with what it is about."""
+    with structlog.contextvars.bound_contextvars(**ids):
+        yield
+
+
+def _last(form: str) -> list[structlog.types.Processor]:
+    """Tracebacks without the values of variables: one of them may be a secret."""
+    if form == JSON:
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            pad_event_to=0,
+            exception_formatter=structlog.dev.plain_traceback,
+        )
+    ]

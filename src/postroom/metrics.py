@@ -1,0 +1,157 @@
+"""What is measured, for Prometheus: one table, used by every part, shown at `/metrics`.
+
+The processes of one machine (web, scheduler, host, senders) write into files of a shared folder;
+whoever is asked adds them up (`prometheus_client`'s multi-process mode). Without such a folder
+everything is kept in the process itself. What can be read from the store, such as the depth of
+queues, is not counted here but read when somebody asks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_SHARED = "PROMETHEUS_MULTIPROC_DIR"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Measure:
+    """One metric. The library is loaded by the first use: a command that measures nothing is spared
+    that."""
+
+    def __init__(self, name: str, help: str, labels: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.help = help
+        self.labels = labels
+        self._metric: Any = None
+        self._children: dict[tuple[str, ...], Any] = {}
+
+    def _child(self, values: tuple[str, ...]) -> Any:
+        child = self._children.get(values)
+        if child is None:
+            if self._metric is None:
+                self._metric = self._make()
+            child = self._metric.labels(*values) if self.labels else self._metric
+            self._children[values] = child
+        return child
+
+    def _make(self) -> Any:
+        raise NotImplementedError
+
+
+class Count(Measure):
+    """Only grows."""
+
+    def add(self, amount: float = 1, *labels: str) -> None:
+        self._child(labels).inc(amount)
+
+    def _make(self) -> Any:
+        from prometheus_client import Counter
+
+        return Counter(self.name, self.help, self.labels)
+
+
+class Durations(Measure):
+    """How long something took, in seconds."""
+
+    def observe(self, seconds: float, *labels: str) -> None:
+        self._child(labels).observe(seconds)
+
+    @contextmanager
+    def timed(self, *labels: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.observe(time.perf_counter() - start, *labels)
+
+    def _make(self) -> Any:
+        from prometheus_client import Histogram
+
+        return Histogram(self.name, self.help, self.labels, buckets=_SECONDS)
+
+
+class Level(Measure):
+    """How much of something there is: read from the store when somebody asks."""
+
+
+EMAILS = Count("postroom_emails_total", "Emails by what became of them.", ("outcome",))
+PAGE_SECONDS = Durations(
+    "postroom_page_seconds", "From taking a page of up to 100 emails to its outcomes being stored."
+)
+STORE_SECONDS = Durations(
+    "postroom_store_seconds", "Operations of the store, by kind.", ("operation",)
+)
+STORE_ERRORS = Count("postroom_store_errors_total", "Operations that failed.", ("error",))
+WEB_SECONDS = Durations("postroom_web_seconds", "Requests, by status.", ("method", "status"))
+HANDLED = Count(
+    "postroom_handled_total", "Queue messages handled by applications.", ("app", "outcome")
+)
+QUEUE_LENGTH = Level("postroom_queue_messages", "Messages in a queue.", ("queue",))
+QUEUE_AGE = Level(
+    "postroom_queue_oldest_seconds", "How long the next message has been waiting.", ("queue",)
+)
+PROCESSES = Level("postroom_processes", "Processes of applications.", ("app", "state"))
+MESSAGES = Level("postroom_open_messages", "Messages that are not done, by status.", ("status",))
+
+MEASURES: tuple[Measure, ...] = (
+    EMAILS,
+    PAGE_SECONDS,
+    STORE_SECONDS,
+    STORE_ERRORS,
+    WEB_SECONDS,
+    HANDLED,
+    QUEUE_LENGTH,
+    QUEUE_AGE,
+    PROCESSES,
+    MESSAGES,
+)
+
+
+def share_metrics(folder: Path, *, begin: bool = False) -> None:
+    """Add up with the other processes of this machine that use this folder.
+
+    To be called before anything is measured. With `begin`, what earlier runs left is removed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if begin:
+        for file in folder.glob("*.db"):
+            file.unlink(missing_ok=True)
+    os.environ[_SHARED] = str(folder.absolute())
+
+
+def collect(levels: dict[Level, dict[tuple[str, ...], float]]) -> bytes:
+    """Everything in Prometheus's text format: what was counted, and the levels as they are now."""
+    from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+
+    registry = REGISTRY
+    if os.environ.get(_SHARED):
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry) + generate_latest(_levels(levels))
+
+
+def _levels(levels: dict[Level, dict[tuple[str, ...], float]]) -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import GaugeMetricFamily
+
+    class Now:
+        def collect(self) -> Iterator[GaugeMetricFamily]:
+            for level, values in levels.items():
+                family = GaugeMetricFamily(level.name, level.help, labels=level.labels)
+                for labels, value in sorted(values.items()):
+                    family.add_metric(labels, value)
+                yield family
+
+    registry = CollectorRegistry()
+    registry.register(Now())
+    return registry

@@ -1,0 +1,208 @@
+"""The applications that are registered, for the hosts of every machine.
+
+| table      | partition | row          | holds                                              |
+|------------|-----------|--------------|----------------------------------------------------|
+| `hostapps` | `app`     | `app` + path | the application; the path in lower case, once each |
+| `hostapps` | `app`     | `version`    | a number by chance that changes with every change  |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+
+from postroom.domain.apps import BUILT_IN, App, parse_path
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.matching import Match, match
+from postroom.domain.queue_names import segments
+from postroom.services import records
+from postroom.services.hosts import AppStatus, HostReport, HostStatusService
+from postroom.storage import (
+    Conflict,
+    Delete,
+    Entity,
+    Insert,
+    KeyRange,
+    Operation,
+    Replace,
+    Store,
+    Upsert,
+)
+
+TABLE = "hostapps"
+PARTITION = "app"
+
+_APP = "app"
+_VERSION = "version"
+_TRIES = 10
+_BATCH = 99  # changes that go into one batch with the version
+
+
+class AppClash(Exists):
+    """The path is taken; the text says by whom."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__("application", app.path)
+        self.origin = app.origin
+
+    def __str__(self) -> str:
+        return (
+            f"the application {self.name!r} exists already with another configuration,"
+            f" from: {self.origin}"
+        )
+
+
+class AppState(msgspec.Struct, frozen=True):
+    """An application and what it does on each live host: (host id, machine, status)."""
+
+    app: App
+    hosts: tuple[tuple[str, str, AppStatus], ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """What it does, in words; what keeps it from running, where something does."""
+        if not self.hosts:
+            return "no host"
+        reasons = sorted({status.reason for _, _, status in self.hosts if status.reason})
+        if reasons:
+            return "; ".join(reasons)
+        processes = sum(len(status.processes) for _, _, status in self.hosts)
+        return f"{processes} running" if processes else "stopped"
+
+
+class AppRegistry:
+    def __init__(self, store: Store, hosts: HostStatusService) -> None:
+        self._table = store.table(TABLE)
+        self._hosts = hosts
+
+    async def all(self) -> list[App]:
+        """Every application, in the order of the paths."""
+        return [app for app, _ in await self._rows()]
+
+    async def version(self) -> str:
+        """Another text after every change."""
+        found = await self._table.get(PARTITION, _VERSION)
+        return "" if found is None else records.read(found, "Version", str)
+
+    async def get(self, path: str) -> App:
+        """The application at a path. `NoSuch`."""
+        found = await self._table.get(PARTITION, _row(parse_path(path)))
+        if found is None:
+            raise NoSuch("application", path)
+        return _app_from(found)
+
+    async def add(self, app: App) -> None:
+        """Register an application. One that is registered as it is stays so. `Exists`."""
+        entity = _entity(app)
+        try:
+            await self._change([Insert(entity)])
+        except Conflict as exc:
+            found = await self._table.get(PARTITION, entity.row)
+            if found is None:
+                raise Overtaken("application", app.path) from exc
+            if _app_from(found).revision != app.revision:
+                raise AppClash(_app_from(found)) from exc
+
+    async def remove(self, path: str) -> None:
+        """Take an application away. `NoSuch`; `NotNow` if it is one of Postroom's own."""
+        app = await self.get(path)
+        if app.origin == BUILT_IN:
+            raise NotNow(f"the application {app.path!r} is a part of Postroom and stays")
+        try:
+            await self._change([Delete(PARTITION, _row(app.path))])
+        except Conflict as exc:
+            raise NoSuch("application", path) from exc
+
+    async def sync(self, origin: str, apps: Sequence[App]) -> None:
+        """Make what one origin says what is registered, and take away what it says no more.
+
+        An origin is a name, or a file of a machine, `MACHINE:FILE`. The same file on another
+        machine may say it anew, as when machines are upgraded one after the other; what it leaves
+        out goes once no host lives there any more. `Exists` if a path belongs to somebody else.
+        """
+        for _ in range(_TRIES):
+            changes = await self._changes(origin, apps)
+            if not changes:
+                return
+            with contextlib.suppress(Conflict):  # another host says the same at this moment
+                for start in range(0, len(changes), _BATCH):
+                    await self._change(changes[start : start + _BATCH])
+                return
+        raise Overtaken("origin of applications", origin)
+
+    async def _changes(self, origin: str, apps: Sequence[App]) -> list[Operation]:
+        """What makes the registry what an origin says."""
+        known = {segments(app.path): (app, etag) for app, etag in await self._rows()}
+        changes: list[Operation] = []
+        for app in apps:
+            mine = msgspec.structs.replace(app, origin=origin)
+            found, etag = known.pop(segments(app.path), (None, ""))
+            if found is None:
+                changes.append(Insert(_entity(mine)))
+            elif found.origin == origin or _is_same_file(found.origin, origin):
+                if found != mine:
+                    changes.append(Replace(_entity(mine), etag))
+            elif found.revision != app.revision:
+                raise AppClash(found)
+        machines = {report.machine for report in await self._hosts.live()}
+        changes += [
+            Delete(PARTITION, _row(app.path), etag)
+            for app, etag in known.values()
+            if app.origin == origin
+            or (_is_same_file(app.origin, origin) and _machine(app.origin) not in machines)
+        ]
+        return changes
+
+    async def explain(self, queue: str) -> Match:
+        """Which application a queue activates, and why."""
+        return match(queue, [app.path for app in await self.all()])
+
+    async def states(self) -> list[AppState]:
+        """Every application, and what it does where."""
+        reports = await self._hosts.live()
+        return [AppState(app, _on_hosts(app, reports)) for app in await self.all()]
+
+    async def _rows(self) -> list[tuple[App, str]]:
+        rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_APP}/"))
+        return [(_app_from(entity), entity.etag) async for entity in rows]
+
+    async def _change(self, operations: Sequence[Operation]) -> None:
+        """With a new version in the same step. Hosts that the bell misses look at it by time."""
+        version = Entity(PARTITION, _VERSION, {"Version": secrets.token_hex(8)})
+        await self._table.apply([*operations, Upsert(version)])
+        await self._hosts.ring_bells("applications")
+
+
+def _on_hosts(app: App, reports: Sequence[HostReport]) -> tuple[tuple[str, str, AppStatus], ...]:
+    return tuple(
+        (report.id, report.machine, status)
+        for report in reports
+        for status in report.apps
+        if status.path == app.path
+    )
+
+
+def _row(path: str) -> str:
+    return f"{_APP}/{'/'.join(segments(path))}"
+
+
+def _entity(app: App) -> Entity:
+    content = msgspec.json.encode(app).decode()
+    return Entity(PARTITION, _row(app.path), {"Path": app.path, "App": content})
+
+
+def _app_from(entity: Entity) -> App:
+    return msgspec.json.decode(records.read(entity, "App", str), type=App)
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    """Whether two origins are the same file, perhaps on two machines."""
+    file = one.partition(":")[2]
+    return bool(file) and file == other.partition(":")[2]
+
+
+def _machine(origin: str) -> str:
+    return origin.partition(":")[0]

@@ -1,0 +1,59 @@
+"""How many a message will go to, and how long that will take: from what was seen before."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from postroom.domain.lists import parse_list_name
+from postroom.domain.messages import Message
+from postroom.services.list_sizes import ListSizes
+from postroom.services.message_times import MessageTimes
+
+_LOOKED_AT: Final = 10  # messages, newest first
+_ENOUGH: Final = 100  # emails, so that starting and stopping does not count
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """`recipients` is None for a large list that was never counted; exact if not `counted_at`.
+
+    `per_second` is the limit that is set, or else what recent messages reached; None: not known.
+    """
+
+    recipients: int | None
+    counted_at: datetime | None
+    per_second: float | None
+
+    @property
+    def seconds(self) -> float | None:
+        if self.recipients is None or not self.per_second:
+            return None
+        return self.recipients / self.per_second
+
+
+class EstimateService:
+    def __init__(self, sizes: ListSizes, times: MessageTimes) -> None:
+        self._sizes = sizes
+        self._times = times
+
+    async def of(self, list_name: str, limit: float | None) -> Estimate:
+        """For a message to a list; `limit` is the setting in emails per second."""
+        name = parse_list_name(list_name)
+        size = (await self._sizes.of([name])).get(name)
+        rate = limit or await self._measured()
+        if size is None:
+            return Estimate(None, None, rate)
+        return Estimate(size.verified, size.counted_at, rate)
+
+    async def _measured(self) -> float | None:
+        recent = await self._times.done(limit=_LOOKED_AT)
+        return next((rate for rate in map(_rate, recent.messages) if rate is not None), None)
+
+
+def _rate(message: Message) -> float | None:
+    counts, began, ended = message.counts, message.queued_at, message.completed_at
+    if counts is None or began is None or ended is None or counts.accepted < _ENOUGH:
+        return None
+    return counts.accepted / max((ended - began).total_seconds(), 0.001)

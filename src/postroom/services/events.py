@@ -1,0 +1,228 @@
+"""Events: what happened by itself and an operator wants to know. What people did is in `audit.py`.
+
+| table    | partition             | row                                 | holds              |
+|----------|-----------------------|-------------------------------------|--------------------|
+| `events` | `all`                 | moment, counted down (newest first) | one event          |
+| `events` | `at least` + severity | the same                            | the same, filtered |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.texts import printable
+from postroom.services.newest_first import (
+    moment_of,
+    new_row,
+    rows_after,
+    rows_before,
+    rows_of_day,
+)
+from postroom.services.records import read
+from postroom.storage import (
+    EVERY_KEY,
+    AlreadyExists,
+    Delete,
+    Entity,
+    KeyRange,
+    NotFound,
+    Store,
+    StoreError,
+)
+
+log = logging.getLogger(__name__)
+
+EVENTS = "events"
+KEPT = timedelta(days=90)
+_ALL = "all"
+_LONGEST = 1000
+_BATCH = 100  # the operations of one batch
+_MOST_WAITING = 1000  # while the store is away; the oldest are dropped then
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_CLEANED_EVERY = 3600.0  # seconds, by a process that has something to note
+
+
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """`part` says who tells (`scheduler`, `host`, `store` …); `subject` what it is about, as
+    `message:REF`, `queue:NAME`, `app:/PATH`, `list:NAME`, `user:ADDRESS`, or nothing."""
+
+    id: str
+    at: datetime
+    severity: Severity
+    part: str
+    text: str
+    subject: str
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Some events, newest first; `next` goes on."""
+
+    events: list[Event]
+    next: str | None
+
+
+class EventService:
+    def __init__(self, store: Store) -> None:
+        self._events = store.table(EVENTS)
+        self._waiting: deque[Entity] = deque(maxlen=_MOST_WAITING)
+        self._writer: asyncio.Task[None] | None = None
+        self._cleaned_at: float | None = None
+
+    # — Telling —
+
+    def note(
+        self, part: str, text: str, *, severity: Severity = Severity.INFO, subject: str = ""
+    ) -> None:
+        """Tell of an event and go on at once: it is written in the background, as soon as the
+        store takes it. Never raises. Needs a running event loop; `settle` waits for the rest."""
+        self._waiting.append(_entity(severity, part, text, subject))
+        if self._writer is None or self._writer.done():
+            try:
+                loop = asyncio.get_running_loop()
+            except RuntimeError:
+                log.warning("%s: %s", part, text)
+                self._waiting.clear()
+                return
+            self._writer = loop.create_task(self._write())
+
+    async def record(
+        self, part: str, text: str, *, severity: Severity = Severity.INFO, subject: str = ""
+    ) -> None:
+        """Tell of an event and wait until it is kept, or until the store has refused it once.
+        Never raises either: nothing fails because it could not be told."""
+        entity = _entity(severity, part, text, subject)
+        try:
+            await self._keep(entity)
+        except StoreError as exc:
+            log.warning("an event could not be kept (%s): %s: %s", exc, part, text)
+
+    async def settle(self, *, seconds: float = 5.0) -> None:
+        """Wait for what was noted to be written, but not for ever: for an orderly end."""
+        if self._writer is not None and not self._writer.done():
+            await asyncio.wait({self._writer}, timeout=seconds)
+            self._writer.cancel()
+            await asyncio.gather(self._writer, return_exceptions=True)
+
+    # — Looking —
+
+    async def page(
+        self,
+        *,
+        least: Severity = Severity.INFO,
+        day: date | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> EventPage:
+        """Newest first: all, or those at least so severe; ever or on one day (UTC)."""
+        found = await self._events.query(
+            KeyRange.only(_partition(least)),
+            EVERY_KEY if day is None else rows_of_day(day),
+            limit=limit,
+            after=after,
+        )
+        return EventPage([_event(entity) for entity in found.entities], found.next)
+
+    async def since(
+        self, event_id: str | None, *, least: Severity = Severity.INFO, limit: int = 100
+    ) -> list[Event]:
+        """What came after this event, oldest first; without one, the newest."""
+        rows = EVERY_KEY if event_id is None else rows_after(event_id)
+        found = await self._events.query(KeyRange.only(_partition(least)), rows, limit=limit)
+        return [_event(entity) for entity in reversed(found.entities)]
+
+    async def forget_old(self, kept: timedelta = KEPT) -> int:
+        """Remove what is older; answers how much."""
+        removed = 0
+        before = rows_before(datetime.now(UTC) - kept)
+        for partition in map(_partition, Severity):
+            while found := (
+                await self._events.query(KeyRange.only(partition), before, limit=_BATCH)
+            ).entities:
+                with contextlib.suppress(NotFound):  # somebody else cleans at the same time
+                    await self._events.apply([Delete(each.partition, each.row) for each in found])
+                removed += len(found) if partition == _ALL else 0
+        return removed
+
+    # — Parts —
+
+    async def _write(self) -> None:
+        pause = _FIRST_PAUSE
+        while self._waiting:
+            entity = self._waiting[0]
+            try:
+                await self._keep(entity)
+            except StoreError as exc:
+                log.warning("events wait for the store: %s", exc)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            pause = _FIRST_PAUSE
+            if self._waiting and self._waiting[0] is entity:  # not dropped meanwhile
+                self._waiting.popleft()
+        await self._clean()
+
+    async def _keep(self, entity: Entity) -> None:
+        """Under each severity that it reaches: a question for warnings is then a key query."""
+        severity = Severity(str(entity.properties["Severity"]))
+        for least in Severity:
+            if _reaches(severity, least):
+                with contextlib.suppress(AlreadyExists):  # kept, and the answer was lost
+                    await self._events.insert(
+                        Entity(_partition(least), entity.row, entity.properties)
+                    )
+
+    async def _clean(self) -> None:
+        if self._cleaned_at is not None and time.monotonic() - self._cleaned_at < _CLEANED_EVERY:
+            return
+        self._cleaned_at = time.monotonic()
+        try:
+            await self.forget_old()
+        except StoreError as exc:
+            log.warning("old events could not be removed: %s", exc)
+
+
+def _reaches(severity: Severity, least: Severity) -> bool:
+    order = list(Severity)
+    return order.index(severity) >= order.index(least)
+
+
+def _partition(least: Severity) -> str:
+    return _ALL if least is Severity.INFO else f"at least {least}"
+
+
+def _entity(severity: Severity, part: str, text: str, subject: str) -> Entity:
+    return Entity(
+        _ALL,
+        new_row(datetime.now(UTC)),
+        {
+            "Severity": severity.value,
+            "Part": printable(part, longest=_LONGEST),
+            "Text": printable(text, longest=_LONGEST),
+            "Subject": printable(subject, longest=_LONGEST),
+        },
+    )
+
+
+def _event(entity: Entity) -> Event:
+    return Event(
+        entity.row,
+        moment_of(entity.row),
+        Severity(read(entity, "Severity", str)),
+        read(entity, "Part", str),
+        read(entity, "Text", str),
+        read(entity, "Subject", str),
+    )

@@ -1,0 +1,185 @@
+"""The store as it is: tables, partitions, rows and blobs, to look at and to mend.
+
+Every look is a query on keys, however large a table is. Tables that hold what somebody could log in
+with are shown without their secrets and cannot be changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from postroom.domain.errors import NoSuch, NotNow, Overtaken
+from postroom.storage import (
+    BlobInfo,
+    BlobListing,
+    Entity,
+    KeyRange,
+    NotFound,
+    QueryResult,
+    StaleETag,
+    Store,
+    Value,
+)
+
+MASK = "●●●●●●"
+CLOSED = {
+    "users": "passwords and second factors: see Users",
+    "sessions": "who is logged in: each user sees it at Account",
+    "apikeys": "keys of the API: see API keys",
+    "accesslinks": "invitations and links for a new password: see Users",
+}
+"""Tables that hold secrets, and where to look instead."""
+
+FIXED = frozenset({"audit"})
+"""Tables that can be read and not changed: what people did is not rewritten."""
+
+_KEYS_SHOWN = frozenset({"users"})
+_CLOSED_ROWS = 100
+
+
+class TableName(msgspec.Struct, frozen=True):
+    """`closed` says what a table hides; empty for one that can be changed."""
+
+    name: str
+    closed: str
+
+
+class Partitions(msgspec.Struct, frozen=True):
+    """Some partition keys in order; `next` goes on after the last."""
+
+    keys: list[str]
+    next: str | None
+
+
+class ExplorerService:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # -- tables ------------------------------------------------------------------------------
+
+    async def tables(self) -> list[TableName]:
+        return [TableName(name, CLOSED.get(name, "")) for name in await self._store.tables()]
+
+    async def partitions(
+        self, table: str, *, prefix: str = "", after: str = "", limit: int = 50
+    ) -> Partitions:
+        """Which partitions a table has, by their keys: one look for each."""
+        _check_open(table)
+        rows = self._store.table(table)
+        stop = KeyRange.prefix(prefix).stop
+        start = _behind(after) if after else prefix or None
+        found: list[str] = []
+        while len(found) <= limit:
+            first = (await rows.query(KeyRange(start, stop), limit=1)).entities
+            if not first:
+                return Partitions(found, None)
+            found.append(first[0].partition)
+            start = _behind(first[0].partition)
+        return Partitions(found[:limit], found[limit - 1])
+
+    async def rows(
+        self,
+        table: str,
+        partition: str,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int = 50,
+    ) -> QueryResult:
+        """Rows of one partition whose keys begin with `prefix`."""
+        _check_open(table)
+        return await self._store.table(table).query(
+            KeyRange.only(partition), KeyRange.prefix(prefix), limit=limit, after=after
+        )
+
+    async def masked_rows(self, table: str) -> list[Entity]:
+        """The first rows of a closed table: what there is, without what is secret."""
+        found = await self._store.table(table).query(limit=_CLOSED_ROWS)
+        return [_masked(table, entity) for entity in found.entities]
+
+    async def entity(self, table: str, partition: str, row: str) -> Entity:
+        """`NoSuch`; `NotNow` for a closed table."""
+        _check_open(table)
+        found = await self._store.table(table).get(partition, row)
+        if found is None:
+            raise NoSuch("entity", f"{partition}, {row}")
+        return found
+
+    async def save(self, table: str, entity: Entity, etag: str) -> None:
+        """All properties anew. `NoSuch`, `Overtaken`, `NotNow`."""
+        _check_changeable(table)
+        name = f"{entity.partition}, {entity.row}"
+        try:
+            await self._store.table(table).replace(entity, etag)
+        except NotFound as exc:
+            raise NoSuch("entity", name) from exc
+        except StaleETag as exc:
+            raise Overtaken("entity", name) from exc
+
+    async def delete(self, table: str, partition: str, row: str, etag: str) -> None:
+        """`NoSuch`, `Overtaken`, `NotNow`."""
+        _check_changeable(table)
+        try:
+            await self._store.table(table).delete(partition, row, etag)
+        except NotFound as exc:
+            raise NoSuch("entity", f"{partition}, {row}") from exc
+        except StaleETag as exc:
+            raise Overtaken("entity", f"{partition}, {row}") from exc
+
+    # -- blobs -------------------------------------------------------------------------------
+
+    async def containers(self) -> list[str]:
+        return await self._store.containers()
+
+    async def blobs(
+        self, container: str, *, prefix: str = "", after: str | None = None, limit: int = 50
+    ) -> BlobListing:
+        return await self._store.container(container).list(prefix, limit=limit, after=after)
+
+    async def blob(self, container: str, name: str) -> BlobInfo:
+        """`NoSuch`."""
+        found = await self._store.container(container).info(name)
+        if found is None:
+            raise NoSuch("blob", name)
+        return found
+
+    def content(self, container: str, name: str) -> AsyncIterator[bytes]:
+        return self._store.container(container).stream(name)
+
+    async def delete_blob(self, container: str, name: str, etag: str) -> None:
+        """`NoSuch`, `Overtaken`."""
+        try:
+            await self._store.container(container).delete(name, etag)
+        except NotFound as exc:
+            raise NoSuch("blob", name) from exc
+        except StaleETag as exc:
+            raise Overtaken("blob", name) from exc
+
+
+def _check_open(table: str) -> None:
+    if table in CLOSED:
+        raise NotNow(f"the table {table} holds secrets and is closed here ({CLOSED[table]})")
+
+
+def _check_changeable(table: str) -> None:
+    _check_open(table)
+    if table in FIXED:
+        raise NotNow(f"the table {table} can be read here, but not changed")
+
+
+def _behind(key: str) -> str:
+    """The first key that can follow this one: no key has a character below the space."""
+    return f"{key} "
+
+
+def _masked(table: str, entity: Entity) -> Entity:
+    """Text and bytes hidden; moments, numbers and truth values give nothing away."""
+    properties: dict[str, Value] = {
+        name: MASK if isinstance(value, str | bytes) else value
+        for name, value in entity.properties.items()
+    }
+    if table in _KEYS_SHOWN:
+        return Entity(entity.partition, entity.row, properties)
+    return Entity(MASK, MASK, properties)

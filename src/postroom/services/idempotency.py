@@ -1,0 +1,153 @@
+"""Requests that may come twice and must count once.
+
+A client sends a key of its own with a request. The first request with a key makes a record before
+anything else is done, and completes it with its answer; the same request again gets that answer.
+The record also says beforehand what the request will make (the reference of a message) and when it
+came. So a request whose process died half-way is done again to the same end: what it made is found,
+not made twice.
+
+One table, `idempotency`: partition the API key, row a hash of the client's key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from postroom.domain.errors import Invalid, NotNow
+from postroom.domain.refs import MessageRef, new_ref
+from postroom.services import records
+from postroom.storage import AlreadyExists, Conflict, Entity, Store, StoreError, Value, lt
+
+FIELD = "Idempotency-Key"
+KEPT = timedelta(hours=24)
+ABANDONED = timedelta(seconds=60)
+"""A request that has not ended after this is taken to be dead: longer than the store is waited for.
+"""
+
+_TABLE = "idempotency"
+_SWEPT_EVERY = 3600.0  # seconds
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """A request that is to be carried out now.
+
+    `at` is when it first came and `ref` the reference that is kept for what it makes: both are the
+    same when it is carried out again after an interruption.
+    """
+
+    owner: str
+    row: str
+    fingerprint: str
+    at: datetime
+    ref: MessageRef
+    etag: str
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The answer that the request got the first time."""
+
+    status: int
+    body: str
+
+
+class IdempotencyService:
+    def __init__(self, store: Store) -> None:
+        self._records = store.table(_TABLE)
+        self._swept_at = time.monotonic()
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def begin(self, owner: str, key: str, fingerprint: str) -> Begun | Answered:
+        """Carry the request out, or answer as before.
+
+        `Invalid`: the key was used for another request. `NotNow`: the first one is under way.
+        """
+        now = datetime.now(UTC)
+        self._sweep_now_and_then(now)
+        new = Begun(
+            owner, hashlib.sha256(key.encode()).hexdigest(), fingerprint, now, new_ref(), ""
+        )
+        try:
+            etag = await self._records.insert(_entity(new, now))
+        except AlreadyExists:
+            return await self._again(new, now)
+        return msgspec.structs.replace(new, etag=etag)
+
+    async def finish(self, begun: Begun, status: int, body: str) -> None:
+        """Keep the answer for those who ask again."""
+        answer: dict[str, Value] = {"Status": status, "Body": body}
+        with contextlib.suppress(Conflict):  # taken over meanwhile: the other has the same answer
+            await self._records.merge(Entity(begun.owner, begun.row, answer), begun.etag)
+
+    async def forget(self, begun: Begun) -> None:
+        """It was refused and did nothing: the key may be used again."""
+        with contextlib.suppress(Conflict):
+            await self._records.delete(begun.owner, begun.row, begun.etag)
+
+    async def _again(self, new: Begun, now: datetime) -> Begun | Answered:
+        found = await self._records.get(new.owner, new.row)
+        if found is None:  # refused at this very moment
+            raise NotNow(_UNDER_WAY)
+        if now - records.read(found, "At", datetime) > KEPT:
+            return await self._take(new, now, found.etag)
+        if records.read(found, "Fingerprint", str) != new.fingerprint:
+            raise Invalid(FIELD, "was used for another request: take a new key for each")
+        status = records.read_optional(found, "Status", int)
+        if status is not None:
+            return Answered(status, records.read(found, "Body", str))
+        if now - records.read(found, "TakenAt", datetime) <= ABANDONED:
+            raise NotNow(_UNDER_WAY)
+        first = msgspec.structs.replace(
+            new,
+            at=records.read(found, "At", datetime),
+            ref=MessageRef(records.read(found, "Ref", str)),
+        )
+        return await self._take(first, now, found.etag)
+
+    async def _take(self, begun: Begun, now: datetime, etag: str) -> Begun:
+        try:
+            taken = await self._records.replace(_entity(begun, now), etag)
+        except Conflict as exc:
+            raise NotNow(_UNDER_WAY) from exc
+        return msgspec.structs.replace(begun, etag=taken)
+
+    # -- records that nobody will ask for any more -------------------------------------------
+
+    def _sweep_now_and_then(self, now: datetime) -> None:
+        if time.monotonic() - self._swept_at > _SWEPT_EVERY and self._sweeping is None:
+            self._swept_at = time.monotonic()
+            self._sweeping = asyncio.create_task(self.sweep(now - KEPT))
+            self._sweeping.add_done_callback(self._swept)
+
+    def _swept(self, _: asyncio.Task[None]) -> None:
+        self._sweeping = None
+
+    async def sweep(self, before: datetime) -> None:
+        """Remove records of requests that came before this."""
+        with contextlib.suppress(StoreError):  # the next one will do it
+            async for record in self._records.scan(where=lt("At", before)):
+                with contextlib.suppress(Conflict):
+                    await self._records.delete(record.partition, record.row, record.etag)
+
+
+_UNDER_WAY = f"a request with this {FIELD} is being carried out: ask again in a moment"
+
+
+def fingerprint_of(body: bytes) -> str:
+    """Tells one request from another."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def _entity(begun: Begun, taken_at: datetime) -> Entity:
+    properties: dict[str, Value] = {
+        "Fingerprint": begun.fingerprint,
+        "At": begun.at,
+        "TakenAt": taken_at,
+        "Ref": begun.ref,
+    }
+    return Entity(begun.owner, begun.row, properties)

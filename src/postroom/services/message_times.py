@@ -1,0 +1,107 @@
+"""Messages by time: what is under way, what comes next, and what was, newest first.
+
+The store reads keys in one direction only, so 'newest first' looks back: it takes the index entries
+of a stretch of time, which grows until it holds enough. The cost grows with the messages of that
+stretch, not with all that there ever were.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from postroom.domain.errors import NoSuch
+from postroom.domain.messages import Message
+from postroom.domain.refs import MessageRef
+from postroom.services import records
+from postroom.services.messages import MessageService
+from postroom.storage import Entity, KeyRange, Store
+
+_STRETCHES = (timedelta(days=1), timedelta(days=10), timedelta(days=100), None)
+_FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NewestMessages(msgspec.Struct, frozen=True):
+    """Some messages, newest first; `next` goes on with older ones, None at the end."""
+
+    messages: list[Message]
+    next: str | None
+
+
+class MessageTimes:
+    def __init__(self, store: Store, messages: MessageService) -> None:
+        self._index = store.table(records.INDEX)
+        self._messages = messages
+
+    async def under_way(self, *, limit: int) -> list[Message]:
+        """Messages that are due and not done, the one that was due first at the top."""
+        return await self._open(KeyRange(stop=_row_at(datetime.now(UTC))), limit)
+
+    async def to_come(self, *, limit: int) -> list[Message]:
+        """Messages whose time has not come, the next one at the top."""
+        return await self._open(KeyRange(start=_row_at(datetime.now(UTC))), limit)
+
+    async def done(self, *, limit: int, before: str | None = None) -> NewestMessages:
+        """Messages that are done, newest first."""
+        return await self._newest((records.DONE,), limit, before)
+
+    async def all(self, *, limit: int, before: str | None = None) -> NewestMessages:
+        """Every message, newest first: those of times to come, those under way, those done."""
+        return await self._newest((records.OPEN, records.DONE), limit, before)
+
+    async def _open(self, rows: KeyRange, limit: int) -> list[Message]:
+        found = await self._index.query(KeyRange.only(records.OPEN), rows, limit=limit)
+        return await self._read(found.entities)
+
+    async def _newest(
+        self, partitions: tuple[str, ...], limit: int, before: str | None
+    ) -> NewestMessages:
+        entries = await self._entries(partitions, limit + 1, before)
+        more, entries = len(entries) > limit, entries[:limit]
+        return NewestMessages(await self._read(entries), entries[-1].row if more else None)
+
+    async def _entries(
+        self, partitions: tuple[str, ...], limit: int, before: str | None
+    ) -> list[Entity]:
+        """The last `limit` entries before a row, the last one first."""
+        found: dict[str, Entity] = {}
+        for stretch in _STRETCHES:
+            rows = KeyRange(start=_row_back(before, stretch), stop=before)
+            for partition in partitions:
+                last: deque[Entity] = deque(maxlen=limit)
+                async for entry in self._index.scan(KeyRange.only(partition), rows):
+                    last.append(entry)
+                # By row: a message is in both parts of the index while it moves to the other.
+                found |= {entry.row: entry for entry in last}
+            if len(found) >= limit:
+                break
+        return [found[row] for row in sorted(found, reverse=True)[:limit]]
+
+    async def _read(self, entries: list[Entity]) -> list[Message]:
+        """The messages of entries; what an interruption left in the index is passed over."""
+        messages: list[Message] = []
+        for entry in entries:
+            try:
+                message = await self._messages.get(entry.row.rpartition(",")[2])
+            except NoSuch:
+                continue
+            if records.due_row(message.scheduled_at, message.ref) == entry.row:
+                messages.append(message)
+        return messages
+
+
+def _row_at(moment: datetime) -> str:
+    return records.due_row(moment, MessageRef(""))
+
+
+def _row_back(before: str | None, stretch: timedelta | None) -> str | None:
+    """Where a look begins that goes this far back; None: at the first row."""
+    if stretch is None:
+        return None
+    try:
+        end = datetime.fromisoformat((before or "").partition(",")[0]).astimezone(UTC)
+    except ValueError:
+        end = datetime.now(UTC)
+    return _row_at(max(end, _FIRST_MOMENT + stretch) - stretch)

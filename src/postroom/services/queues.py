@@ -1,0 +1,419 @@
+"""Queue messages on their way: delivered, tried again, put aside, and brought back.
+
+A message is at every instant in exactly one of its queue, `;retry`, `;poison` and dead-letter,
+because it goes from one to the other in one step (`Queue.move`; on Azure a crash may leave it in
+two). Its counters travel with it: the attempt of a cycle is its dequeue count, the rest are
+properties (`message_history.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.apps import App, OnPoison
+from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.queue_names import (
+    LONGEST,
+    POISON,
+    base_queue,
+    dead_letter_queue,
+    is_retry,
+    is_subqueue,
+    poison_queue,
+    retry_queue,
+    root_queue,
+)
+from postroom.services.access import AccessService, Right
+from postroom.services.events import EventService, Severity
+from postroom.services.hosts import HostStatusService
+from postroom.services.message_history import (
+    CYCLE,
+    ROUND,
+    STABLE_ID,
+    UNANSWERED,
+    Failure,
+    HistoryEntry,
+    MessageHistory,
+    cycle_of,
+    round_of,
+    stable_id,
+)
+from postroom.services.queue_faults import QueueFaults
+from postroom.storage import InvalidName, LeaseLost, QueueMessage, Store
+
+EXPIRES_AT = "expires_at"
+"""When a message is too old to be delivered: a time in ISO 8601."""
+
+DEAD_LETTERS = "dead_letter_queue"
+"""The queue that its sender wants a rejected or expired message in, instead of `;dead-letter`."""
+
+RESERVED = (STABLE_ID, CYCLE, ROUND, EXPIRES_AT)
+"""Properties that are not the sender's to set."""
+
+_LEASE = 60.0
+_MOST_DELAY = timedelta(days=7).total_seconds()
+_COME_BACK_LEASE = 10.0  # a host that is killed meanwhile must not hold them up for long
+_COME_BACK = 1000  # messages at a time: others want to be looked after, too
+
+_log = logging.getLogger(__name__)
+
+
+class Action(StrEnum):
+    """What was done with a message that could not be accepted."""
+
+    RELEASED = "released"
+    RETRY = "retry"
+    POISONED = "poisoned"
+    DEAD_LETTERED = "dead-lettered"
+    DROPPED = "dropped"
+    FAULTED = "faulted"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What was done with the message, where it is now, and after how many seconds it is ready."""
+
+    action: Action
+    queue: str
+    delay: float = 0.0
+    reason: str = ""
+
+
+class QueueService:
+    def __init__(
+        self,
+        store: Store,
+        hosts: HostStatusService,
+        access: AccessService,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._access = access
+        self._history = MessageHistory(store)
+        self._faults = QueueFaults(store, hosts)
+        self._events = EventService(store)
+        self._now = now
+
+    # -- for whoever sends and looks --------------------------------------------------------------
+
+    async def put(
+        self,
+        queue: str,
+        body: str,
+        *,
+        delay: float = 0.0,
+        ttl: float | None = None,
+        properties: Mapping[str, str] | None = None,
+        principal: str | None = None,
+    ) -> str:
+        """Put a message; answers its id. `Invalid`, `NotAllowed`.
+
+        After `ttl` seconds it is not delivered any more but goes to its dead-letter queue.
+        """
+        await self._access.check(principal, Right.SEND, queue)
+        if len(queue) > LONGEST:
+            raise Invalid("queue", f"a queue's name has up to {LONGEST} characters")
+        given = dict(properties or {})
+        reserved = next((name for name in given if name in RESERVED), None)
+        if reserved is not None:
+            raise Invalid("properties", f"{reserved!r} is set by Postroom itself")
+        if DEAD_LETTERS in given:
+            self._check_queue(DEAD_LETTERS, given[DEAD_LETTERS])
+        if ttl is not None:
+            if not 0 < ttl <= timedelta(days=36_500).total_seconds():
+                raise Invalid("ttl", "is a number of seconds above 0")
+            given[EXPIRES_AT] = (self._now() + timedelta(seconds=ttl)).isoformat()
+        return await self._store.queue(queue).put(body, delay=delay, properties=given)
+
+    async def peek(
+        self, queue: str, limit: int = 10, *, principal: str | None = None
+    ) -> list[QueueMessage]:
+        """The next messages, untouched. `NotAllowed`."""
+        await self._access.check(principal, Right.PEEK, queue)
+        return await self._store.queue(queue).peek(limit)
+
+    async def history(self, identity: str) -> list[HistoryEntry]:
+        """What happened to the message that has, or had, this id; oldest first."""
+        return await self._history.of(identity)
+
+    # -- for the host -----------------------------------------------------------------------------
+
+    async def check_before_delivery(self, message: QueueMessage, app: App) -> Verdict | None:
+        """None if the message may be handed over; otherwise it was put aside. `LeaseLost`.
+
+        An attempt that nobody has answered (its process or its host died) is noted here and counts
+        like one that failed.
+        """
+        if self._is_expired(message):
+            return await self._expire(message)
+        allowed = app.receive_retry_count + 1
+        if message.dequeue_count > 1:
+            earlier = min(message.dequeue_count - 1, allowed)
+            await self._history.unanswered(message, earlier, self._now())
+        if message.dequeue_count > allowed:
+            return await self._end_cycle(message, app, UNANSWERED)
+        return None
+
+    async def accepted(self, message: QueueMessage) -> None:
+        """The message is done; what is known of earlier failures goes, too. `LeaseLost`."""
+        await self._store.queue(message.queue).delete(message)
+        if message.dequeue_count > 1 or STABLE_ID in message.properties:
+            await self._history.forget(stable_id(message))
+
+    async def failed(self, message: QueueMessage, app: App, failure: Failure) -> Verdict:
+        """One attempt has failed: record it, then try again, later, or no more. `LeaseLost`."""
+        await self._history.failed(message, failure, self._now())
+        if failure.poison:
+            return await self._end(message, app, failure.error)
+        if message.dequeue_count > app.receive_retry_count:
+            return await self._end_cycle(message, app, failure.error)
+        delay = min(max(failure.retry_in or 0.0, 0.0), _MOST_DELAY)
+        await self._store.queue(message.queue).release(message, delay=delay)
+        return Verdict(Action.RELEASED, message.queue, delay, failure.error)
+
+    async def come_back(self, queue: str) -> int:
+        """Bring messages that are due back from the queue's `;retry`; answers how many.
+
+        `queue` may be named with or without the suffix.
+        """
+        home = base_queue(queue) if is_retry(queue) else queue
+        retry = self._store.queue(retry_queue(home))
+        moved = 0
+        while moved < _COME_BACK:
+            batch = await retry.receive(32, lease=_COME_BACK_LEASE)
+            moved += sum(await asyncio.gather(*(self._bring_back(m, home) for m in batch)))
+            if len(batch) < 32:
+                break
+        return moved
+
+    # -- queues that are stopped ------------------------------------------------------------------
+
+    async def faulted(self) -> dict[str, str]:
+        """Every queue that is stopped, and why."""
+        return await self._faults.all()
+
+    async def is_faulted(self, queue: str) -> bool:
+        return await self._faults.reason(queue) is not None
+
+    async def fault(self, queue: str, reason: str, *, principal: str | None = None) -> None:
+        """Stop this queue, and no other, until its fault is cleared. `NotAllowed`."""
+        await self._access.check(principal, Right.MANAGE, queue)
+        await self._stop(queue, reason)
+
+    async def clear_fault(self, queue: str, *, principal: str | None = None) -> bool:
+        """Let the queue go on; answers whether it was stopped. `NotAllowed`."""
+        await self._access.check(principal, Right.MANAGE, queue)
+        return await self._faults.clear(queue)
+
+    # -- for administrators -----------------------------------------------------------------------
+
+    async def redrive(
+        self,
+        queue: str,
+        *,
+        id: str | None = None,
+        rate: float | None = None,
+        progress: Callable[[int], None] | None = None,
+        principal: str | None = None,
+    ) -> int:
+        """Bring messages back to their queue, with counters anew; answers how many.
+
+        From `;poison`, or from the subqueue that is named. One, by its id (`NoSuch`), or all that
+        are there now, at most `rate` a second. A stopped queue goes on afterwards. What is
+        interrupted is finished by doing it again.
+        """
+        await self._access.check(principal, Right.MANAGE, queue)
+        self.check_redrive(queue, rate)
+        source = queue if is_subqueue(queue) else poison_queue(queue)
+        home = root_queue(queue)
+        if id is not None:
+            await self._redrive_one(await self._take(source, id), home)
+            moved = 1
+        else:
+            moved = await self._redrive_all(source, home, rate, progress)
+        if await self._faults.reason(home) is not None:
+            await self._faults.clear(home)
+        return moved
+
+    def check_redrive(self, queue: str, rate: float | None = None) -> None:
+        """For who starts a redrive and does not wait for it. `Invalid` if there is none such."""
+        self._check_queue("queue", queue)
+        if is_retry(queue):
+            raise Invalid("queue", "messages come back from ;retry by themselves")
+        if rate is not None and not 0.001 <= rate <= 1_000_000:
+            raise Invalid("rate", "is a number of messages a second, from 0.001")
+
+    async def delete_message(self, queue: str, id: str, *, principal: str | None = None) -> None:
+        """Remove one message for good, with its history. `NoSuch`, `NotAllowed`."""
+        await self._access.check(principal, Right.MANAGE, queue)
+        message = await self._take(queue, id)
+        await self._store.queue(queue).delete(message)
+        await self._history.forget(stable_id(message))
+
+    async def purge(self, queue: str, *, principal: str | None = None) -> None:
+        """Remove all messages of a queue, those in somebody's hands too. `NotAllowed`."""
+        await self._access.check(principal, Right.MANAGE, queue)
+        await self._store.queue(queue).purge()
+
+    # -- the end of attempts ----------------------------------------------------------------------
+
+    async def _end_cycle(self, message: QueueMessage, app: App, error: str) -> Verdict:
+        if cycle_of(message.properties) >= app.max_retry_cycles:
+            return await self._end(message, app, error)
+        delay = app.retry_cycle_delay.total_seconds()
+        to = retry_queue(message.queue)
+        await self._move(message, to, _noted(message), delay)
+        return Verdict(Action.RETRY, to, delay, error)
+
+    async def _end(self, message: QueueMessage, app: App, error: str) -> Verdict:
+        """All attempts are used up. What fails in a poison queue never comes back to one."""
+        if app.on_poison is OnPoison.DROP:
+            return await self._drop(message, error)
+        if app.on_poison is OnPoison.FAULT:
+            return await self._fault(message, error)
+        if app.on_poison is OnPoison.REJECT or message.queue.endswith(POISON):
+            return await self._dead_letter(message, error)
+        to = poison_queue(message.queue)
+        await self._history.event(message, f"moved to {to}", self._now())
+        await self._move(message, to, _anew(message))
+        return Verdict(Action.POISONED, to, 0.0, error)
+
+    async def _drop(self, message: QueueMessage, error: str) -> Verdict:
+        """The line of history outlives the message: it is the only trace."""
+        await self._history.event(message, "dropped", self._now())
+        await self._store.queue(message.queue).delete(message)
+        _log.warning(
+            "message %s of queue %s was dropped: %s", stable_id(message), message.queue, error
+        )
+        return Verdict(Action.DROPPED, "", 0.0, error)
+
+    async def _fault(self, message: QueueMessage, error: str) -> Verdict:
+        """The mark first: without it the message would be tried over and over."""
+        reason = f"message {message.id} failed: {error}"
+        await self._history.event(message, "stopped the queue", self._now())
+        await self._stop(message.queue, reason)
+        await self._move(message, message.queue, _anew(message))
+        return Verdict(Action.FAULTED, message.queue, 0.0, reason)
+
+    async def _stop(self, queue: str, reason: str) -> None:
+        await self._faults.set(queue, reason)
+        await self._events.record(
+            "host",
+            f"the queue {queue} is stopped: {reason}",
+            severity=Severity.ERROR,
+            subject=f"queue:{queue}",
+        )
+
+    async def _dead_letter(self, message: QueueMessage, reason: str) -> Verdict:
+        to = self._dead_letters_of(message)
+        await self._history.event(message, f"moved to {to}: {reason}", self._now())
+        await self._move(message, to, _without(_anew(message), DEAD_LETTERS))
+        return Verdict(Action.DEAD_LETTERED, to, 0.0, reason)
+
+    async def _expire(self, message: QueueMessage) -> Verdict:
+        return await self._dead_letter(message, "its time to live had ended")
+
+    async def _bring_back(self, message: QueueMessage, home: str) -> bool:
+        """A message of `;retry` begins its next cycle."""
+        try:
+            if self._is_expired(message):
+                await self._expire(message)
+                return False
+            properties = _noted(message)
+            properties[CYCLE] = str(cycle_of(message.properties) + 1)
+            await self._move(message, home, properties)
+        except LeaseLost:
+            return False  # somebody else brings it back
+        return True
+
+    # -- bringing back ----------------------------------------------------------------------------
+
+    async def _redrive_all(
+        self,
+        source: str,
+        home: str,
+        rate: float | None,
+        progress: Callable[[int], None] | None,
+    ) -> int:
+        """As many as were there at the start: what fails again meanwhile is not taken twice."""
+        left = (await self._store.queue(source).info()).length
+        moved = 0
+        began = time.monotonic()
+        while left > 0:
+            limit = min(left, 32) if rate is None else 1
+            batch = await self._store.queue(source).receive(limit, lease=_LEASE)
+            if not batch:
+                break
+            for message in batch:
+                await self._redrive_one(message, home)
+                moved += 1
+                if progress is not None:
+                    progress(moved)
+            left -= len(batch)
+            if rate is not None and left > 0:
+                await asyncio.sleep(max(0.0, began + moved / rate - time.monotonic()))
+        return moved
+
+    async def _redrive_one(self, message: QueueMessage, home: str) -> None:
+        await self._history.event(message, f"redriven to {home}", self._now())
+        await self._move(message, home, _without(_anew(message), EXPIRES_AT))
+
+    async def _take(self, queue: str, identity: str) -> QueueMessage:
+        message = await self._store.queue(queue).receive_by_id(identity, lease=_LEASE)
+        if message is None:
+            raise NoSuch(f"message in {queue} that nobody has in hand, with the id", identity)
+        return message
+
+    async def _move(
+        self, message: QueueMessage, to: str, properties: Mapping[str, str], delay: float = 0.0
+    ) -> None:
+        await self._store.queue(message.queue).move(message, to, delay=delay, properties=properties)
+
+    # -- what a message says ----------------------------------------------------------------------
+
+    def _is_expired(self, message: QueueMessage) -> bool:
+        try:
+            expires_at = datetime.fromisoformat(message.properties[EXPIRES_AT])
+        except (KeyError, ValueError):
+            return False
+        if expires_at.tzinfo is None:
+            expires_at = expires_at.replace(tzinfo=UTC)
+        return expires_at <= self._now()
+
+    def _dead_letters_of(self, message: QueueMessage) -> str:
+        """The sender's queue, if it can be one; never the message's own."""
+        wanted = message.properties.get(DEAD_LETTERS, "")
+        try:
+            self._check_queue(DEAD_LETTERS, wanted)
+        except Invalid:
+            return dead_letter_queue(message.queue)
+        is_own = root_queue(wanted) == root_queue(message.queue)
+        return dead_letter_queue(message.queue) if is_own else wanted
+
+    def _check_queue(self, field: str, name: str) -> None:
+        try:
+            self._store.queue(name)
+        except InvalidName as exc:
+            raise Invalid(field, str(exc)) from exc
+
+
+def _noted(message: QueueMessage) -> dict[str, str]:
+    """Its properties, with the id that it keeps from now on."""
+    return {**message.properties, STABLE_ID: stable_id(message)}
+
+
+def _anew(message: QueueMessage) -> dict[str, str]:
+    """Its properties for a new round: its counters begin at nothing."""
+    properties = _without(_noted(message), CYCLE)
+    properties[ROUND] = str(round_of(message.properties) + 1)
+    return properties
+
+
+def _without(properties: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key != name}

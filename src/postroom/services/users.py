@@ -1,0 +1,374 @@
+"""Who may use the pages: users with a role, a password and perhaps a second factor.
+
+| table   | partition | row         | holds                                                        |
+|---------|-----------|-------------|--------------------------------------------------------------|
+| `users` | `user`    | the address | role, hash of the password, second factor, tries to log in   |
+
+`Epoch` changes whenever the password does: sessions and links that were made under another one are
+worth nothing from that moment on, whatever else an interruption leaves undone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.addresses import parse_address
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
+from postroom.services import second_factor
+from postroom.services.events import EventService, Severity
+from postroom.services.lockout import Tries, counted
+from postroom.services.passwords import Passwords, check_password
+from postroom.services.records import read, read_optional
+from postroom.storage import (
+    AlreadyExists,
+    Conflict,
+    Delete,
+    Entity,
+    KeyRange,
+    Merge,
+    NotFound,
+    StaleETag,
+    Store,
+    Value,
+)
+
+_USER = "user"
+_LOOKS = 50  # at a row that others change at the same time
+# A merge keeps what it does not name: what is no more is written as nothing.
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_TRIES: dict[str, Value] = {
+    "Tries": 0,
+    "TriesSince": _NO_TIME,
+    "Locks": 0,
+    "LockedUntil": _NO_TIME,
+}
+_NO_SECOND_FACTOR: dict[str, Value] = {"TotpSecret": "", "TotpStep": 0, "RecoveryCodes": ""}
+
+
+class Role(StrEnum):
+    """Each may do what those before it may."""
+
+    VIEWER = "viewer"
+    EDITOR = "editor"
+    ADMINISTRATOR = "administrator"
+
+    def includes(self, other: Role) -> bool:
+        order = list(Role)
+        return order.index(self) >= order.index(other)
+
+
+ROLES: dict[Role, str] = {
+    Role.VIEWER: "Sees everything but users, keys and settings; changes nothing.",
+    Role.EDITOR: "Lists, subscribers and messages.",
+    Role.ADMINISTRATOR: "Everything, users and settings included.",
+}
+
+
+class User(msgspec.Struct, frozen=True):
+    email: str
+    role: Role
+    created_at: datetime
+    has_second_factor: bool = False
+    recovery_codes_left: int = 0
+    locked_until: datetime | None = None
+    epoch: str = ""
+    etag: str = ""
+
+    @property
+    def is_locked(self) -> bool:
+        return self.locked_until is not None and datetime.now(UTC) < self.locked_until
+
+
+class UserService:
+    def __init__(self, store: Store, events: EventService) -> None:
+        self._users = store.table("users")
+        self._events = events
+        self._passwords = Passwords()
+
+    # — Users —
+
+    async def is_first_start(self) -> bool:
+        """Nobody is there yet who could log in."""
+        found = await self._users.query(KeyRange.only(_USER), limit=1)
+        return not found.entities
+
+    async def create(self, email: str, password: str, role: Role) -> User:
+        """`Invalid`, `Exists`."""
+        address = parse_user(email)
+        values: dict[str, Value] = {
+            "Role": role.value,
+            "Password": await self._passwords.hash(check_password(password)),
+            "Epoch": _new_epoch(),
+            "CreatedAt": datetime.now(UTC),
+            **_NO_TRIES,
+            **_NO_SECOND_FACTOR,
+        }
+        entity = Entity(_USER, address, values)
+        try:
+            etag = await self._users.insert(entity)
+        except AlreadyExists as exc:
+            raise Exists("user", address) from exc
+        return _user(msgspec.structs.replace(entity, etag=etag))
+
+    async def get(self, email: str) -> User:
+        """`NoSuch`."""
+        return _user(await self._entity(email))
+
+    async def find(self, email: str) -> User | None:
+        """The user of this address, as it is written in the store."""
+        entity = await self._users.get(_USER, email)
+        return None if entity is None else _user(entity)
+
+    async def all(self) -> list[User]:
+        """Users are few: all of them, in the order of their addresses."""
+        return [_user(entity) async for entity in self._users.scan(KeyRange.only(_USER))]
+
+    async def set_role(self, email: str, role: Role) -> User:
+        """`NoSuch`; `NotNow` for the last administrator."""
+        address = (await self.get(email)).email
+
+        def change(user: User) -> Merge:
+            return Merge(Entity(_USER, address, {"Role": role.value}), user.etag)
+
+        await self._keeping_an_administrator(address, change, role is not Role.ADMINISTRATOR)
+        return await self.get(address)
+
+    async def remove(self, email: str) -> User:
+        """`NoSuch`; `NotNow` for the last administrator. Sessions are worth nothing from now on;
+        `removal.py` takes the rest away, too."""
+        user = await self.get(email)
+        await self._keeping_an_administrator(
+            user.email, lambda now: Delete(_USER, now.email, now.etag), True
+        )
+        return user
+
+    # — Logging in —
+
+    async def authenticate(self, email: str, password: str) -> User | None:
+        """The user with this password, or None: wrong, unknown and locked look alike and take
+        equally long. With a second factor, `check_code` has to follow."""
+        entity = await self._counted_try(email)
+        hashed = None if entity is None else read(entity, "Password", str)
+        if not await self._passwords.fits(hashed, password) or entity is None:
+            return None
+        user = _user(entity)
+        if not user.has_second_factor:
+            await self._merge(user.email, lambda _: _NO_TRIES)
+        return user
+
+    async def check_password(self, email: str, password: str) -> bool:
+        """Whether somebody who is logged in knows the password too. Counts as a try."""
+        entity = await self._counted_try(email)
+        hashed = None if entity is None else read(entity, "Password", str)
+        fits = await self._passwords.fits(hashed, password)
+        if fits:
+            await self._merge(email, lambda _: _NO_TRIES)
+        return fits
+
+    async def check_code(self, email: str, code: str) -> bool:
+        """Whether it is a code of the user's app or a recovery code. Each works once."""
+        if await self._counted_try(email) is None:
+            return False
+
+        def use(entity: Entity) -> Mapping[str, Value] | None:
+            secret = read_optional(entity, "TotpSecret", str)
+            if not secret:
+                return None
+            last = read(entity, "TotpStep", int)
+            step = second_factor.fitting_step(secret, code, last, datetime.now(UTC))
+            if step is not None:
+                return {"TotpStep": step, **_NO_TRIES}
+            left = second_factor.without_code(_recovery_hashes(entity), code)
+            return None if left is None else {"RecoveryCodes": " ".join(left), **_NO_TRIES}
+
+        return await self._merge(email, use) is not None
+
+    # — Passwords and second factors —
+
+    async def set_password(self, email: str, password: str, *, epoch: str | None = None) -> User:
+        """A new password; every session ends, and a lock too. `Invalid`, `NoSuch`.
+
+        With `epoch` only if the password has not been changed since: otherwise `NotNow`.
+        """
+        hashed = await self._passwords.hash(check_password(password))
+
+        def change(entity: Entity) -> Mapping[str, Value] | None:
+            if epoch is not None and read(entity, "Epoch", str) != epoch:
+                return None
+            return {"Password": hashed, "Epoch": _new_epoch(), **_NO_TRIES}
+
+        if await self._merge(email, change) is None:
+            raise NotNow("the password was changed meanwhile")
+        return await self.get(email)
+
+    async def turn_on_second_factor(self, email: str, secret: str, code: str) -> list[str]:
+        """From now on a login needs a code. Answers the recovery codes, this once.
+        `Invalid` if the code is not the app's, `NotNow` if there is a second factor already."""
+        step = second_factor.fitting_step(secret, code, 0, datetime.now(UTC))
+        if step is None:
+            raise Invalid("code", "is not the one that the app shows now")
+        codes = second_factor.new_recovery_codes()
+
+        def change(entity: Entity) -> Mapping[str, Value] | None:
+            if read_optional(entity, "TotpSecret", str):
+                return None
+            return {"TotpSecret": secret, "TotpStep": step, "RecoveryCodes": _hashes(codes)}
+
+        if await self._merge(email, change) is None:
+            raise NotNow("there is a second factor already: turn it off first")
+        return codes
+
+    async def turn_off_second_factor(self, email: str) -> None:
+        await self._merge(email, lambda _: _NO_SECOND_FACTOR)
+
+    async def renew_recovery_codes(self, email: str) -> list[str]:
+        """New ones, shown this once; the old ones work no more. `NotNow`."""
+        codes = second_factor.new_recovery_codes()
+
+        def change(entity: Entity) -> Mapping[str, Value] | None:
+            has_one = read_optional(entity, "TotpSecret", str)
+            return {"RecoveryCodes": _hashes(codes)} if has_one else None
+
+        if await self._merge(email, change) is None:
+            raise NotNow("there is no second factor: turn it on first")
+        return codes
+
+    # — Parts —
+
+    async def _entity(self, email: str) -> Entity:
+        try:
+            address = parse_user(email)
+        except Invalid as exc:
+            raise NoSuch("user", email[:320]) from exc
+        entity = await self._users.get(_USER, address)
+        if entity is None:
+            raise NoSuch("user", address)
+        return entity
+
+    async def _merge(
+        self, email: str, change: Callable[[Entity], Mapping[str, Value] | None]
+    ) -> Entity | None:
+        """Change a user's row as it is at that moment; answers how it was, None if `change` wants
+        nothing. `NoSuch`."""
+        for _ in range(_LOOKS):
+            entity = await self._entity(email)
+            values = change(entity)
+            if values is None:
+                return None
+            try:
+                await self._users.merge(Entity(_USER, entity.row, values), entity.etag)
+            except Conflict:
+                continue
+            return entity
+        raise Overtaken("user", email)
+
+    async def _counted_try(self, email: str) -> Entity | None:
+        """The user's row with one try more on it; None for nobody and for who is locked."""
+        now = datetime.now(UTC)
+        told: list[Tries] = []
+
+        def count(entity: Entity) -> Mapping[str, Value] | None:
+            tries = counted(_tries(entity), now)
+            if tries is None:
+                return None
+            told[:] = [tries]
+            return {
+                "Tries": tries.count,
+                "TriesSince": tries.since or _NO_TIME,
+                "Locks": tries.locks,
+                "LockedUntil": tries.locked_until or _NO_TIME,
+            }
+
+        try:
+            entity = await self._merge(email, count)
+        except (NoSuch, Overtaken):
+            return None
+        if entity is not None and told[0].is_locked(now):
+            self._events.note(
+                "accounts",
+                f"too many tries to log in as {entity.row}: locked until"
+                f" {told[0].locked_until:%Y-%m-%d %H:%M} UTC",
+                severity=Severity.WARNING,
+                subject=f"user:{entity.row}",
+            )
+        return entity
+
+    async def _keeping_an_administrator(
+        self, email: str, change: Callable[[User], Merge | Delete], loses: bool
+    ) -> None:
+        """Change a user's row in one step with a look at another administrator, who must still be
+        one: two that remove each other at the same time cannot both succeed."""
+        for _ in range(_LOOKS):
+            user = await self.get(email)
+            operations: list[Merge | Delete] = [change(user)]
+            if loses and user.role is Role.ADMINISTRATOR:
+                operations.append(await self._other_administrator(user))
+            try:
+                await self._users.apply(operations)
+            except (StaleETag, NotFound):
+                continue
+            return
+        raise Overtaken("user", email)
+
+    async def _other_administrator(self, user: User) -> Merge:
+        for each in await self.all():
+            if each.role is Role.ADMINISTRATOR and each.email != user.email:
+                return Merge(Entity(_USER, each.email, {"Role": each.role.value}), each.etag)
+        raise NotNow(f"{user.email} is the last administrator: make somebody else one first")
+
+
+def parse_user(email: str) -> str:
+    """The address by which a user is known; people write their own in any case. `Invalid`."""
+    return parse_address(email).lower()
+
+
+def parse_role(text: str) -> Role:
+    """`Invalid`."""
+    try:
+        return Role(text)
+    except ValueError as exc:
+        raise Invalid("role", f"is one of {', '.join(Role)}") from exc
+
+
+def _new_epoch() -> str:
+    return secrets.token_hex(8)
+
+
+def _hashes(codes: list[str]) -> str:
+    return " ".join(map(second_factor.hashed_code, codes))
+
+
+def _recovery_hashes(entity: Entity) -> list[str]:
+    return (read_optional(entity, "RecoveryCodes", str) or "").split()
+
+
+def _tries(entity: Entity) -> Tries:
+    return Tries(
+        read_optional(entity, "Tries", int) or 0,
+        _moment(entity, "TriesSince"),
+        read_optional(entity, "Locks", int) or 0,
+        _moment(entity, "LockedUntil"),
+    )
+
+
+def _moment(entity: Entity, name: str) -> datetime | None:
+    found = read_optional(entity, name, datetime)
+    return None if found == _NO_TIME else found
+
+
+def _user(entity: Entity) -> User:
+    return User(
+        email=entity.row,
+        role=Role(read(entity, "Role", str)),
+        created_at=read(entity, "CreatedAt", datetime),
+        has_second_factor=bool(read_optional(entity, "TotpSecret", str)),
+        recovery_codes_left=len(_recovery_hashes(entity)),
+        locked_until=_moment(entity, "LockedUntil"),
+        epoch=read(entity, "Epoch", str),
+        etag=entity.etag,
+    )

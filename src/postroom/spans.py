@@ -1,0 +1,86 @@
+"""Traces: what belongs to one API call, from the request to the mail server's reply.
+
+For OpenTelemetry, if its packages are installed (`pip install 'postroom[tracing]'`) and the setting
+`traces_endpoint` says where they go. Otherwise a span costs one comparison.
+
+A trace crosses processes with the message: its row carries the W3C `traceparent` of the request
+that made it, and scheduler and senders go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from postroom.errors import PostroomError
+
+_tracer: Any = None
+_provider: Any = None
+
+
+class NoTracing(PostroomError):
+    """The packages for traces are not installed."""
+
+
+def set_up_spans(part: str, endpoint: str) -> None:
+    """Send the spans of this process to an OTLP endpoint. To be called after a fork, not before."""
+    global _tracer, _provider
+    if not endpoint:
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as exc:
+        raise NoTracing(
+            "traces_endpoint is set, but OpenTelemetry is not installed:"
+            " pip install 'postroom[tracing]'"
+        ) from exc
+    _provider = TracerProvider(resource=Resource({"service.name": f"postroom {part}"}))
+    exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces")
+    _provider.add_span_processor(BatchSpanProcessor(exporter))
+    _tracer = _provider.get_tracer("postroom")
+
+
+def flush_spans() -> None:
+    """Send what is left: for an orderly end."""
+    if _provider is not None:
+        _provider.shutdown()
+
+
+@contextmanager
+def span(name: str, *, parent: str = "", **attributes: str | int) -> Iterator[None]:
+    """Something that takes time, inside what is under way here or, from elsewhere, `parent`."""
+    if _tracer is None:
+        yield
+        return
+    context = _context_of(parent) if parent else None
+    with _tracer.start_as_current_span(name, context=context, attributes=attributes):
+        yield
+
+
+def note(**attributes: str | int) -> None:
+    """Add to the span that is under way."""
+    if _tracer is not None:
+        from opentelemetry import trace
+
+        trace.get_current_span().set_attributes(attributes)
+
+
+def traceparent() -> str:
+    """The span that is under way, to be carried elsewhere; empty without one."""
+    if _tracer is None:
+        return ""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get("traceparent", "")
+
+
+def _context_of(parent: str) -> Any:
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    return TraceContextTextMapPropagator().extract({"traceparent": parent})

@@ -1,0 +1,124 @@
+"""Whoever looks after Postroom is told what cannot wait: once, by mail and by webhook."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
+from postroom.domain.addresses import Address
+from postroom.services.events import EventService, Severity
+from postroom.storage import Store, open_store
+from postroom.transport.opening import open_transport
+from tests.services.recording_smtp import running_recording_smtp
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with await open_store(f"sqlite:///{tmp_path}/postroom.db") as opened:
+        yield opened
+
+
+@contextmanager
+def running_webhook(*statuses: int) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Answers with these statuses, then with 204; remembers what was posted."""
+    posted: list[dict[str, str]] = []
+    answers = list(statuses)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(answers.pop(0) if answers else 204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/hook", posted
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+async def begun(store: Store, *channels: Channel) -> Alerts:
+    alerts = Alerts(store, channels)
+    assert await alerts.tell_new_ones() == 0  # notes where to begin
+    return alerts
+
+
+async def test_what_was_there_before_is_not_told(store: Store) -> None:
+    await EventService(store).record("host", "long ago", severity=Severity.ERROR)
+    with running_webhook() as (url, posted):
+        alerts = await begun(store, WebhookChannel(url))
+        assert await alerts.tell_new_ones() == 0
+
+    assert posted == []
+
+
+async def test_warnings_are_told_once_and_in_their_order(store: Store) -> None:
+    events = EventService(store)
+    with running_webhook() as (url, posted):
+        alerts = await begun(store, WebhookChannel(url))
+        await events.record("sender", "all is well")
+        await events.record(
+            "sender", "message 1 pauses itself", severity=Severity.WARNING, subject="message:1"
+        )
+        await events.record("host", "the breaker of /shop is open", severity=Severity.ERROR)
+
+        assert await alerts.tell_new_ones() == 2
+        assert await alerts.tell_new_ones() == 0
+        assert await Alerts(store, [WebhookChannel(url)]).tell_new_ones() == 0, "after a restart"
+
+    assert [each["text"] for each in posted] == [
+        "message 1 pauses itself",
+        "the breaker of /shop is open",
+    ]
+    assert (posted[0]["severity"], posted[0]["subject"]) == ("warning", "message:1")
+
+
+async def test_a_webhook_that_fails_is_told_again(store: Store) -> None:
+    events = EventService(store)
+    with running_webhook(500) as (url, posted):
+        alerts = await begun(store, WebhookChannel(url))
+        await events.record("host", "a queue faults", severity=Severity.ERROR)
+
+        assert await alerts.tell_new_ones() == 0
+        assert await alerts.tell_new_ones() == 1
+
+    assert [each["text"] for each in posted] == ["a queue faults"] * 2
+
+
+async def test_a_mail_tells_what_happened_and_where_to_look(store: Store, tmp_path: Path) -> None:
+    with running_recording_smtp() as server:
+        transport = open_transport(server.url, folder=tmp_path)
+        channel = MailChannel(
+            transport,
+            Address("postroom@example.com"),
+            Address("admin@example.com"),
+            "https://news.example.com",
+        )
+        try:
+            alerts = await begun(store, channel)
+            await EventService(store).record(
+                "sender", "message 1 pauses itself: 535 wrong password", severity=Severity.ERROR
+            )
+            assert await alerts.tell_new_ones() == 1
+        finally:
+            await transport.close()
+        [mail] = server.accepted()
+
+    assert mail.recipients == ("admin@example.com",)
+    content = mail.content.decode()
+    assert "Subject: Postroom: message 1 pauses itself: 535 wrong password" in content
+    assert "https://news.example.com/events" in content
+    assert "Auto-Submitted: auto-generated" in content

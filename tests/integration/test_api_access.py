@@ -1,0 +1,318 @@
+"""Who may call: keys, their scopes, how often; and what a hostile client gets."""
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from postroom.services import keys
+from postroom.web.api import guarding
+from postroom.web.api.throttling import Bucket
+from tests.services.api_server import ApiServer, serving_api
+from tests.services.postroom import CommandLine
+from tests.services.waiting import wait_until
+
+PROBLEM = "application/problem+json"
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    folder = tmp_path_factory.mktemp("api")
+    with serving_api(f"sqlite:///{folder}/api.db", folder) as server:
+        server.run(lambda s: s.lists.create("news", "The news", "news@contoso.com"))
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(api: ApiServer) -> Iterator[httpx2.Client]:
+    with api.client() as client:
+        yield client
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer nonsense", "Basic abc", "Bearer pr_000000000000_" + "x" * 43]
+)
+def test_without_a_valid_key_nothing_is_answered(api: ApiServer, header: str) -> None:
+    with api.client("") as client:
+        for path in ("/lists", "/nowhere"):
+            refused = client.get(path, headers={"Authorization": header} if header else {})
+            assert refused.status_code == 401
+            assert refused.headers["content-type"] == PROBLEM
+            assert refused.headers["www-authenticate"].startswith("Bearer ")
+        assert client.get("/openapi.json").status_code == 200
+
+
+def test_a_key_with_one_letter_changed_is_refused(api: ApiServer) -> None:
+    last = "A" if api.key[-2] != "A" else "B"
+    with api.client(api.key[:-2] + last + api.key[-1]) as client:
+        assert client.get("/lists").status_code == 401
+
+
+CALLS = [
+    ("subscribe", "POST", "/subscribe"),
+    ("lists", "POST", "/lists"),
+    ("lists", "GET", "/lists"),
+    ("subscribers", "GET", "/lists/news/export"),
+    ("subscribers", "POST", "/lists/news/import"),
+    ("messages", "POST", "/messages"),
+    ("messages", "GET", "/messages/639000000000000000/emails"),
+    ("queues", "GET", "/queues"),
+    ("queues", "POST", "/queues/a%2Fb/messages"),
+    ("queues", "GET", "/apps"),
+]
+
+
+@pytest.mark.parametrize("scope", ["subscribe", "lists", "subscribers", "messages", "queues"])
+def test_a_scope_opens_its_own_calls_and_no_others(api: ApiServer, scope: str) -> None:
+    with api.client(api.key_for(scope)) as client:
+        for needed, method, path in CALLS:
+            status = client.request(method, path, json={}).status_code
+            assert (status == 403) is (needed != scope), (scope, method, path, status)
+        refused = client.get("/apps" if scope != "queues" else "/lists")
+        assert refused.headers["content-type"] == PROBLEM
+        assert ("'queues'" if scope != "queues" else "'lists'") in refused.json()["detail"]
+
+
+def test_the_scope_read_reads_everything_and_changes_nothing(api: ApiServer) -> None:
+    with api.client(api.key_for("read")) as client:
+        for _, method, path in CALLS:
+            status = client.request(method, path, json={}).status_code
+            assert (status == 403) is (method != "GET"), (method, path, status)
+
+
+def test_a_revoked_key_is_refused_and_its_last_use_is_known(api: ApiServer) -> None:
+    made = api.run(lambda s: s.keys.create("for a while"))
+    with api.client(made.secret) as client:
+        assert client.get("/lists").status_code == 200
+
+        def is_noted() -> bool:
+            [key] = [each for each in api.run(lambda s: s.keys.all()) if each.id == made.key.id]
+            return key.last_used_at is not None
+
+        wait_until(is_noted, seconds=30, what="the last use is noted")
+        api.run(lambda s: s.keys.revoke(made.key.id))
+        assert client.get("/lists").status_code == 401
+
+
+def test_keys_are_made_shown_and_revoked_on_the_command_line(tmp_path: Path) -> None:
+    cli = CommandLine(tmp_path)
+    made = cli.json("apikey", "create", "--name", "the shop", "--scope", "subscribe")
+    assert re.fullmatch(r"pr_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", made["key"])
+    [shown] = cli.json("apikey", "ls")["items"]
+    assert (shown["name"], shown["scopes"]) == ("the shop", ["subscribe"])
+    assert shown["last_used_at"] is None
+    assert made["key"] not in cli.ok("apikey", "ls")
+    assert cli.ok("apikey", "create").strip().startswith("pr_")
+    cli.misused("apikey", "create", "--scope", "everything")
+    cli.ok("apikey", "revoke", shown["id"])
+    assert "there is no API key" in cli.fails("apikey", "revoke", shown["id"])
+    files = b"".join(file.read_bytes() for file in (tmp_path / "postroom-data").iterdir())
+    assert made["key"].rpartition("_")[2].encode() not in files
+
+
+def test_another_process_learns_of_a_revoked_key(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory of a key is short."""
+    assert keys.REMEMBERED_SECONDS <= 5
+    monkeypatch.setattr(keys, "REMEMBERED_SECONDS", 0.2)
+    made = api.run(lambda s: s.keys.create())
+
+    async def remove_behind_its_back(services: Any) -> None:
+        await services.store.table("apikeys").delete("key", made.key.id)
+
+    with api.client(made.secret) as client:
+        assert client.get("/lists").status_code == 200
+        api.run(remove_behind_its_back)
+        wait_until(
+            lambda: client.get("/lists").status_code == 401,
+            seconds=60,
+            what="the key is refused",
+        )
+
+
+# -- how often ------------------------------------------------------------------------------------
+
+
+def test_calls_are_counted_and_too_many_are_told_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minute's worth at once, and no more: the clock stands still."""
+    monkeypatch.setattr(guarding, "Bucket", partial(Bucket, clock=lambda: 0.0))
+    with (
+        serving_api(f"sqlite:///{tmp_path}/api.db", tmp_path, api_rate="1") as api,
+        api.client() as client,
+    ):
+        left = [int(client.get("/lists").headers["ratelimit-remaining"]) for _ in range(60)]
+        assert left == list(range(59, -1, -1))
+        refused = client.get("/lists")
+        assert refused.status_code == 429
+        assert refused.headers["content-type"] == PROBLEM
+        assert refused.headers["retry-after"] == "1"
+        assert refused.headers["ratelimit-limit"] == "60"
+        assert refused.headers["ratelimit-reset"] == "60"
+        with api.client(api.key_for()) as other:
+            assert other.get("/lists").status_code == 200
+
+
+# -- hostile clients ------------------------------------------------------------------------------
+
+HOSTILE = [
+    "\0",
+    "\x1b[31m",
+    "x" * 1_000_000,
+    "'; DROP TABLE t_mailinglist; --",
+    "<script>alert(1)</script>",
+    "a\r\nBcc: all@example.org",
+    "\u202ecba",
+    "\u2028",
+    "😀" * 300,
+    "../../etc/passwd",
+    "%00%ff",
+    "{{email}",
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_is_never_a_fault(client: httpx2.Client, text: str) -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        "/lists": {"name": text, "description": text, "from_address": text},
+        "/subscribe": {"email_address": text, "list_name": text, "language": text},
+        "/lists/news/subscribers": {"email": text},
+        "/messages": {
+            "list": "news", "subject": text, "html": text, "text": text, "scheduled_at": text,
+        },
+        "/messages/639000000000000000/decide": {"email": text, "decision": text},
+        "/queues/q/redrive": {"id": text},
+    }  # fmt: skip
+    headers = {"content-type": "application/json"}
+    for path, body in bodies.items():
+        refused = client.post(path, content=json.dumps(body), headers=headers)
+        assert 400 <= refused.status_code < 500, (path, refused.text)
+        assert refused.headers["content-type"] == PROBLEM
+        renamed = client.post(path, content=json.dumps({text: text}), headers=headers)
+        assert 400 <= renamed.status_code < 500, (path, renamed.text)
+    put = client.post("/queues/q/messages", content=json.dumps({"body": text}), headers=headers)
+    assert put.status_code in (201, 413, 422), put.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/lists/%00", "/lists/%ff%fe", "/lists/..%2f..", "/lists/%0a", "/lists/%ed%a0%80",
+        "/lists/news/subscribers/%00", "/lists/news/subscribers/", "/lists/news/subscribers/%20",
+        "/messages/1", "/messages/%0d%0a", "/messages/٦٣٩٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠",
+        "/messages/639000000000000000/emails/%00", "/queues/%00/messages",
+        "/queues//messages", "/lists/", "/nowhere", "/" + "x" * 5000,
+    ],
+)  # fmt: skip
+def test_nonsense_in_a_path_is_not_found(client: httpx2.Client, path: str) -> None:
+    for method in ("GET", "DELETE", "POST"):
+        answer = client.request(method, path, json={} if method == "POST" else None)
+        assert answer.status_code in (404, 405), (method, answer.text)
+        assert answer.headers["content-type"] == PROBLEM
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0", "limit=1001", "limit=ten", "limit=1.0", "limit=", "limit=%00",
+        "after=nonsense", "after=", "after=%00", "after=" + "W" * 5000,
+    ],
+)  # fmt: skip
+def test_nonsense_in_a_query_names_the_parameter(client: httpx2.Client, query: str) -> None:
+    for path in ("/lists", "/lists/news/subscribers", "/messages", "/queues"):
+        refused = client.get(f"{path}?{query}")
+        assert refused.status_code == 422, refused.text
+        assert [each["field"] for each in refused.json()["errors"]] == [query.partition("=")[0]]
+
+
+@pytest.mark.parametrize("token", ["WyIi", "WyJhIl0", "WyJhIiwiYiJd", "WyIAIl0", "WyKKKK"])
+def test_a_made_up_place_to_go_on_is_no_fault(client: httpx2.Client, token: str) -> None:
+    ref = client.post("/messages", json={"list": "news", "subject": "x", "text": "x"}).json()["ref"]
+    for path in (
+        "/lists",
+        "/lists/news/subscribers",
+        "/messages",
+        f"/messages/{ref}/emails",
+        "/queues",
+    ):
+        assert client.get(path, params={"after": token}).status_code in (200, 404)
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"\xff\xfe{}", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b"1" * 10_000, "application/json", 400),
+        (b"[]", "application/json", 422),
+        (b"null", "application/json", 422),
+        (b"NaN", "application/json", 422),
+        (b"", "application/json", 422),
+        (b"{}", "application/json", 422),
+        (b"{}", "text/plain", 415),
+        (b"{}", "", 415),
+        (b'{"name": "' + b"x" * 3_000_000 + b'"}', "application/json", 413),
+    ],
+)
+def test_a_body_that_cannot_be_used_is_told_apart(
+    client: httpx2.Client, content: bytes, media_type: str, status: int
+) -> None:
+    headers = {"content-type": media_type} if media_type else {}
+    refused = client.post("/lists", content=content, headers=headers)
+    assert refused.status_code == status, refused.text
+    assert refused.headers["content-type"] == PROBLEM
+
+
+def test_a_method_that_there_is_not_is_told_those_that_there_are(client: httpx2.Client) -> None:
+    refused = client.put("/lists/news", json={})
+    assert (refused.status_code, refused.headers["allow"]) == (405, "DELETE, GET, PATCH")
+    assert refused.headers["content-type"] == PROBLEM
+
+
+def test_a_client_that_goes_away_leaves_nothing_behind(
+    api: ApiServer, client: httpx2.Client
+) -> None:
+    """In the middle of an upload: the server answers others as before."""
+    port = int(api.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as raw:
+        raw.sendall(
+            b"POST /api/v1/lists/news/import HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\n"
+            b"Authorization: Bearer " + api.key.encode() + b"\r\nContent-Length: 1000\r\n\r\nemail"
+        )
+    assert client.get("/lists/news/subscribers").json()["items"] == []
+
+
+def test_the_server_says_whether_it_lives_and_whether_it_can_work(api: ApiServer) -> None:
+    with httpx2.Client(base_url=api.url) as anybody:
+        assert anybody.get("/healthz").status_code == 200
+        assert anybody.get("/readyz").json() == {"status": "ok"}
+
+
+def test_without_its_store_the_server_says_so(tmp_path: Path) -> None:
+    with (
+        serving_api(f"sqlite:///{tmp_path}/api.db", tmp_path) as api,
+        api.client() as client,
+        httpx2.Client(base_url=api.url) as anybody,
+    ):
+        assert client.get("/lists").status_code == 200
+        api.run(lambda s: s.keys.settle())
+        api.run(lambda s: s.store.close())
+        refused = client.get("/lists")
+        assert refused.status_code == 503
+        assert refused.headers["content-type"] == PROBLEM
+        assert int(refused.headers["retry-after"]) >= 1
+        assert anybody.get("/readyz").status_code == 503
+        assert anybody.get("/healthz").status_code == 200

@@ -1,0 +1,206 @@
+"""Lists, subscribers and sign-up through the API, on SQLite and on PostgreSQL."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from postroom.domain.pages import CONFIRM_QUEUE
+from tests.services.api_server import ApiServer, serving_api
+from tests.services.postgres import PostgresServer
+
+NEWS = {"name": "news", "description": "The news", "from_address": "news@contoso.com"}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def api(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    if request.param == "sqlite":
+        with serving_api(f"sqlite:///{tmp_path}/api.db", tmp_path) as server:
+            yield server
+        return
+    postgres: PostgresServer = request.getfixturevalue("postgres")
+    url = postgres.create_database()
+    with serving_api(url, tmp_path) as server:
+        yield server
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def client(api: ApiServer) -> Iterator[httpx2.Client]:
+    with api.client() as client:
+        assert client.post("/lists", json=NEWS).status_code == 201
+        yield client
+
+
+def fields_of(response: httpx2.Response) -> list[str]:
+    """The fields that a refusal names."""
+    assert response.status_code == 422, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    content: dict[str, Any] = response.json()
+    assert content["status"] == 422
+    return [each["field"] for each in content["errors"]]
+
+
+def test_a_list_is_made_read_changed_and_deleted(client: httpx2.Client) -> None:
+    made = client.post("/lists", json={**NEWS, "name": "b", "from_address": "B@CONTOSO.com"})
+    assert made.status_code == 201
+    assert made.headers["location"] == "/api/v1/lists/b"
+    assert made.json()["from_address"] == "B@contoso.com"
+    assert made.headers["etag"] == f'"{made.json()["etag"]}"'
+    assert client.get("/lists/b").json() == made.json()
+    saved = client.patch("/lists/b", json={"description": "Other"})
+    assert saved.status_code == 200
+    assert (saved.json()["description"], saved.json()["from_address"]) == ("Other", "B@contoso.com")
+    assert [each["name"] for each in client.get("/lists").json()["items"]] == ["b", "news"]
+    assert client.delete("/lists/b").status_code == 204
+    assert client.get("/lists/b").status_code == 404
+
+
+def test_a_duplicate_is_409_and_a_bad_field_is_named(client: httpx2.Client) -> None:
+    assert client.post("/lists", json=NEWS).status_code == 409
+    assert fields_of(client.post("/lists", json={**NEWS, "name": "a/b"})) == ["name"]
+    assert fields_of(client.post("/lists", json={**NEWS, "from_address": "nobody"})) == [
+        "from_address"
+    ]
+    assert fields_of(client.post("/lists", json={**NEWS, "description": "x\r\nBcc: y"})) == [
+        "description"
+    ]
+    assert fields_of(client.post("/lists", json={**NEWS, "colour": "red"})) == ["colour"]
+    assert fields_of(client.post("/lists", json={"name": 7})) == [
+        "name",
+        "description",
+        "from_address",
+    ]
+    bad = client.post("/lists/news/subscribers", json={"email": "x@y.org", "verified": "yes"})
+    assert fields_of(bad) == ["verified"]
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+def test_a_stale_etag_is_412_and_changes_nothing(client: httpx2.Client, quoted: bool) -> None:
+    first = client.get("/lists/news").json()["etag"]
+    stale = {"If-Match": f'"{first}"' if quoted else first}
+    saved = client.patch("/lists/news", json={"description": "Mine"}, headers=stale)
+    assert saved.status_code == 200
+    late = client.patch("/lists/news", json={"description": "Late"}, headers=stale)
+    assert late.status_code == 412
+    assert late.headers["content-type"] == "application/problem+json"
+    assert client.delete("/lists/news", headers=stale).status_code == 412
+    assert client.get("/lists/news").json()["description"] == "Mine"
+    one_of = {"If-Match": f'"other", W/{saved.headers["etag"]}'}
+    assert client.patch("/lists/news", json={"description": "2"}, headers=one_of).status_code == 200
+    assert client.delete("/lists/news", headers={"If-Match": "*"}).status_code == 204
+
+
+def test_the_life_of_a_subscriber(client: httpx2.Client) -> None:
+    added = client.post("/lists/news/subscribers", json={"email": "a/b+c@EXAMPLE.org"})
+    assert added.status_code == 201
+    assert added.json()["verified"] is False
+    place = added.headers["location"].removeprefix("/api/v1")
+    assert place == "/lists/news/subscribers/a%2Fb%2Bc@example.org"
+    assert client.get(place).json() == added.json()
+    again = client.post("/lists/news/subscribers", json={"email": "a/b+c@example.org"})
+    assert again.status_code == 409
+
+    stale = {"If-Match": added.headers["etag"]}
+    verified = client.patch(place, json={"verified": True, "blocked": "bounced"}, headers=stale)
+    assert (verified.json()["verified"], verified.json()["blocked"]) == (True, "bounced")
+    assert client.patch(place, json={"verified": False}, headers=stale).status_code == 412
+    assert client.delete(place, headers=stale).status_code == 412
+    unblocked = client.patch(place, json={"blocked": None}).json()
+    assert (unblocked["verified"], unblocked["blocked"]) == (True, None)
+    moved = client.patch(place, json={"email": "new@example.org", "verified": False}).json()
+    assert (moved["email"], moved["verified"]) == ("new@example.org", False)
+    assert moved["guid"] == added.json()["guid"]
+    assert client.get(place).status_code == 404
+    assert client.delete("/lists/news/subscribers/new@example.org").status_code == 204
+    assert client.delete("/lists/news/subscribers/new@example.org").status_code == 404
+
+
+def test_subscribers_are_paged_filtered_and_found_by_prefix(client: httpx2.Client) -> None:
+    lines = [f"{one}{n}@example.org,{'true' if n else 'false'}" for one in "ab" for n in range(3)]
+    file = "\n".join(["email,verified", *lines]).encode()
+    headers = {"content-type": "text/csv"}
+    assert client.post("/lists/news/import", content=file, headers=headers).json()["added"] == 6
+    found: list[str] = []
+    after: dict[str, str] = {}
+    for _ in range(10):
+        page = client.get("/lists/news/subscribers", params={"limit": 2, **after}).json()
+        found += [each["email"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert found == [f"{one}{n}@example.org" for one in "ab" for n in range(3)]
+    some = client.get("/lists/news/subscribers", params={"verified": "true", "prefix": "b"}).json()
+    assert [each["email"] for each in some["items"]] == ["b1@example.org", "b2@example.org"]
+
+
+def test_import_counts_and_says_why_a_line_was_rejected(client: httpx2.Client) -> None:
+    client.post("/lists/news/subscribers", json={"email": "old@example.org"})
+    file = "email,verified,name\nold@example.org,true,x\nnew@example.org,,\nnobody,true,\n"
+    report = client.post(
+        "/lists/news/import", content=file.encode(), headers={"content-type": "text/csv"}
+    )
+    assert report.status_code == 200, report.text
+    told = report.json()
+    assert (told["added"], told["updated"], told["rejected"]) == (1, 1, 1)
+    assert told["ignored_columns"] == ["name"]
+    [rejected] = told["errors"]
+    assert (rejected["line"], rejected["email"]) == (4, "nobody")
+    assert rejected["reason"]
+
+
+def test_import_refuses_what_is_no_csv(client: httpx2.Client) -> None:
+    json = client.post("/lists/news/import", json={"email": "x@y.org"})
+    assert json.status_code == 415
+    headers = {"content-type": "text/csv"}
+    assert fields_of(client.post("/lists/news/import", content=b"", headers=headers)) == ["file"]
+    latin = b"email\nj\xf6rg@example.org\n"
+    refused = client.post("/lists/news/import", content=latin, headers=headers)
+    assert fields_of(refused) == ["file"]
+    assert "charset=windows-1252" in refused.text
+    assert client.post("/lists/nope/import", content=b"email", headers=headers).status_code == 404
+    said = {"content-type": "text/csv; charset=iso-8859-1"}
+    assert client.post("/lists/news/import", content=latin, headers=said).json()["added"] == 1
+
+
+def test_export_streams_the_list_safe_from_formulas(client: httpx2.Client) -> None:
+    for email in ("=cmd@example.org", "ann@example.org"):
+        client.post("/lists/news/subscribers", json={"email": email, "verified": True})
+    with client.stream("GET", "/lists/news/export") as response:
+        assert response.headers["content-type"].startswith("text/csv")
+        assert 'filename="news.csv"' in response.headers["content-disposition"]
+        text = response.read().decode()
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["email"] for row in rows] == ["'=cmd@example.org", "ann@example.org"]
+    assert client.get("/lists/nope/export").status_code == 404
+
+
+def test_sign_up_asks_for_confirmation_once_verified_not_any_more(
+    api: ApiServer, client: httpx2.Client
+) -> None:
+    body = {"email_address": "ann@example.org", "list_name": "news", "language": "fr"}
+    with api.client(api.key_for("subscribe")) as site:
+        assert site.post("/subscribe", json=body).status_code == 202
+        client.patch("/lists/news/subscribers/ann@example.org", json={"verified": True})
+        done = site.post("/subscribe", json=body)
+        assert (done.status_code, done.json()["verified"]) == (200, True)
+        assert site.post("/subscribe", json={**body, "list_name": "nope"}).status_code == 404
+        assert fields_of(site.post("/subscribe", json={**body, "email_address": "x"})) == [
+            "email_address"
+        ]
+        assert site.get("/lists").status_code == 403
+    waiting = api.run(lambda s: s.store.queue(CONFIRM_QUEUE).peek(32))
+    assert len(waiting) == 1
+
+
+def test_a_list_that_a_message_needs_is_not_deleted(client: httpx2.Client) -> None:
+    message = {"list": "news", "subject": "Hi", "text": "x", "scheduled_at": "2999-01-01T00:00Z"}
+    made = client.post("/messages", json=message)
+    assert made.status_code == 201, made.text
+    assert client.delete("/lists/news").status_code == 409
+    assert client.delete(f"/messages/{made.json()['ref']}").status_code == 204
+    assert client.delete("/lists/news").status_code == 204

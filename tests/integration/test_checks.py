@@ -1,0 +1,149 @@
+"""`postroom check` beyond the store and the transport: DNS, disk, keys, the public address."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from postroom.checks import Finding, State, check_everything
+from postroom.settings import Settings, load_settings
+from postroom.wiring import opened_services
+from tests.services.dns_server import running_dns_server
+from tests.services.smtp_sink import SmtpSink
+
+GOOD = {
+    "news.contoso.se": ["v=spf1 include:_spf.contoso.se -all", "some-verification=1"],
+    "s1._domainkey.news.contoso.se": ["v=DKIM1; k=ed25519; p=abc="],
+    "_dmarc.contoso.se": ["v=DMARC1; p=reject"],
+}
+
+
+async def findings(tmp_path: Path, **environment: str) -> dict[str, Finding]:
+    settings = await settings_with_a_list(tmp_path, environment)
+    return {each.part: each for each in await check_everything(settings)}
+
+
+async def settings_with_a_list(
+    tmp_path: Path, environment: dict[str, str], sender: str = "hello@news.contoso.se"
+) -> Settings:
+    variables = {f"POSTROOM_{name.upper()}": value for name, value in environment.items()}
+    settings = load_settings({"POSTROOM_DATA": str(tmp_path), **variables}, tmp_path)
+    async with opened_services(settings) as services:
+        await services.lists.create("news", "News", sender)
+    return settings
+
+
+async def test_a_domain_that_is_set_up_well(tmp_path: Path, smtp_sink: SmtpSink) -> None:
+    with running_dns_server(GOOD) as server:
+        found = await findings(
+            tmp_path,
+            transport=f"smtp://127.0.0.1:{smtp_sink.port}",
+            dns_server=server,
+            dkim_selector="s1",
+        )
+
+    for part in ("SPF", "DKIM", "DMARC"):
+        assert found[f"{part} of news.contoso.se"].state is State.OK
+    # A record of the domain above counts for those below it.
+    assert "_dmarc.contoso.se" in found["DMARC of news.contoso.se"].text
+
+
+async def test_a_domain_without_records_is_told_what_to_publish(
+    tmp_path: Path, smtp_sink: SmtpSink
+) -> None:
+    with running_dns_server({}) as server:
+        found = await findings(
+            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", dns_server=server
+        )
+
+    assert found["SPF of news.contoso.se"].state is State.WARNING
+    assert "v=spf1" in found["SPF of news.contoso.se"].advice
+    assert "_dmarc.news.contoso.se" in found["DMARC of news.contoso.se"].advice
+    assert "dkim_selector" in found["DKIM of news.contoso.se"].advice
+
+
+@pytest.mark.parametrize(
+    ("records", "part", "state", "told"),
+    [
+        (["v=spf1 +all"], "SPF", State.WARNING, "everybody"),
+        (["v=spf1 -all", "v=spf1 mx -all"], "SPF", State.ERROR, "there are 2"),
+        (["v=spf10 -all"], "SPF", State.WARNING, "none"),
+    ],
+)
+async def test_records_that_do_not_protect(
+    tmp_path: Path, smtp_sink: SmtpSink, records: list[str], part: str, state: State, told: str
+) -> None:
+    with running_dns_server({"news.contoso.se": records}) as server:
+        found = await findings(
+            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", dns_server=server
+        )
+
+    assert found[f"{part} of news.contoso.se"].state is state
+    assert told in found[f"{part} of news.contoso.se"].text
+
+
+async def test_a_revoked_key_is_an_error(tmp_path: Path, smtp_sink: SmtpSink) -> None:
+    records = {"s1._domainkey.news.contoso.se": ["v=DKIM1; p="]}
+    with running_dns_server(records) as server:
+        found = await findings(
+            tmp_path,
+            transport=f"smtp://127.0.0.1:{smtp_sink.port}",
+            dns_server=server,
+            dkim_selector="s1",
+        )
+
+    assert found["DKIM of news.contoso.se"].state is State.ERROR
+
+
+async def test_without_a_network_it_says_so(tmp_path: Path, smtp_sink: SmtpSink) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        found = await findings(
+            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", dns_server=server
+        )
+
+    assert found["DNS"].state is State.WARNING
+    assert "not looked up" in found["DNS"].text
+
+
+async def test_nothing_is_looked_up_for_mails_that_stay_here(tmp_path: Path) -> None:
+    found = await findings(tmp_path, dns_server="127.0.0.1:9")
+
+    assert not [part for part in found if "SPF" in part or part == "DNS"]
+
+
+async def test_nothing_is_looked_up_for_a_domain_that_nobody_can_have(
+    tmp_path: Path, smtp_sink: SmtpSink
+) -> None:
+    environment = {"transport": f"smtp://127.0.0.1:{smtp_sink.port}", "dns_server": "127.0.0.1:9"}
+    settings = await settings_with_a_list(tmp_path, environment, "hello@mail.example.com")
+
+    found = await check_everything(settings)
+
+    assert not [each for each in found if "SPF" in each.part or each.part == "DNS"]
+
+
+async def test_a_key_that_could_be_guessed_is_a_warning(tmp_path: Path) -> None:
+    found = await findings(tmp_path, secret_key="a" * 40)
+
+    assert found["secret_key"].state is State.WARNING
+
+
+async def test_an_address_where_nobody_answers_is_a_warning(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    found = await findings(tmp_path, base_url=f"http://127.0.0.1:{port}")
+
+    assert found["web"].state is State.WARNING
+    assert "postroom up" in found["web"].advice
+
+
+async def test_the_clock_and_the_disk_are_looked_at(tmp_path: Path) -> None:
+    found = await findings(tmp_path)
+
+    assert found["clock"].state is State.OK
+    assert "GB free" in found["disk"].text

@@ -1,0 +1,130 @@
+"""`postroom app` and `postroom queue` as a user types them."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.services.postroom import CommandLine
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    (tmp_path / "orders.py").write_text("def process(message): pass\n")
+    return CommandLine(tmp_path)
+
+
+def test_applications_are_added_shown_explained_and_removed(cli: CommandLine) -> None:
+    assert "postroom app add" in cli.run("app", "ls").stderr
+    options = ("--max-processes", "2", "--idle-timeout", "90s", "--on-poison", "reject")
+    more = ("--recycle-memory", "200MB", "--recycle-after", "2h", "--recycle-messages", "500")
+    added = cli.json("app", "add", "/Shop/orders", "--handler", "orders:process", *options, *more)
+    assert (added["path"], added["handler"]) == ("/Shop/orders", "orders:process")
+    assert (added["idle_timeout"], added["on_poison"]) == ("90s", "reject")
+    assert (added["recycle_memory"], added["recycle_after"]) == (200_000_000, "2h")
+    cli.ok("app", "add", "/shop", "--command", "cat -", "--retry-cycle-delay", "5m")
+
+    [shop, orders] = cli.json("app", "ls")["items"]
+    assert (shop["command"], shop["state"], shop["origin"]) == (
+        ["cat", "-"],
+        "no host",
+        "command line",
+    )
+    assert (orders["max_processes"], orders["hosts"]) == (2, [])
+    assert "orders:process" in cli.ok("app", "ls")
+
+    found = cli.json("app", "explain", "shop/orders/7")
+    assert found["app"] == "/Shop/orders"
+    assert [each["path"] for each in found["candidates"]] == ["/Shop/orders", "/shop"]
+    assert "fits, but /Shop/orders is longer" in cli.ok("app", "explain", "shop/orders/7")
+    cli.ok("app", "remove", "/shop/orders")
+    assert cli.json("app", "explain", "shop/orders/7")["app"] == "/shop"
+
+
+def test_mistakes_with_applications_are_one_line(cli: CommandLine) -> None:
+    handler = ("--handler", "orders:process")
+    cli.ok("app", "add", "/shop", *handler)
+    line = cli.fails("app", "add", "/SHOP", *handler, "--concurrency", "2")
+    assert line.startswith("the application '/shop' exists already")
+    line = cli.fails("app", "add", "/x", *handler, "--min-processes", "5")
+    assert line == "max_processes: 4 is less than min_processes, which is 5"
+    line = cli.fails("app", "add", "/x", "--handler", "absent:process")
+    assert line.endswith("ModuleNotFoundError: No module named 'absent'")
+    assert "there is no program './absent'" in cli.fails(
+        "app", "add", "/x", "--command", "./absent"
+    )
+    assert cli.fails("app", "remove", "/x") == "there is no application '/x'"
+    assert "is written like 500ms" in cli.misused("app", "add", "/x", "--idle-timeout", "soon")
+    # A machine that has not got the program may register it for those that have.
+    cli.ok("app", "add", "/x", "--command", "./absent", "--unchecked")
+
+
+def test_applications_are_followed_until_ctrl_c(cli: CommandLine) -> None:
+    cli.ok("app", "add", "/shop", "--handler", "orders:process")
+    watching = cli.start("app", "ls", "--watch", "--json")
+    try:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert [app["path"] for app in json.loads(watching.stdout.readline())["items"]] == ["/shop"]
+        cli.ok("app", "remove", "/shop")
+        assert json.loads(watching.stdout.readline())["items"] == []
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+        assert watching.stderr.read() == b""
+    finally:
+        watching.kill()
+        watching.communicate()
+
+
+def test_a_message_is_put_peeked_at_and_deleted(cli: CommandLine) -> None:
+    put = cli.json("queue", "put", "shop/orders", "7 apples", "--property", "colour=red=green")
+    cli.ok("queue", "put", "shop/orders", "later", "--delay", "1h", "--ttl", "2h")
+    [message] = cli.json("queue", "peek", "shop/orders")["items"]
+    assert (message["id"], message["body"]) == (put["id"], "7 apples")
+    assert message["properties"] == {"colour": "red=green"}
+    [queue] = cli.json("queue", "ls")["items"]
+    assert (queue["name"], queue["length"]) == ("shop/orders", 2)
+    assert (queue["app"], queue["state"]) == (None, "no application")
+    assert "no application" in cli.ok("queue", "ls")
+
+    cli.ok("queue", "delete", "shop/orders", put["id"], "--yes")
+    line = cli.fails("queue", "delete", "shop/orders", put["id"], "--yes")
+    assert line.startswith("there is no message in shop/orders that nobody has in hand")
+    assert "NAME=VALUE" in cli.misused("queue", "put", "q", "x", "--property", "colour")
+    assert "is set by Postroom" in cli.fails("queue", "put", "q", "x", "--property", "cycle=1")
+
+
+def test_poison_messages_are_brought_back(cli: CommandLine) -> None:
+    ids = [cli.json("queue", "put", "shop;poison", f"order {n}")["id"] for n in range(2)]
+    one = cli.json("queue", "redrive", "shop", "--id", ids[1])
+    assert one == {"queue": "shop", "redriven": 1}
+    assert [each["body"] for each in cli.json("queue", "peek", "shop")["items"]] == ["order 1"]
+    assert "redriven to shop" in cli.ok("queue", "history", ids[1])
+    assert cli.ok("queue", "redrive", "shop;poison", "--rate", "100") == "1 message is back.\n"
+
+
+def test_a_queue_is_stopped_and_goes_on(cli: CommandLine) -> None:
+    cli.ok("queue", "put", "shop", "an order")
+    cli.ok("queue", "fault", "shop", "--reason", "stock-taking")
+    [queue] = cli.json("queue", "ls")["items"]
+    assert (queue["state"], queue["faulted"]) == ("faulted", "stock-taking")
+    assert cli.ok("queue", "clear", "shop") == "The queue shop goes on.\n"
+    assert cli.ok("queue", "clear", "shop") == "The queue shop was not stopped.\n"
+
+
+def test_rights_are_denied_and_given_back(cli: CommandLine) -> None:
+    cli.ok("queue", "access", "deny", "app:/shop", "receive", "shop")
+    [rule] = cli.json("queue", "access", "ls")["items"]
+    assert rule == {
+        "principal": "app:/shop",
+        "right": "receive",
+        "queues": "/shop",
+        "effect": "deny",
+    }
+    cli.ok("queue", "access", "allow", "app:/shop", "receive", "/shop")
+    assert "allow" in cli.ok("queue", "access", "ls")
+    cli.ok("queue", "access", "remove", "app:/shop", "receive", "/shop")
+    line = cli.fails("queue", "access", "remove", "app:/shop", "receive", "/shop")
+    assert line.startswith("there is no rule")
+    assert cli.fails("queue", "access", "deny", "ann", "send", "/").startswith("principal: 'ann'")

@@ -1,0 +1,106 @@
+"""Users and events on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from postroom.services.events import EventService, Severity
+from postroom.settings import load_settings
+from postroom.storage import open_store
+from postroom.wiring import Services
+from tests.services.postroom import CommandLine
+
+PASSWORD = b"correct horse battery\n"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> None:
+    assert "add one with" in cli.run("user", "ls").stderr
+    add = ("user", "add", "ann@EXAMPLE.org", "--role", "administrator", "--password-stdin")
+    assert cli.ok(*add, stdin=PASSWORD) == "ann@example.org can log in as administrator.\n"
+    assert cli.fails(*add, stdin=PASSWORD) == "the user 'ann@example.org' exists already"
+    short = ("user", "add", "bob@example.org", "--password-stdin")
+    assert cli.fails(*short, stdin=b"short\n") == "password: has at least 10 characters"
+    assert cli.fails("user", "remove", "ann@example.org", "--yes").startswith(
+        "ann@example.org is the last administrator"
+    )
+    assert (
+        cli.fails("user", "role", "no@example.org", "viewer") == "there is no user 'no@example.org'"
+    )
+    cli.misused("user", "role", "ann@example.org", "king")
+    cli.misused("user", "remove", "ann@example.org")
+
+    cli.ok("user", "add", "bob@example.org", "--password-stdin", stdin=PASSWORD)
+    changed = cli.json("user", "role", "bob@example.org", "administrator")
+    assert (changed["email"], changed["role"]) == ("bob@example.org", "administrator")
+    assert cli.ok("user", "remove", "ann@example.org", "--yes") == "ann@example.org is removed.\n"
+    [left] = cli.json("user", "ls")["items"]
+    assert (left["email"], left["second_factor"], left["locked_until"]) == (
+        "bob@example.org",
+        False,
+        None,
+    )
+
+    settings = load_settings(cli.environment, cli.folder, {"data": f"{cli.folder}/postroom-data"})
+    async with await open_store(settings.store_url) as store:
+        actions = (await Services(store).audit.page()).actions
+    assert [(each.what, each.on) for each in actions] == [
+        ("user remove", "ann@example.org"),
+        ("user role", "bob@example.org administrator"),
+        ("user add", "bob@example.org"),
+        ("user add", "ann@EXAMPLE.org"),
+    ]
+    assert all(each.who.startswith("command line: ") for each in actions)
+
+
+async def test_links_are_printed_for_the_person_who_asks(cli: CommandLine) -> None:
+    cli.ok("user", "add", "ann@example.org", "--password-stdin", stdin=PASSWORD)
+    base_url = "https://lists.example.org"
+    invited = cli.run("user", "add", "bob@example.org", base_url=base_url)
+    link = invited.stdout.strip()  # and nothing else, for a pipe
+    assert link.startswith("https://lists.example.org/join?token=")
+    reset = cli.json("user", "reset", "ann@example.org", "--second-factor", base_url=base_url)[
+        "link"
+    ]
+    async with await open_store(f"sqlite:///{cli.folder}/postroom-data/postroom.db") as store:
+        links = Services(store).access_links
+        kinds = [await links.find(each.partition("token=")[2]) for each in (link, reset)]
+    assert [each and each.kind.value for each in kinds] == ["invitation", "reset"]
+    assert cli.fails("user", "reset", "bob@example.org") == "there is no user 'bob@example.org'"
+    assert (
+        cli.fails("user", "add", "ann@example.org") == "the user 'ann@example.org' exists already"
+    )
+    assert cli.fails("user", "add", "not an address").startswith("email: ")
+
+
+async def test_events_are_shown_and_watched(cli: CommandLine) -> None:
+    assert cli.run("events").stderr == "There are no events.\n"
+    async with await open_store(f"sqlite:///{cli.folder}/postroom-data/postroom.db") as store:
+        events = EventService(store)
+        await events.record("host", "[b]started[/b]")
+        await events.record("host", "stopped", severity=Severity.ERROR, subject="queue:a/b")
+        found = cli.json("events", "--limit", "1")
+        assert [each["text"] for each in found["items"]] == ["stopped"]
+        assert found["items"][0]["subject"] == "queue:a/b"
+        rest = cli.json("events", "--after", found["next"])["items"]
+        assert [(each["text"], each["severity"]) for each in rest] == [("[b]started[/b]", "info")]
+        assert [e["part"] for e in cli.json("events", "--severity", "error")["items"]] == ["host"]
+        assert "[b]started[/b]" in cli.ok("events")
+        assert "--after" in cli.misused("events", "--watch", "--after", "x")
+
+        watching = cli.start("events", "--watch", "--json", "--limit", "1")
+        try:
+            assert watching.stdout is not None
+            assert json.loads(watching.stdout.readline())["text"] == "stopped"
+            await events.record("host", "started again")
+            assert json.loads(watching.stdout.readline())["text"] == "started again"
+        finally:
+            watching.kill()
+            watching.communicate(timeout=60)

@@ -1,0 +1,213 @@
+"""What the start page is made of: messages by time, progress, growth, health."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.domain.emails import Counts
+from postroom.domain.messages import day_of
+from postroom.services import records
+from postroom.services.growth import EVERY, LATEST, TABLE
+from postroom.services.health import STUCK, Grade, HealthService
+from postroom.services.messages import NewBodies
+from postroom.storage import Entity, open_store
+from postroom.wiring import Services
+
+NOW = datetime.now(UTC)
+BODIES = NewBodies("<p>Hello</p>", "Hello")
+
+
+@pytest.fixture
+async def services(tmp_path: Path) -> AsyncIterator[Services]:
+    async with await open_store(f"sqlite:///{tmp_path}/store.db") as store:
+        yield Services(store)
+
+
+async def scheduled(services: Services, subject: str, at: datetime) -> str:
+    return (await services.messages.create("news", subject, BODIES, at)).ref
+
+
+async def done(services: Services, subject: str, at: datetime) -> str:
+    message = await services.messages.create("news", subject, BODIES, at)
+    await services.messages.cancel(message.ref)
+    await services.messages.archive(await services.messages.get(message.ref))
+    return message.ref
+
+
+# -- messages by time -----------------------------------------------------------------------------
+
+
+async def test_messages_are_found_by_when_they_are_due(services: Services) -> None:
+    await services.lists.create("news", "News", "news@example.com")
+    late = await scheduled(services, "late", NOW - timedelta(days=2))
+    just = await scheduled(services, "just", NOW - timedelta(minutes=1))
+    soon = await scheduled(services, "soon", NOW + timedelta(hours=1))
+    then = await scheduled(services, "then", NOW + timedelta(days=40))
+    over = await done(services, "over", NOW - timedelta(days=1))
+    times = services.times
+    assert [m.ref for m in await times.under_way(limit=10)] == [late, just]
+    assert [m.ref for m in await times.to_come(limit=10)] == [soon, then]
+    assert [m.ref for m in (await times.done(limit=10)).messages] == [over]
+    everything = await times.all(limit=10)
+    assert [m.ref for m in everything.messages] == [then, soon, just, over, late]
+    assert everything.next is None
+
+
+async def test_newest_first_goes_on_where_it_ended(services: Services) -> None:
+    await services.lists.create("news", "News", "news@example.com")
+    ages = [0, 0, 1, 1, 3, 12, 12, 50, 200, 4000]
+    made = [await scheduled(services, f"{n}", NOW - timedelta(days=d)) for n, d in enumerate(ages)]
+    seen: list[str] = []
+    before: str | None = None
+    for _ in range(len(ages)):
+        page = await services.times.all(limit=3, before=before)
+        seen += [message.ref for message in page.messages]
+        if (before := page.next) is None:
+            break
+    assert len(seen) == len(made)
+    assert set(seen) == set(made)
+    moments = [(await services.messages.get(ref)).scheduled_at for ref in seen]
+    assert moments == sorted(moments, reverse=True)
+
+
+@pytest.mark.parametrize("before", ["nonsense", "9999", "'; --", "0001-01-01T00:00:00Z,1"])
+async def test_a_place_that_nobody_gave_is_no_error(services: Services, before: str) -> None:
+    await services.lists.create("news", "News", "news@example.com")
+    await scheduled(services, "now", NOW)
+    assert len((await services.times.all(limit=3, before=before)).messages) <= 1
+
+
+# -- progress -------------------------------------------------------------------------------------
+
+
+async def page_of(services: Services, ref: str, number: int, counts: Counts) -> None:
+    message = await services.messages.get(ref)
+    properties = {
+        **records.counts_properties(counts),
+        "FirstAddress": f"{number}a@x.com",
+        "LastAddress": f"{number}z@x.com",
+    }
+    table = services.store.table(records.PAGES)
+    partition = records.pages_partition(message.day, message.ref)
+    await table.upsert(Entity(partition, records.page_row(number), properties))
+
+
+async def test_progress_is_the_sum_of_the_pages_and_gets_newer(services: Services) -> None:
+    await services.lists.create("news", "News", "news@example.com")
+    ref = await scheduled(services, "now", NOW)
+    await page_of(services, ref, 0, Counts(planned=100, accepted=40, refused=2))
+    await page_of(services, ref, 1, Counts(planned=50))
+    message = await services.messages.get(ref)
+    first = await services.progress.of(message)
+    assert first.counts == Counts(planned=150, accepted=40, refused=2)
+    assert first.rate is None
+    await page_of(services, ref, 1, Counts(planned=50, accepted=50))
+    async with asyncio.timeout(60):
+        while (now := await services.progress.of(message)).counts.accepted != 90:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert now.rate is not None
+    assert now.rate > 0
+    assert now.seconds_left is not None
+
+
+# -- growth ---------------------------------------------------------------------------------------
+
+
+async def test_lists_are_counted_once_and_again_when_figures_are_old(services: Services) -> None:
+    await services.lists.create("news", "News", "news@example.com")
+    await services.lists.create("empty", "Empty", "news@example.com")
+    for number in range(5):
+        await services.subscriptions.add("news", f"a{number}@example.com", verified=number > 1)
+    assert await services.growth.count_due() == 2
+    assert await services.growth.count_due() == 0
+    sizes = [(s.name, s.subscribers, s.verified) for s in await services.growth.sizes()]
+    assert sizes == [("news", 5, 3), ("empty", 0, 0)]
+    [today] = await services.growth.history()
+    assert (today.subscribers, today.verified) == (5, 3)
+
+    await services.subscriptions.add("news", "late@example.com", verified=True)
+    growth = services.store.table(TABLE)
+    await growth.merge(Entity(LATEST, "news", {"CountedAt": NOW - timedelta(hours=1)}))
+    assert await services.growth.count_due() == 1
+    assert (await services.growth.history("news"))[-1].subscribers == 6
+
+
+async def test_a_list_that_is_gone_counts_no_more_but_its_past_stays(services: Services) -> None:
+    await services.lists.create("news", "News", "news@example.com")
+    await services.subscriptions.add("news", "a@example.com", verified=True)
+    growth = services.store.table(TABLE)
+    earlier = day_of(NOW - timedelta(days=3))
+    await growth.upsert(Entity(EVERY, earlier, {"Subscribers": 9, "Verified": 8}))
+    await services.growth.count_due()
+    await services.lists.delete("news")
+    await services.growth.count_due()
+    assert await services.growth.sizes() == []
+    assert [p.subscribers for p in await services.growth.history()] == [9, 0]
+    assert [p.subscribers for p in await services.growth.history("news")] == [1]
+
+
+async def test_of_several_who_keep_counting_one_acts(services: Services) -> None:
+    await services.lists.create("news", "News", "news@example.com")
+    stopping = asyncio.Event()
+    counting = [asyncio.create_task(services.growth.keep_counting(stopping)) for _ in range(3)]
+    async with asyncio.timeout(60):
+        while not await services.growth.sizes():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        stopping.set()
+        await asyncio.gather(*counting)
+
+
+# -- health ---------------------------------------------------------------------------------------
+
+
+async def test_nothing_to_look_at(services: Services) -> None:
+    health = await services.health.look()
+    assert (health.hosts, health.waiting, health.put_aside, health.concerns) == (0, 0, 0, [])
+
+
+async def test_a_queue_whose_next_message_is_never_taken_is_a_concern(services: Services) -> None:
+    clock = [datetime.now(UTC)]
+    health = HealthService(services.hosts, services.queue_overview, now=lambda: clock[0])
+    await services.queues.put("mail/send", "page")
+    await services.queues.put("shop/orders", "order")
+    assert (await health.look()).concerns == []
+    clock[0] += 2 * STUCK
+    concerns = (await health.look()).concerns
+    assert [(c.grade, c.queue) for c in concerns] == [
+        (Grade.STOPPED, "mail/send"),
+        (Grade.STOPPED, "shop/orders"),
+    ]
+    [taken] = await services.store.queue("mail/send").receive(lease=30)
+    await services.store.queue("mail/send").delete(taken)
+    assert [c.queue for c in (await health.look()).concerns] == ["shop/orders"]
+
+
+async def test_a_long_queue_that_moves_is_no_concern(services: Services) -> None:
+    clock = [datetime.now(UTC)]
+    health = HealthService(services.hosts, services.queue_overview, now=lambda: clock[0])
+    queue = services.store.queue("mail/send")
+    await queue.put_many(["page"] * 5)
+    for _ in range(4):
+        [taken] = await queue.receive(lease=30)
+        await queue.delete(taken)
+        assert (await health.look()).concerns == []
+        clock[0] += STUCK - timedelta(seconds=1)
+
+
+async def test_what_was_put_aside_and_what_is_stopped_is_named(services: Services) -> None:
+    await services.store.queue("shop/orders;poison").put("bad")
+    await services.store.queue("shop/orders;dead-letter").put_many(["old", "older"])
+    await services.queues.fault("shop/orders", "it cannot go on")
+    health = await services.health.look()
+    assert health.put_aside == 3
+    assert [(c.grade, c.queue) for c in health.concerns] == [
+        (Grade.STOPPED, "shop/orders"),
+        (Grade.LOOK, "shop/orders;poison"),
+        (Grade.LOOK, "shop/orders;dead-letter"),
+    ]
+    assert "it cannot go on" in health.concerns[0].text

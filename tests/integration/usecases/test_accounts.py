@@ -1,0 +1,266 @@
+"""Users, sessions, links, the audit log and events, on each engine."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+
+import pyotp
+import pytest
+
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
+from postroom.services.access_links import AccessLinks
+from postroom.services.audit import AuditService
+from postroom.services.events import EventService, Severity
+from postroom.services.messages import NewBodies
+from postroom.services.newest_first import new_row
+from postroom.services.sessions import SessionService
+from postroom.services.users import Role, UserService
+from postroom.storage import Entity, KeyRange, Store
+from postroom.wiring import Services
+
+pytestmark = pytest.mark.usefixtures("quick_passwords")
+
+GOOD, BAD = "correct horse battery", "wrong horse battery"
+
+
+async def test_two_administrators_who_remove_each_other_do_not_both_succeed(
+    services: Services,
+) -> None:
+    ann = await services.users.create("ann@example.org", GOOD, Role.ADMINISTRATOR)
+    bob = await services.users.create("bob@example.org", GOOD, Role.ADMINISTRATOR)
+    results = await asyncio.gather(
+        services.users.remove(ann.email),
+        services.users.set_role(bob.email, Role.VIEWER),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in results if isinstance(each, Exception)] == [NotNow]
+    [left] = [each for each in await services.users.all() if each.role is Role.ADMINISTRATOR]
+    with pytest.raises(NotNow, match="the last administrator"):
+        await services.users.remove(left.email)
+    with pytest.raises(NotNow, match="the last administrator"):
+        await services.users.set_role(left.email, Role.EDITOR)
+    assert (await services.users.get(left.email)).role is Role.ADMINISTRATOR
+
+
+async def test_too_many_tries_lock_an_account_for_a_while(store: Store, services: Services) -> None:
+    users = services.users
+    await users.create("ann@example.org", GOOD, Role.VIEWER)
+    tries = [users.authenticate("ann@example.org", BAD) for _ in range(12)]
+    assert await asyncio.gather(*tries) == [None] * 12
+    assert (await users.get("ann@example.org")).is_locked
+    # Another process knows it too, and the right password does not help now.
+    assert await UserService(store, EventService(store)).authenticate(
+        "ann@example.org", GOOD
+    ) is None  # fmt: skip
+    await services.events.settle()
+    [event] = (await services.events.page(least=Severity.WARNING)).events
+    assert "ann@example.org" in event.text
+
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    await store.table("users").merge(Entity("user", "ann@example.org", {"LockedUntil": past}))
+    assert await users.authenticate("ann@example.org", GOOD) is not None
+    assert not (await users.get("ann@example.org")).is_locked
+
+
+async def test_a_new_password_ends_sessions_and_links_that_were_made_before(
+    store: Store, services: Services
+) -> None:
+    user = await services.users.create("ann@example.org", GOOD, Role.VIEWER)
+    token = await services.sessions.start(user, "192.0.2.1", "a browser\x00")
+    found = await services.sessions.find(token)
+    assert found is not None
+    assert (found[0].email, found[1].place) == ("ann@example.org", "192.0.2.1")
+    link = await services.access_links.reset("ann@example.org", "bob@example.org")
+
+    changed = await services.users.set_password("ann@example.org", "another good password")
+    assert await services.sessions.find(token) is None
+    assert await services.sessions.of(changed) == []
+    with pytest.raises(NotNow):
+        await services.access_links.use(link, "a third good password")
+    assert await services.users.check_password("ann@example.org", "another good password")
+    # The row of the ended session goes with the next login.
+    await services.sessions.start(changed, "", "")
+    assert len([each async for each in store.table("sessions").scan()]) == 1
+
+
+async def test_what_was_left_of_a_removed_user_lets_nobody_in(
+    store: Store, services: Services
+) -> None:
+    await services.users.create("boss@example.org", GOOD, Role.ADMINISTRATOR)
+    user = await services.users.create("ann@example.org", GOOD, Role.VIEWER)
+    token = await services.sessions.start(user, "", "")
+    await services.users.remove("ann@example.org")
+    assert await services.sessions.find(token) is None
+    await services.users.create("ann@example.org", "another good password", Role.VIEWER)
+    assert await services.sessions.find(token) is None
+    for nonsense in ("", ".", "x" * 5000, token + "x", token.replace(".", "/"), "\ud800.x"):
+        assert await services.sessions.find(nonsense) is None
+
+
+async def test_sessions_are_ended_one_by_one_or_all_but_one(services: Services) -> None:
+    user = await services.users.create("ann@example.org", GOOD, Role.VIEWER)
+    tokens = [await services.sessions.start(user, "", f"browser {n}") for n in range(3)]
+    sessions = await services.sessions.of(user)
+    assert {each.browser for each in sessions} == {"browser 0", "browser 1", "browser 2"}
+    first = next(each for each in sessions if each.browser == "browser 0")
+    await services.sessions.end(user.email, first.id)
+    await services.sessions.end(user.email, first.id)
+    assert await services.sessions.find(tokens[0]) is None
+    kept = await services.sessions.find(tokens[1])
+    assert kept is not None
+    assert await services.sessions.end_all(user, but=kept[1].id) == 1
+    assert [await services.sessions.find(each) is None for each in tokens] == [True, False, True]
+
+
+async def test_an_invitation_works_once(services: Services) -> None:
+    first = await services.access_links.invite("Ann@EXAMPLE.org", Role.EDITOR, "bob@example.org")
+    token = await services.access_links.invite("Ann@example.org", Role.VIEWER, "bob@example.org")
+    assert await services.access_links.find(first) is None  # the newer one replaces it
+    with pytest.raises(Invalid, match="at least 10"):
+        await services.access_links.use(token, "short")
+    results = await asyncio.gather(
+        *(services.access_links.use(token, GOOD) for _ in range(3)), return_exceptions=True
+    )
+    assert sum(not isinstance(each, Exception) for each in results) == 1
+    assert all(isinstance(each, Exists | NoSuch) for each in results if isinstance(each, Exception))
+    user = await services.users.get("ANN@example.org")  # people write their own as they like
+    assert (user.email, user.role) == ("ann@example.org", Role.VIEWER)
+    with pytest.raises(NoSuch):
+        await services.access_links.use(token, GOOD)
+    with pytest.raises(Exists):
+        await services.access_links.invite("Ann@example.org", Role.VIEWER, "")
+    assert await services.access_links.all() == []
+
+
+async def test_links_expire_and_are_taken_back(store: Store, services: Services) -> None:
+    links = services.access_links
+    old = await links.invite("old@example.org", Role.VIEWER, "")
+    [link] = await links.all()
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    await store.table("accesslinks").merge(Entity("link", link.id, {"ExpiresAt": past}))
+    assert await links.find(old) is None
+    assert await links.all() == []
+    token = await links.invite("ann@example.org", Role.VIEWER, "")
+    [link] = await links.all()
+    await links.revoke(link.id)
+    await links.revoke(link.id)
+    assert await AccessLinks(store, services.users).find(token) is None
+
+
+async def test_a_code_of_the_second_factor_works_once(services: Services) -> None:
+    users = services.users
+    await users.create("ann@example.org", GOOD, Role.VIEWER)
+    secret = pyotp.random_base32()
+    with pytest.raises(Invalid):
+        await users.turn_on_second_factor("ann@example.org", secret, "000000x")
+    codes = await users.turn_on_second_factor("ann@example.org", secret, pyotp.TOTP(secret).now())
+    assert len(set(codes)) == 10
+    with pytest.raises(NotNow):
+        await users.turn_on_second_factor("ann@example.org", secret, pyotp.TOTP(secret).now())
+
+    next_code = pyotp.TOTP(secret).at(datetime.now(UTC), 1)
+    used = await asyncio.gather(*(users.check_code("ann@example.org", next_code) for _ in range(3)))
+    assert sum(used) == 1
+    assert await users.check_code("ann@example.org", codes[0].upper().replace("-", " "))
+    assert not await users.check_code("ann@example.org", codes[0])
+    assert (await users.get("ann@example.org")).recovery_codes_left == 9
+    renewed = await users.renew_recovery_codes("ann@example.org")
+    assert not await users.check_code("ann@example.org", codes[1])
+    assert await users.check_code("ann@example.org", renewed[1])
+    await users.turn_off_second_factor("ann@example.org")
+    assert not await users.check_code("ann@example.org", renewed[2])
+
+
+async def test_the_audit_log_is_read_newest_first_by_actor_and_by_day(
+    store: Store, services: Services
+) -> None:
+    audit = services.audit
+    for number in range(5):
+        await audit.record("ann@example.org", f"did {number}", "it", place="192.0.2.1")
+        await audit.record("bob@example.org", f"saw {number}", "\r\n\ud800\x00" + "x" * 5000)
+    first = await audit.page(limit=4)
+    assert [each.what for each in first.actions] == ["saw 4", "did 4", "saw 3", "did 3"]
+    rest = await audit.page(limit=100, after=first.next)
+    assert len(rest.actions) == 6
+    assert rest.next is None
+    mine = await audit.page(who="ann@example.org", limit=3)
+    assert [each.what for each in mine.actions] == ["did 4", "did 3", "did 2"]
+    more = await audit.page(who="ann@example.org", limit=3, after=mine.next)
+    assert [each.what for each in more.actions] == ["did 1", "did 0"]
+    assert (await audit.page(who="nobody\x00\ud800")).actions == []
+
+    today = mine.actions[0].at.date()
+    days = [today + timedelta(days=shift) for shift in (-1, 0, 1)]
+    counts = [len((await audit.page(day=day)).actions) for day in days]
+    assert sum(counts) == 10 or today != datetime.now(UTC).date()
+    assert counts[2] in (0, 10 - counts[1])
+
+    assert await audit.forget_old(timedelta(hours=1)) == 0
+    assert await audit.forget_old(timedelta(0)) == 10
+    assert [each async for each in store.table("audit").scan()] == []
+
+
+async def test_events_are_noted_in_the_background_and_read_newest_first(
+    store: Store, services: Services
+) -> None:
+    events = services.events
+    events.note("host", "started")
+    events.note("host", "a queue faulted", severity=Severity.ERROR, subject="queue:a/b")
+    events.note("sender", "slow\n", severity=Severity.WARNING)
+    await events.settle()
+    await EventService(store).record("scheduler", "a message is done", subject="message:1")
+    page = await events.page(limit=3)
+    assert [each.text for each in page.events] == [
+        "a message is done",
+        "slow\N{REPLACEMENT CHARACTER}",
+        "a queue faulted",
+    ]
+    assert [e.text for e in (await events.page(limit=3, after=page.next)).events] == ["started"]
+    warnings = (await events.page(least=Severity.WARNING)).events
+    assert [each.part for each in warnings] == ["sender", "host"]
+    [error] = (await events.page(least=Severity.ERROR)).events
+    assert (error.subject, error.severity) == ("queue:a/b", Severity.ERROR)
+    assert [each.part for each in await events.since(error.id)] == ["sender", "scheduler"]
+    assert len(await events.since(None, limit=2)) == 2
+
+    old = Entity(
+        "all",
+        new_row(datetime.now(UTC) - timedelta(days=91)),
+        {"Severity": "info", "Part": "host", "Text": "long ago", "Subject": ""},
+    )
+    await store.table("events").insert(old)
+    assert await events.forget_old() == 1
+    assert await events.forget_old(timedelta(0)) == 4
+    assert (await store.table("events").query(KeyRange())).entities == []
+
+
+async def test_what_cannot_be_told_does_no_harm(store: Store) -> None:
+    events, audit = EventService(store), AuditService(store)
+    users = UserService(store, events)
+    sessions = SessionService(store, users)
+    await store.close()
+    events.note("host", "stopped")
+    await events.record("host", "stopped")
+    await audit.record("ann@example.org", "did it")
+    await events.settle(seconds=0.1)
+    assert await sessions.find("not a token") is None
+
+
+async def test_what_runs_by_itself_tells_what_happened(services: Services) -> None:
+    await services.lists.create("news", "News", "news@example.org")
+    await services.imports.import_csv("news", BytesIO(b"email\nann@example.org\nnobody\n"))
+    message = await services.messages.create(
+        "news", "Hello", NewBodies(text="Hello"), datetime.now(UTC)
+    )
+    await services.messages.pause(message.ref, "somebody's reason")
+    await services.messages.resume(message.ref)
+    await services.messages.pause(message.ref, "the server refuses", resumptions=1)
+    found = (await services.events.page()).events
+    assert [(each.part, each.severity.value, each.subject) for each in found] == [
+        ("sender", "warning", f"message:{message.ref}"),
+        ("import", "info", "list:news"),
+    ]
+    assert found[0].text == "the message 'Hello' to news paused itself: the server refuses"
+    assert "1 added, 0 updated, 1 rejected" in found[1].text

@@ -1,0 +1,123 @@
+"""What the API rests on, on each engine: keys, repeated requests, pages of emails."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.errors import Invalid, NoSuch, NotNow
+from postroom.domain.refs import new_ref
+from postroom.services.idempotency import KEPT, Answered, Begun
+from postroom.services.keys import Scope
+from postroom.storage import InvalidValue, Store
+from postroom.wiring import Services
+from tests.integration.usecases.making import BODIES, fill, make_list, now, open_refs, schedule
+from tests.integration.usecases.pages import fan_out_whole, settle, use_small_pages
+
+
+async def test_a_key_is_known_by_its_whole_text_until_it_is_revoked(
+    services: Services, store: Store
+) -> None:
+    made = await services.keys.create("the shop", ["subscribe", "lists"])
+    found = await services.keys.find(made.secret)
+    assert found is not None
+    assert (found.name, found.scopes) == (
+        "the shop",
+        frozenset({Scope.SUBSCRIBE, Scope.LISTS}),
+    )
+    for wrong in (made.secret[:-1], made.secret + "x", made.key.id, "", "pr_"):
+        assert await services.keys.find(wrong) is None
+    await services.keys.settle()
+    [shown] = await Services(store).keys.all()
+    assert shown.last_used_at is not None
+    await services.keys.revoke(made.key.id)
+    assert await services.keys.find(made.secret) is None
+    with pytest.raises(NoSuch):
+        await services.keys.revoke(made.key.id)
+    with pytest.raises(Invalid, match="'all' is none of"):
+        await services.keys.create("", ["all"])
+
+
+async def test_a_request_that_comes_again_gets_its_first_answer(services: Services) -> None:
+    idempotency = services.idempotency
+    begun = await idempotency.begin("key", "one", "body")
+    assert isinstance(begun, Begun)
+    with pytest.raises(NotNow, match="being carried out"):
+        await idempotency.begin("key", "one", "body")
+    await idempotency.finish(begun, 201, '{"ref": "1"}')
+    assert await idempotency.begin("key", "one", "body") == Answered(201, '{"ref": "1"}')
+    with pytest.raises(Invalid, match="another request"):
+        await idempotency.begin("key", "one", "another body")
+    assert isinstance(await idempotency.begin("another key", "one", "another body"), Begun)
+
+
+async def test_a_request_that_was_refused_leaves_no_record(services: Services) -> None:
+    begun = await services.idempotency.begin("key", "one", "body")
+    assert isinstance(begun, Begun)
+    await services.idempotency.forget(begun)
+    assert isinstance(await services.idempotency.begin("key", "one", "another"), Begun)
+
+
+async def test_a_request_of_a_dead_process_is_taken_over_to_the_same_end(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await services.idempotency.begin("key", "one", "body")
+    monkeypatch.setattr("postroom.services.idempotency.ABANDONED", timedelta(seconds=-1))
+    second = await services.idempotency.begin("key", "one", "body")
+    assert isinstance(first, Begun)
+    assert isinstance(second, Begun)
+    assert (second.ref, second.at) == (first.ref, first.at)
+    await services.idempotency.finish(first, 500, "late")  # it lives after all, and is not heard
+    await services.idempotency.finish(second, 201, "done")
+    assert await services.idempotency.begin("key", "one", "body") == Answered(201, "done")
+
+
+async def test_a_record_that_is_too_old_counts_no_more(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = await services.idempotency.begin("key", "one", "body")
+    assert isinstance(begun, Begun)
+    await services.idempotency.finish(begun, 201, "done")
+    await services.idempotency.sweep(datetime.now(UTC) - KEPT)
+    assert isinstance(await services.idempotency.begin("key", "one", "body"), Answered)
+    monkeypatch.setattr("postroom.services.idempotency.KEPT", timedelta(seconds=-1))
+    anew = await services.idempotency.begin("key", "one", "another body")
+    assert isinstance(anew, Begun)
+    assert anew.ref != begun.ref
+
+
+async def test_a_message_with_a_kept_reference_is_made_once(services: Services) -> None:
+    name = await make_list(services)
+    ref, at = new_ref(), now()
+    made = await services.messages.create(name, "News", BODIES, at, ref=ref)
+    again = await services.messages.create(name, "News", BODIES, at, ref=ref)
+    assert (made.ref, again) == (ref, made)
+    assert await open_refs(services) == [ref]
+
+
+async def test_emails_are_paged_and_found_by_their_outcome(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, size=3, pages=2)
+    made = [each.address for each in await fill(store, await make_list(services), 8)]
+    message = await fan_out_whole(store, (await schedule(services)).ref)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 3)
+    await settle(services, message, 1, [EmailOutcome.ACCEPTED, EmailOutcome.REFUSED])
+    found: list[str] = []
+    after: str | None = None
+    for _ in range(10):
+        page = await services.outcomes.page(message, limit=2, after=after)
+        found += [each.address for each in page.emails]
+        if (after := page.next) is None:
+            break
+    assert found == made
+    refused = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED)
+    assert [each.address for each in refused.emails] == [made[4]]
+    monkeypatch.setattr("postroom.services.outcomes._PAGES_LOOKED_AT", 1)
+    first = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED)
+    assert (first.emails, first.next is None) == ([], False)
+    second = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED, after=first.next)
+    assert [each.address for each in second.emails] == [made[4]]
+    for bad in ("nonsense", "WyJhIl0", "WyJhIiwiYiJd"):
+        with pytest.raises(InvalidValue):
+            await services.outcomes.page(message, after=bad)

@@ -1,0 +1,148 @@
+"""Pages in a sender's hands: taken together, read again, settled with their work items."""
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages import Message
+from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
+from postroom.sender import pages as pages_module
+from postroom.sender.pages import PageLost, PageStore, PageTaken
+from postroom.services import records
+from postroom.storage import QueueMessage, Store
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
+from tests.integration.usecases.making import address_of, fill, make_list, rows_of, schedule
+from tests.integration.usecases.pages import check_sum, fan_out_whole, use_small_pages, verdict
+
+ACCEPTED, SUPPRESSED = EmailOutcome.ACCEPTED, EmailOutcome.SUPPRESSED
+LEASE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_small_pages(monkeypatch, size=3, pages=20)
+
+
+@pytest.fixture
+async def message(services: Services, store: Store) -> Message:
+    """Four pages: three of three emails, and one of one."""
+    name = await make_list(services)
+    await fill(store, name, 10)
+    return await fan_out_whole(store, (await schedule(services, name)).ref)
+
+
+async def received(store: Store) -> dict[WorkItem, QueueMessage]:
+    messages = await store.queue(SEND_QUEUE).receive(32, lease=LEASE)
+    return {parse_work_item(message.body): message for message in messages}
+
+
+def item_of(message: Message, number: int, *, restarted: bool = False) -> WorkItem:
+    return WorkItem(message.day, message.ref, number, restarted)
+
+
+def items_of(message: Message, *numbers: int) -> dict[WorkItem, str]:
+    return {item_of(message, number): f"item {number}" for number in numbers}
+
+
+async def test_neighbours_are_taken_together(
+    services: Services, store: Store, message: Message
+) -> None:
+    await services.subscriptions.remove(message.list_name, address_of(4))
+    pages = PageStore(store, "me")
+    taken = await pages.take_together(items_of(message, 1, 2, 3), message.list_name, LEASE)
+    assert [each.claim.item.page for each in taken] == [1, 2, 3]
+    for each, numbers in zip(taken, ([3, 4, 5], [6, 7, 8], [9]), strict=True):
+        assert each.page is not None
+        assert sorted(each.page.waiting) == [address_of(number) for number in numbers]
+        assert each.page.counts.planned == len(numbers)
+        assert set(each.recipients) == {address_of(number) for number in (3, 5, 6, 7, 8, 9)}
+    for number in (1, 2, 3):
+        with pytest.raises(PageTaken):
+            await PageStore(store, "other").claim(item_of(message, number), "another item", LEASE)
+    for each in taken:
+        assert each.page is not None
+        outcomes = {
+            address: verdict(ACCEPTED if address in each.recipients else SUPPRESSED)
+            for address in each.page.waiting
+        }
+        await pages.settle(each.claim, each.page, outcomes, parked=False)
+    counts = await check_sum(services, message)
+    assert (counts.accepted, counts.suppressed, counts.pending) == (6, 1, 3)
+
+
+@pytest.mark.parametrize("case", ["apart", "restarted", "taken"])
+async def test_others_are_left_to_be_taken_one_by_one(
+    store: Store, message: Message, case: str
+) -> None:
+    pages = PageStore(store, "me")
+    items = items_of(message, 0, 1, 2)
+    if case == "apart":
+        items = items_of(message, 0, 2)
+    elif case == "restarted":
+        items[item_of(message, 3, restarted=True)] = "item 3"
+    else:
+        await PageStore(store, "other").claim(item_of(message, 1), "another item", LEASE)
+    assert await pages.take_together(items, message.list_name, LEASE) == []
+    for item, identity in items_of(message, 0, 2).items():
+        claim = await pages.claim(item, identity, LEASE)
+        loaded = await pages.load(claim)
+        assert loaded is not None
+        assert len(loaded.waiting) == 3
+
+
+async def test_subscribers_are_found_among_any_number_of_others(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages_module, "_AT_ONCE", 10)
+    monkeypatch.setattr(pages_module, "_FEW", 3)
+    name = await make_list(services)
+    made = await fill(store, name, 60)
+    await services.subscriptions.remove(name, address_of(7))
+    pages = PageStore(store, "me")
+    for wanted in ([], [7], [8], range(60), range(0, 60, 3), [0, 59, 7, 20, 21], range(0, 60, 11)):
+        addresses = [address_of(number) for number in wanted]
+        found = await pages.who_may_receive(name, addresses)
+        assert {each for each in addresses if each in found} == set(addresses) - {address_of(7)}
+        for number in wanted:
+            if number != 7:
+                assert found[address_of(number)].guid == made[number].guid
+
+
+async def test_a_work_item_ends_after_all_else_wherever_that_is_interrupted(
+    services: Services, store: Store
+) -> None:
+    async def attempt(fate: Fate, writes: int) -> None:
+        name = await make_list(services, f"list{writes}")
+        await fill(store, name, 2)
+        message = await fan_out_whole(store, (await schedule(services, name)).ref)
+        [(item, queued)] = (await received(store)).items()
+        died = await dies(settle_as(PageStore(Fated(store, fate), "me"), item, queued))
+        assert (await store.queue(SEND_QUEUE).info()).length == int(died)
+        if died:
+            await settle_as(PageStore(store, "successor"), item, queued)
+        counts = await check_sum(services, message)
+        assert (counts.accepted, counts.pending) == (2, 0)
+        rows = await rows_of(store, records.PAGES, f"{message.day},{message.ref}")
+        assert [row.row for row in rows] == ["000000"], "no claim is left"
+
+    # The claim, the archive, the emails, the page, the work item.
+    assert await cut_after_each_write(attempt) == 5
+
+
+async def settle_as(pages: PageStore, item: WorkItem, queued: QueueMessage) -> None:
+    claim = await pages.claim(item, queued.id, LEASE)
+    loaded = await pages.load(claim)
+    assert loaded is not None
+    outcomes = {address: verdict(ACCEPTED) for address in loaded.waiting}
+    await pages.settle(claim, loaded, outcomes, parked=False, item=queued)
+
+
+async def test_who_has_lost_a_page_cannot_settle_it(store: Store, message: Message) -> None:
+    mine, other = PageStore(store, "me"), PageStore(store, "other")
+    item = item_of(message, 0)
+    claim = await mine.claim(item, "the item", LEASE)
+    loaded = await mine.load(claim)
+    assert loaded is not None
+    await other.take_over(item, "the item", LEASE, claim.etag)
+    with pytest.raises(PageLost):
+        await mine.settle(claim, loaded, {}, parked=False)

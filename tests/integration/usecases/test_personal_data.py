@@ -1,0 +1,93 @@
+"""A person is forgotten: everywhere, whatever interrupts it, and sums still hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.lists import ListName
+from postroom.domain.messages import Message
+from postroom.services import records
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
+from tests.integration.usecases.making import address_of, fill, make_list, schedule
+from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, use_small_pages
+
+ACCEPTED, REFUSED = EmailOutcome.ACCEPTED, EmailOutcome.REFUSED
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_small_pages(monkeypatch, size=2, pages=20)
+
+
+async def sent_to(
+    services: Services, store: Store, count: int, *, done: bool = True, name: str = "contoso1"
+) -> Message:
+    await make_list(services, name)
+    await fill(store, ListName(name), count)
+    message = await fan_out_whole(store, (await schedule(services, name)).ref)
+    for page in range(message.queued_pages if done else 0):
+        emails = await services.outcomes.page_emails(message, page)
+        await settle(services, message, page, [ACCEPTED, REFUSED][: len(emails)])
+    return message
+
+
+async def names(store: Store) -> str:
+    """All that the store's tables hold, as one text to look for somebody in."""
+    found = []
+    for name in (records.LISTS, records.MESSAGES, records.ARCHIVE, records.PAGES, records.INDEX):
+        found += [repr(entity) async for entity in store.table(name).scan()]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("number", range(5))
+async def test_whoever_is_erased_is_named_nowhere_and_the_others_are_found(
+    services: Services, store: Store, number: int
+) -> None:
+    message = await sent_to(services, store, 5)
+    before = await services.outcomes.counts(message)
+
+    done = await services.personal_data.erase(address_of(number))
+
+    assert (done.lists, done.emails, done.waiting) == (["contoso1"], 1, [])
+    assert address_of(number) not in await names(store)
+    assert await check_sum(services, message) == before
+    assert len([each async for each in services.outcomes.emails(message)]) == 5
+    for other in set(range(5)) - {number}:
+        assert await services.outcomes.email(message, address_of(other)) is not None
+
+
+async def test_an_email_that_waits_is_told(services: Services, store: Store) -> None:
+    message = await sent_to(services, store, 3, done=False)
+
+    done = await services.personal_data.erase(address_of(1))
+
+    assert done.waiting == [message.ref]
+    assert done.lists == ["contoso1"]
+
+
+async def test_a_stranger_is_no_error(services: Services, store: Store) -> None:
+    await sent_to(services, store, 3)
+
+    done = await services.personal_data.erase("stranger@example.com")
+
+    assert (done.lists, done.emails) == ([], 0)
+
+
+async def test_an_interrupted_erasure_is_finished_by_asking_again(
+    services: Services, store: Store, engine: str
+) -> None:
+    async def attempt(fate: Fate, writes: int) -> None:
+        name = f"list{writes}"
+        message = await sent_to(services, store, 5, name=name)
+        person = address_of(4)  # alone on the last page
+        await dies(Services(Fated(store, fate)).personal_data.erase(person))
+
+        await services.personal_data.erase(person)
+
+        assert person not in await names(store)
+        assert (await check_sum(services, message)).planned == 5
+
+    await cut_after_each_write(attempt, stride=3 if engine == "azure" else 1)

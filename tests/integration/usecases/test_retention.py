@@ -1,0 +1,90 @@
+"""What is older than a setting says is removed, whole, whatever interrupts it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.errors import NoSuch
+from postroom.domain.messages import Message
+from postroom.scheduler.completion import Completion
+from postroom.scheduler.retention import Retention
+from postroom.services import records
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
+from tests.integration.usecases.making import days, fill, make_list
+from tests.integration.usecases.making import schedule as schedule_at
+from tests.integration.usecases.pages import fan_out_whole, settle, use_small_pages
+
+KEPT = timedelta(days=30)
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_small_pages(monkeypatch, size=2, pages=20)
+
+
+async def sent(services: Services, store: Store, name: str, ago: float) -> Message:
+    """A message to three people that was done some days ago."""
+    message = await schedule_at(services, name, days(-ago))
+    message = await fan_out_whole(store, message.ref)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 2)
+    await settle(services, message, 1, [EmailOutcome.REFUSED])
+    completion = Completion(store, services.messages, services.outcomes)
+    assert await completion.check(message)
+    return message
+
+
+async def mentions(store: Store, message: Message) -> list[str]:
+    """Where the store still knows of a message."""
+    found = []
+    for name in (records.MESSAGES, records.ARCHIVE, records.PAGES, records.INDEX):
+        scan = store.table(name).scan()
+        found += [f"{name} {e.row}" async for e in scan if message.ref in e.partition + e.row]
+    blobs = (await store.container(records.BODIES).list()).blobs
+    found += [blob.name for blob in blobs if message.ref in blob.name]
+    return found
+
+
+async def test_old_messages_go_and_young_ones_stay(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    await fill(store, name, 3)
+    old, young = await sent(services, store, name, 40), await sent(services, store, name, 20)
+    waiting = await schedule_at(services, name, days(2))
+
+    assert await Retention(store, archive=KEPT, events=None).remove_old() == 1
+
+    assert await mentions(store, old) == []
+    with pytest.raises(NoSuch):
+        await services.messages.get(old.ref)
+    assert (await services.outcomes.counts(await services.messages.get(young.ref))).planned == 3
+    assert len([each async for each in services.outcomes.emails(young)]) == 3
+    assert (await services.messages.get(waiting.ref)).ref == waiting.ref
+
+
+async def test_for_ever_is_for_ever(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    await fill(store, name, 3)
+    old = await sent(services, store, name, 4000)
+
+    assert await Retention(store, archive=None, events=None).remove_old() == 0
+    assert (await services.messages.get(old.ref)).ref == old.ref
+
+
+async def test_an_interrupted_removal_is_finished_by_the_next_round(
+    services: Services, store: Store, engine: str
+) -> None:
+    async def attempt(fate: Fate, writes: int) -> None:
+        name = await make_list(services, f"list{writes}")
+        await fill(store, name, 3)
+        old = await sent(services, store, name, 40)
+        await dies(Retention(Fated(store, fate), archive=KEPT, events=None).remove_old())
+
+        await Retention(store, archive=KEPT, events=None).remove_old()
+
+        assert await mentions(store, old) == []
+
+    await cut_after_each_write(attempt, stride=5 if engine == "azure" else 1)

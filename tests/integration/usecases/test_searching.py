@@ -1,0 +1,76 @@
+"""Subscribers are found by state and by the beginning of their address, a bit at a time."""
+
+from postroom.services.bulk import BulkAction, change_many
+from postroom.services.searching import SubscriberState
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.integration.usecases.making import fill, make_list
+
+
+async def test_looks_go_on_where_the_last_one_ended(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    made = [each.address for each in await fill(store, name, 25)]
+    await change_many(services.subscriptions, name, made[20:22], BulkAction.BLOCK)
+    for state, expected in (
+        (None, made),
+        (SubscriberState.VERIFIED, made),
+        (SubscriberState.UNVERIFIED, []),
+        (SubscriberState.BLOCKED, made[20:22]),
+    ):
+        for seconds in (60.0, 0.0):
+            found, after = [], ""
+            for _ in range(30):
+                look = await services.search.find(
+                    name, state=state, limit=10, after=after, seconds=seconds
+                )
+                found += [each.address for each in look.subscribers]
+                if look.next is None:
+                    break
+                after = look.next
+            assert found == expected, (state, seconds)
+
+
+async def test_the_beginning_of_an_address_is_enough(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    made = [each.address for each in await fill(store, name, 25)]
+    look = await services.search.find(name, prefix=made[10][:9])
+    assert [each.address for each in look.subscribers] == made[10:20]
+    look = await services.search.find(name, prefix=made[10][:9], after=made[18])
+    assert [each.address for each in look.subscribers] == made[19:20]
+    assert (await services.search.find(name, prefix="zoe")).subscribers == []
+
+
+async def test_what_is_done_for_many_is_done_for_each_that_is_there(
+    services: Services, store: Store
+) -> None:
+    name = await make_list(services)
+    made = [each.address for each in await fill(store, name, 5)]
+    asked = [*made[:2], "nobody@example.com", "no address"]
+    left = await services.search.find(name)
+    for action in BulkAction:
+        report = await change_many(services.subscriptions, name, asked, action)
+        assert report.done == 2, action
+        assert len(report.problems) == 2
+        left = await services.search.find(name)
+        states = {each.address: each for each in left.subscribers}
+        if action is BulkAction.BLOCK:
+            assert [bool(states[each].blocked) for each in made] == [True, True, *[False] * 3]
+        elif action is BulkAction.UNBLOCK:
+            assert not any(each.blocked for each in left.subscribers)
+    assert [each.address for each in left.subscribers] == made[2:], "the last one removes"
+
+
+async def test_sizes_are_exact_for_small_lists_and_counted_for_large_ones(
+    services: Services, store: Store
+) -> None:
+    name = await make_list(services)
+    await fill(store, name, 7)
+    size = (await services.sizes.of([name]))[name]
+    assert (size.subscribers, size.verified, size.counted_at) == (7, 7, None)
+    large = await make_list(services, "large")
+    await fill(store, large, 501)
+    assert large not in await services.sizes.of([large]), "it was never counted"
+    await services.growth.count_due()
+    size = (await services.sizes.of([name, large]))[large]
+    assert size.subscribers == 501
+    assert size.counted_at is not None

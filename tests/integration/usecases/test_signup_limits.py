@@ -1,0 +1,170 @@
+"""Nobody can be bombed with confirmations: not by one visitor, not by many, not after a restart."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.domain.addresses import Address
+from postroom.domain.lists import ListName
+from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.services import signup_limits
+from postroom.services.signup_limits import (
+    AT_ONCE,
+    PER_ADDRESS_AND_LIST,
+    PER_MAILBOX,
+    PER_PLACE,
+    SignupLimits,
+    place_of,
+)
+from postroom.services.subscriptions import SubscriptionService
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.integration.usecases.making import bodies_of, make_list
+
+ANN = Address("ann@example.com")
+NEWS = ListName("news")
+
+
+class Clock:
+    """Noon, so that a few hours more are the same day."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def goes_on(self, **time: float) -> None:
+        self.now += timedelta(**time)
+
+
+async def asks(
+    limits: SignupLimits, address: str = ANN, name: str = NEWS, place: str | None = None
+) -> bool:
+    allowance = await limits.look(Address(address), ListName(name), place)
+    return allowance is not None and await limits.take(allowance)
+
+
+async def test_an_address_is_asked_twice_at_once_and_three_times_a_day(store: Store) -> None:
+    clock = Clock()
+    limits = SignupLimits(store, clock)
+    assert [await asks(limits) for _ in range(4)] == [True] * AT_ONCE + [False] * 2
+    clock.goes_on(minutes=6)
+    restarted = SignupLimits(store, clock)
+    assert [await asks(restarted) for _ in range(2)] == [True, False]
+    clock.goes_on(hours=1)
+    assert not await asks(limits)
+    assert await asks(limits, "bob@example.com")
+    clock.goes_on(days=1)
+    assert await asks(limits)
+
+
+async def test_a_mailbox_counts_over_all_lists_and_spellings(store: Store) -> None:
+    limits = SignupLimits(store, Clock())
+    asked = [await asks(limits, f"Ann+{n}@example.com", f"list{n}") for n in range(PER_MAILBOX + 2)]
+    assert asked == [True] * PER_MAILBOX + [False] * 2
+    assert not await asks(limits)
+    await limits.forget(ANN)
+    assert await asks(limits)
+
+
+async def test_those_who_ask_at_once_get_no_more(store: Store) -> None:
+    many = [SignupLimits(store, Clock()) for _ in range(3)]
+    asked = await asyncio.gather(*(asks(each) for each in many * 4))
+    assert 1 <= sum(asked) <= AT_ONCE
+
+
+async def test_a_place_is_limited_for_visitors_and_not_for_programs(store: Store) -> None:
+    clock = Clock()
+    limits = SignupLimits(store, clock)
+    place = place_of("93.184.216.34")
+    asked = [await asks(limits, f"u{n}@example.com", place=place) for n in range(PER_PLACE + 3)]
+    assert asked == [True] * PER_PLACE + [False] * 3
+    assert await asks(limits, "other@example.com", place=place_of("93.184.216.35"))
+    assert await asks(limits, "program@example.com")
+    clock.goes_on(minutes=11)
+    assert await asks(limits, "late@example.com", place=place)
+
+
+async def test_a_list_is_limited_over_all_web_servers(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signup_limits, "PER_LIST", 25)
+    clock = Clock()
+    one, other = SignupLimits(store, clock), SignupLimits(store, clock)
+    asked = [
+        await asks(limits, f"u{n}@example.com", place="")
+        for n, limits in enumerate([one, other] * 20)
+    ]
+    assert sum(asked) == 25
+    assert await asks(one, "else@example.com", "else", place="")
+    assert await asks(one, "program@example.com")
+    clock.goes_on(hours=1)
+    assert await asks(one, "later@example.com", place="")
+
+
+async def test_what_is_over_is_swept_away(store: Store) -> None:
+    clock = Clock()
+    limits = SignupLimits(store, clock)
+    for n in range(5):
+        await asks(limits, f"u{n}@example.com", place=place_of(f"93.184.216.{n}"))
+    rows = store.table(signup_limits.TABLE)
+    assert len((await rows.query()).entities) == 11
+    clock.goes_on(days=2)
+    assert await asks(limits)
+    assert len((await rows.query()).entities) == 1
+    [left] = (await rows.query()).entities
+    assert "ann" not in f"{left.row} {left.properties}", "no address can be read there"
+
+
+@pytest.mark.parametrize(
+    ("host", "place"),
+    [
+        ("93.184.216.34", "93.184.216.34"),
+        ("::ffff:93.184.216.34", "93.184.216.34"),
+        ("2606:4700:1:2:3:4:5:6", "2606:4700:1:2::/64"),
+        ("2606:4700:1:2:ffff::1", "2606:4700:1:2::/64"),
+        ("127.0.0.1", ""),
+        ("10.1.2.3", ""),
+        ("fe80::1%eth0", ""),
+        ("", ""),
+        ("testclient", ""),
+    ],
+)
+def test_a_home_is_one_place_and_a_proxy_is_none(host: str, place: str) -> None:
+    assert place_of(host) == place
+
+
+async def test_too_many_sign_ups_change_nothing_and_are_answered_alike(
+    services: Services, store: Store
+) -> None:
+    use = SubscriptionService(store, services.lists, SignupLimits(store, Clock()))
+    name, place = await make_list(services), place_of("93.184.216.34")
+    answers = [
+        await use.subscribe(name, f"u{n}@example.com", place=place) for n in range(PER_PLACE + 5)
+    ]
+    assert answers == [True] * len(answers)
+    assert len((await use.page(name)).subscribers) == PER_PLACE
+    assert len(await bodies_of(store, CONFIRM_QUEUE)) == PER_PLACE
+
+
+async def test_who_answers_a_link_may_sign_up_again_at_once(
+    services: Services, store: Store
+) -> None:
+    use, name = services.subscriptions, await make_list(services)
+    for _ in range(2 * PER_ADDRESS_AND_LIST):
+        assert await use.subscribe(name, ANN)
+        [_] = await bodies_of(store, CONFIRM_QUEUE)
+        ann = await use.get(name, ANN)
+        await use.confirm(name, ann.guid)
+        assert not await use.subscribe(name, ANN)
+        await use.unsubscribe(name, ann.guid)
+
+
+async def test_the_language_travels_with_the_work_item(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    for language in ("", "fr-CA", "es"):
+        await services.subscriptions.subscribe(name, f"u{language}@example.com", language=language)
+    items = await store.queue(CONFIRM_QUEUE).peek(5)
+    assert [dict(each.properties) for each in items] == [{}, {"language": "fr"}, {}]

@@ -1,0 +1,133 @@
+"""What can be said about an application, and what is refused."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from postroom.domain.apps import App, OnPoison, app_values, attempts_allowed, parse_app, parse_path
+from postroom.domain.durations import parse_duration, show_duration
+from postroom.domain.errors import Invalid
+
+EVERYTHING = {
+    "path": "/msmqWebHost/orderProcessing",
+    "handler": "orders:process",
+    "min_processes": 0,
+    "max_processes": 4,
+    "concurrency": 3,
+    "idle_timeout": "20m",
+    "receive_retry_count": 5,
+    "max_retry_cycles": 2,
+    "retry_cycle_delay": "30m",
+    "on_poison": "move",
+    "drain_timeout": "500ms",
+    "recycle_after": "2h",
+    "recycle_messages": 1000,
+    "recycle_memory": "200MB",
+}
+
+
+def test_everything_that_can_be_said_is_read() -> None:
+    app = parse_app(EVERYTHING, folder="/srv/orders", origin="mx1:/srv/orders/postroom.toml")
+    assert app == App(
+        path="/msmqWebHost/orderProcessing",
+        handler="orders:process",
+        folder="/srv/orders",
+        concurrency=3,
+        drain_timeout=timedelta(seconds=0.5),
+        recycle_after=timedelta(hours=2),
+        recycle_messages=1000,
+        recycle_memory=200_000_000,
+        origin="mx1:/srv/orders/postroom.toml",
+    )
+    assert attempts_allowed(app) == 18
+    assert app.principal == "app:/msmqWebHost/orderProcessing"
+    again = {name: value for name, value in app_values(app).items() if value is not None}
+    assert parse_app(again, folder=app.folder, origin=app.origin) == app
+    assert msgspec.json.decode(msgspec.json.encode(app), type=App) == app
+
+
+def test_defaults_are_those_of_the_specification() -> None:
+    app = parse_app({"path": "/", "command": ["./process-order", "--quiet"]})
+    assert (app.path, app.command) == ("/", ("./process-order", "--quiet"))
+    assert (app.min_processes, app.max_processes) == (0, 4)
+    assert app.idle_timeout == timedelta(minutes=20)
+    assert (app.receive_retry_count, app.max_retry_cycles) == (5, 2)
+    assert app.retry_cycle_delay == timedelta(minutes=30)
+    assert app.on_poison is OnPoison.MOVE
+    assert app.runs == "./process-order --quiet"
+
+
+def test_a_revision_changes_with_the_configuration_alone() -> None:
+    app = parse_app(EVERYTHING, origin="a")
+    assert parse_app(EVERYTHING, origin="b").revision == app.revision
+    assert parse_app({**EVERYTHING, "max_processes": 5}).revision != app.revision
+    assert parse_app(EVERYTHING, folder="/other").revision != app.revision
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "problem"),
+    [
+        ({"max_processes": 1, "min_processes": 2}, "max_processes", "less than min_processes"),
+        ({"max_processes": 0}, "max_processes", "from 1 to 1,000"),
+        ({"min_processes": -1}, "min_processes", "from 0"),
+        ({"min_processes": True}, "min_processes", "whole number"),
+        ({"concurrency": "4"}, "concurrency", "whole number"),
+        ({"on_poison": "burn"}, "on_poison", "not one of move, reject, drop, fault"),
+        ({"idle_timeout": "20 minutes"}, "idle_timeout", "written like"),
+        ({"idle_timeout": 20}, "idle_timeout", "written like"),
+        ({"idle_timeout": "0s"}, "idle_timeout", "is not from 10ms"),
+        ({"retry_cycle_delay": "8d"}, "retry_cycle_delay", "8d is not from 0s to 7d"),
+        ({"recycle_memory": "plenty"}, "recycle_memory", "written like 200MB"),
+        ({"recycle_memory": 12}, "recycle_memory", "at least 1MB"),
+        ({"handler": "orders"}, "handler", "module:callable"),
+        ({"handler": "orders:process; rm"}, "handler", "module:callable"),
+        ({"command": "cat"}, "command", "list of texts"),
+        ({"command": [""]}, "command", "names a program"),
+        ({"command": ["cat"]}, "handler", "only one of them"),
+        ({"handler": None}, "handler", "module:callable"),
+        ({"serve": "postroom.hosted:serve_sender"}, "serve", "no such option"),
+        ({"max_proceses": 1}, "max_proceses", "no such option"),
+        ({"path": "shop"}, "path", "begins with a slash, as in /shop"),
+        ({"path": "/shop\n"}, "path", ""),
+        ({"path": 3}, "path", "text"),
+        ({"path": "/shop;retry"}, "path", "kept by the host"),
+        ({"path": "/shop;Dead-Letter"}, "path", "kept by the host"),
+        ({"path": "/mail/schedule"}, "path", "bells"),
+        ({"path": "/Host/Bell/x"}, "path", "bells"),
+    ],
+)
+def test_nonsense_is_refused_with_the_name_of_the_field(
+    change: dict[str, object], field: str, problem: str
+) -> None:
+    if field == "path" and problem == "":
+        assert parse_app({**EVERYTHING, **change}).path == "/shop"  # trimmed
+        return
+    with pytest.raises(Invalid) as refused:
+        parse_app({**EVERYTHING, **change})
+    assert refused.value.field == field
+    assert problem in refused.value.problem
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(Invalid, match="path: is missing"):
+        parse_app({"handler": "orders:process"})
+    with pytest.raises(Invalid, match="say handler or command: one of them"):
+        parse_app({"path": "/"})
+
+
+def test_paths_are_kept_in_one_form() -> None:
+    assert parse_path("//Shop//orders/") == "/Shop/orders"
+    assert parse_path("/") == "/"
+    assert parse_path("/shop/orders;poison") == "/shop/orders;poison"
+
+
+@pytest.mark.parametrize("text", ["500ms", "30s", "20m", "2h", "5d", "0s", "90s", "36h"])
+def test_durations_are_shown_as_they_are_written(text: str) -> None:
+    assert show_duration(parse_duration(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "-5s", "5 s", "٥s", "1e3s", "9999999999d"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is"):
+        parse_duration(text)

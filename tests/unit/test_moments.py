@@ -1,0 +1,49 @@
+"""A date, a time and a time zone make one moment."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from postroom.domain.errors import Invalid
+from postroom.web.admin.moments import moment, zones
+
+
+@pytest.mark.parametrize(
+    ("day", "clock", "zone", "expected"),
+    [
+        ("2026-11-15", "09:00", "UTC", datetime(2026, 11, 15, 9, tzinfo=UTC)),
+        ("2026-11-15", "09:00", "Europe/Paris", datetime(2026, 11, 15, 8, tzinfo=UTC)),
+        ("2026-07-15", " 09:00:30 ", "Europe/Paris", datetime(2026, 7, 15, 7, 0, 30, tzinfo=UTC)),
+        ("2026-11-15", "09:00", "Asia/Kathmandu", datetime(2026, 11, 15, 3, 15, tzinfo=UTC)),
+        # Clocks are put back: the first of the two hours.
+        ("2026-10-25", "02:30", "Europe/Paris", datetime(2026, 10, 25, 0, 30, tzinfo=UTC)),
+    ],
+)
+def test_a_local_time_is_one_moment(day: str, clock: str, zone: str, expected: datetime) -> None:
+    assert moment(day, clock, zone) == expected
+
+
+@pytest.mark.parametrize(
+    ("day", "clock", "zone", "problem"),
+    [
+        ("2026-03-29", "02:30", "Europe/Paris", "put forward"),
+        ("", "09:00", "UTC", "needs a date and a time"),
+        ("2026-11-15", "", "UTC", "needs a date and a time"),
+        ("2026-11-15", "09:00+01:00", "UTC", "needs a date and a time"),
+        ("2026-13-45", "09:00", "UTC", "needs a date and a time"),
+        ("2026-11-15", "09:00", "Mars/Olympus", "choose a time zone"),
+        ("2026-11-15", "09:00", "../../etc/passwd", "choose a time zone"),
+        ("0001-01-01", "00:00", "Asia/Tokyo", "can be kept"),
+        ("9999-12-31", "23:00", "America/New_York", "can be kept"),
+    ],
+)
+def test_what_is_no_moment_is_refused_in_one_line(
+    day: str, clock: str, zone: str, problem: str
+) -> None:
+    with pytest.raises(Invalid, match=problem):
+        moment(day, clock, zone)
+
+
+def test_zones_are_there_to_choose_from() -> None:
+    assert zones()[0] == "UTC"
+    assert {"Europe/Paris", "America/New_York", "Asia/Seoul"} < set(zones())
