@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.services.azurite import Azurite, running_azurite
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.smtp_sink import SmtpSink, running_smtp_sink
+
+# No test may fail because the machine is busy.
+settings.register_profile("postroom", deadline=None)
+settings.load_profile("postroom")
 
 
 @pytest.fixture(scope="session")

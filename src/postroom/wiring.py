@@ -107,6 +107,9 @@ class Services:
 
 @asynccontextmanager
 async def opened_store(settings: Settings) -> AsyncIterator[Store]:
+    if account := settings.text("azure_connection_string"):
+        # The engine looks there, as Azure's own tools do; it may come from postroom.toml.
+        os.environ.setdefault("POSTROOM_AZURE_CONNECTION_STRING", account)
     async with await open_store(settings.store_url) as store:
         yield store
 

@@ -238,20 +238,20 @@ async def test_waiting_ends_when_another_process_puts(queue: Queue, other_store:
     started = time.monotonic()
     await other_store.queue("mail/send").put("hello")
     assert await waiting
-    assert time.monotonic() - started < A_MOMENT
+    assert time.monotonic() - started < 4 * A_MOMENT
 
 
 async def test_waiting_ends_with_its_time(queue: Queue) -> None:
     started = time.monotonic()
     assert not await queue.wait(0.3)
-    assert 0.25 < time.monotonic() - started < A_MOMENT
+    assert 0.25 < time.monotonic() - started < 4 * A_MOMENT
 
 
 async def test_waiting_does_not_wait_when_a_message_is_ready(queue: Queue) -> None:
     await queue.put("here")
     started = time.monotonic()
     assert await queue.wait(30)
-    assert time.monotonic() - started < A_MOMENT
+    assert time.monotonic() - started < 4 * A_MOMENT
 
 
 async def test_a_leased_message_does_not_end_the_waiting(queue: Queue) -> None:

@@ -90,6 +90,9 @@ def test_a_stale_etag_is_412_and_changes_nothing(client: httpx2.Client, quoted: 
     assert late.headers["content-type"] == "application/problem+json"
     assert client.delete("/lists/news", headers=stale).status_code == 412
     assert client.get("/lists/news").json()["description"] == "Mine"
+    long = {"If-Match": '"' + " " * 1000 + '", ' + saved.headers["etag"]}
+    assert client.patch("/lists/news", json={"description": "3"}, headers=long).status_code == 412
+    assert client.patch("/lists/no", json={"description": "3"}, headers=long).status_code == 404
     one_of = {"If-Match": f'"other", W/{saved.headers["etag"]}'}
     assert client.patch("/lists/news", json={"description": "2"}, headers=one_of).status_code == 200
     assert client.delete("/lists/news", headers={"If-Match": "*"}).status_code == 204
@@ -163,6 +166,11 @@ def test_import_refuses_what_is_no_csv(client: httpx2.Client) -> None:
     assert fields_of(refused) == ["file"]
     assert "charset=windows-1252" in refused.text
     assert client.post("/lists/nope/import", content=b"email", headers=headers).status_code == 404
+    for charset in ("utf-7", "punycode", "unicode_escape"):
+        odd = {"content-type": f"text/csv; charset={charset}"}
+        sent = client.post("/lists/news/import", content=b"email,+2AA-\na@b.org,\n", headers=odd)
+        assert fields_of(sent) == ["encoding"]
+    assert client.get("/lists/news/subscribers").json()["items"] == []
     said = {"content-type": "text/csv; charset=iso-8859-1"}
     assert client.post("/lists/news/import", content=latin, headers=said).json()["added"] == 1
 

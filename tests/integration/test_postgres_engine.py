@@ -216,7 +216,7 @@ async def test_an_unreachable_server_is_reported_soon() -> None:
     with pytest.raises(StoreUnavailable) as raised:
         await open_store(f"postgresql://ann:{SECRET}@127.0.0.1:{port}/x")
 
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 25
     assert SECRET not in everything_told(raised.value)
 
 
@@ -385,7 +385,7 @@ async def test_a_waiter_learns_of_a_message_whose_notification_was_lost(
     )
 
     assert await waiting
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8
 
 
 async def test_waiting_costs_next_to_nothing(store: Store, url: str) -> None:
@@ -719,7 +719,7 @@ async def test_a_server_that_stays_away_is_reported_in_the_end(
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
             await store.table("people").get("p", "r")
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 25
     finally:
         await asyncio.to_thread(postgres.start)
 

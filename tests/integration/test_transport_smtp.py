@@ -245,7 +245,7 @@ async def test_a_server_too_slow_is_given_up(
 
     assert kinds(results) == [kind]
     assert "no answer within 0.3 s" in results[0].reply
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 async def test_a_slow_server_is_waited_for(server: RecordingSmtp) -> None:
@@ -288,7 +288,7 @@ async def test_an_unreachable_server_defers_after_a_little_patience() -> None:
 
     assert kinds(results) == [DEFERRED, DEFERRED]
     assert "cannot be reached" in results[0].reply
-    assert 1.4 < time.monotonic() - started < 5
+    assert 1.4 < time.monotonic() - started < 20
 
 
 async def test_a_server_that_comes_back_in_time_is_waited_for(server: RecordingSmtp) -> None:
@@ -346,7 +346,7 @@ async def test_work_is_spread_over_all_connections() -> None:
             await transport.send(PlainMailing(), many(8), notes)
 
             # Two groups of replies each, all at the same time.
-            assert time.monotonic() - started < 0.7
+            assert time.monotonic() - started < 1.5
             assert notes.most_under_way == 8
 
 
@@ -391,7 +391,7 @@ async def test_a_cancelled_batch_does_not_wait_for_ever() -> None:
             started = time.monotonic()
             with pytest.raises(asyncio.CancelledError):
                 await sending
-            assert time.monotonic() - started < 2
+            assert time.monotonic() - started < 15
             results, _ = await send(transport, ["after"])
 
     assert {notes.settled_as[each].kind for each in notes.handed_over} == {IN_DOUBT}

@@ -120,6 +120,18 @@ def test_a_login_is_limited_by_address_whether_somebody_has_it_or_not_and_by_pla
     assert limits.wait("new@example.org", "10.0.2.2") > 0
 
 
+def test_whoever_types_a_lot_does_not_fill_the_memory() -> None:
+    limits = LoginLimits()
+    kept = limits._by_address._tries
+    for number in range(70):
+        limits.wait(f"{number}@{'x' * 10_000}", "10.0.0.1")
+    assert len(kept) == 60  # none from a place that is refused
+    assert max(map(len, kept)) < 100
+    assert limits.wait("\ud800", "10.0.0.2") == 0
+    limits.forget("\ud800")
+    assert len(kept) == 60
+
+
 def test_a_whole_network_of_a_customer_counts_as_one_place() -> None:
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") == "2001:db8::/64"
     assert network_of("2001:db8:0:1::1") != network_of("2001:db8::1")

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from postroom.storage import KeyRange, limits
+from postroom.storage import InvalidStoreUrl, KeyRange, limits
 from postroom.storage.azure import keys
+from postroom.storage.azure.account import without_poll
 from postroom.storage.azure.conditions import is_within, range_conditions
 from postroom.storage.azure.envelope import Envelope, unwrap, wrap
 from postroom.storage.azure.queue_names import azure_name, metadata_of, real_name
@@ -167,3 +168,17 @@ def test_a_plain_message_is_nothing_but_its_body() -> None:
 def test_a_message_of_another_program_is_a_body_whatever_it_contains(content: str) -> None:
     assert unwrap(content).properties == {}
     assert unwrap(content).uncounted == 0
+
+
+def test_the_longest_pause_between_looks_can_be_chosen() -> None:
+    assert without_poll("azure://myaccount") == ("azure://myaccount", 2.0)
+    assert without_poll("azure://myaccount?poll=30") == ("azure://myaccount", 30.0)
+    assert without_poll("azure://?poll=0.5") == ("azure://", 0.5)
+
+
+@pytest.mark.parametrize(
+    "query", ["poll=0", "poll=301", "poll=soon", "pole=3", "", "poll=1&poll=2"]
+)
+def test_what_cannot_be_a_pause_is_refused(query: str) -> None:
+    with pytest.raises(InvalidStoreUrl, match="poll"):
+        without_poll(f"azure://myaccount?{query}")

@@ -144,3 +144,21 @@ def test_long_work_goes_into_further_files_that_are_removed_when_done(tmp_path: 
     journal.page_ended(pages[-1])
     journal.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_that_is_taken_again_keeps_what_was_handed_over_before(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "me")
+    journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
+    first = journal.sending(PAGE, [ANN, BOB])
+    first.handing_over(0)
+    first.settled(0, Result(ResultKind.ACCEPTED, "250 ok"))
+    first.handing_over(1)
+    journal.page_taken(PAGE, "7", "another receipt", f"{PAGE},0")
+    journal.close()
+
+    [dead] = dead_journals(tmp_path)
+    page = dead.open_pages()[PAGE]
+    dead.leave()
+    assert page.receipt == "another receipt"
+    assert page.handed_over == {ANN, BOB}
+    assert set(page.results) == {ANN}

@@ -75,6 +75,29 @@ def test_another_encoding_is_refused_with_its_line_and_read_when_it_is_named() -
     assert "utf-16-le" in problem("email\na@b.org\n".encode("utf-16-le"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["punycode", "utf-7", "unicode_escape", "raw_unicode_escape", "idna", "undefined", "hex",
+     "a\0b", "\ud800", "x" * 5000],
+)  # fmt: skip
+def test_what_is_no_encoding_of_files_is_refused_with_its_name(name: str) -> None:
+    told = problem(b"email,+2AA-\na@b.org,x\n", name)
+    assert told.startswith("there is no encoding ")
+    assert told.isprintable()
+    assert len(told) < 300
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["UTF8", "utf-8-sig", "utf-16", "utf_32", "latin-1", "ISO-8859-15", "windows-1258", "cp1252",
+     "cp437", "koi8-r", "koi8-u", "big5", "gb18030", "gbk", "shift_jis", "sjis", "euc-jp",
+     "euc-kr", "cp949", "macroman", "us-ascii", "iso-2022-jp", "tis-620"],
+)  # fmt: skip
+def test_encodings_that_people_save_files_in(name: str) -> None:
+    data = "email,name\na@b.org,Ann\n".encode(name)
+    assert only(data, name).wanted == {"a@b.org": None}
+
+
 def test_a_wrong_byte_far_behind_is_found_before_the_first_line_is_used() -> None:
     data = b"email\n" + b"a@b.org\n" * 100_000 + b"\xff\n"
     assert problem(data).startswith("line 100002 is not in UTF-8")
@@ -94,6 +117,8 @@ def test_other_columns_are_named_as_they_are_written() -> None:
     file = SubscriberFile(io.BytesIO(b"First Name,EMAIL,,Phone,verified\n"))
     assert file.ignored == ["First Name", "Phone"]
     assert list(file.chunks(10)) == []
+    hostile = SubscriberFile(io.BytesIO(f"email,a\x1b\u202eb,{'x' * 5000}\n".encode()))
+    assert hostile.ignored == ["a��b", "x" * 100 + "…"]
 
 
 def test_lines_that_cannot_be_used_are_named_with_their_number_and_reason() -> None:

@@ -106,6 +106,8 @@ async def test_the_archive_has_the_newest_first_with_their_sums(
     site: Site, editor: Visitor
 ) -> None:
     assert "Nothing is done yet" in (await editor.get("/archive")).text
+    for far in ("9999-12-31T23:59:59-14:00,x", "0001-01-01T00:00:00+14:00,x"):
+        assert (await editor.get("/archive", params={"before": far})).status_code == 200
     await site.services.subscriptions.add("news", "ann@example.com", verified=True)
     for number in range(3):
         message = await schedule(site, f"Part {number}", hours=-10 + number)

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.web.site import Site
 
 HOSTILE = {
@@ -81,3 +83,27 @@ async def test_a_body_that_is_no_form_changes_nothing(site: Site) -> None:
             )
             assert answer.status_code in (200, 400, 422), kind
         assert await site.services.subscriptions.by_guid("contoso1", ann.guid) == ann, kind
+
+
+@pytest.mark.parametrize("charset", ["punycode", "undefined", "utf-7", "UTF-16", '"idna"'])
+async def test_parts_in_another_encoding_than_utf_8_are_refused(site: Site, charset: str) -> None:
+    await site.services.lists.create("contoso1", "Contoso", "news@contoso.example")
+    ann = await site.services.subscriptions.add("contoso1", "ann@example.com")
+    visitor = site.visitor()
+    link = f"id={ann.guid}&listName=contoso1"
+    kind = "multipart/form-data; boundary=x; charset="
+    part = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n--x--\r\n'
+    for path in (f"/unsubscribe?{link}", f"/confirm?{link}", "/subscribe", "/login"):
+        answer = await visitor.http.post(
+            path, content=part % (b"email", b"+2AA-"), headers={"Content-Type": kind + charset}
+        )
+        assert answer.status_code == 415, path
+        assert "Nothing was changed." in answer.text
+    assert await site.services.subscriptions.by_guid("contoso1", ann.guid) == ann
+    for same in ("UTF-8", "utf8", '"utf-8"'):
+        answer = await visitor.http.post(
+            f"/confirm?{link}",
+            content=part % (b"email", "é".encode()),
+            headers={"Content-Type": kind + same},
+        )
+        assert answer.status_code == 200, same

@@ -17,6 +17,7 @@ from postroom.web.routing import SESSION_COOKIE, Page
 from postroom.web.templating import make_environment
 from postroom.web.visit import Visit
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
+from tests.web.world import EXAMPLES, LIST, OTHER, QUEUE, furnished
 
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 
@@ -234,3 +235,40 @@ async def test_a_page_that_says_nothing_is_recorded_by_its_address(site: Site) -
         assert (await http.post("/look", data=data)).status_code == 303
     [action] = (await site.services.audit.page()).actions
     assert (action.what, action.on) == ("POST /quiet/it", "with name, password")
+
+
+async def test_asking_for_the_head_of_any_page_changes_nothing(site: Site) -> None:
+    world = await furnished(site)
+    services = site.services
+    acted = (await services.audit.page()).actions
+    running = await services.messages.get(world.names["running"])
+    held = await services.store.queue(f"{QUEUE};poison").info()
+    for visitor in (world.admin, site.visitor()):
+        for page in PAGES:
+            for address in world.addresses(page.path) if page.path in EXAMPLES else ():
+                response = await visitor.http.head(address)
+                assert response.status_code < 500, address
+                assert response.content == b""
+                check_headers(response.headers, address)
+    for path in ("/dashboard/live", f"/lists/{LIST}/delete"):
+        assert (await world.admin.http.head(path)).status_code == 200
+    assert {LIST, OTHER} <= set(await services.lists.names())
+    assert (await services.audit.page()).actions == acted
+    assert await services.store.queue(f"{QUEUE};poison").info() == held
+    assert await services.messages.get(world.names["running"]) == running
+
+
+async def test_any_method_but_the_reading_ones_needs_the_token(site: Site) -> None:
+    async def done(visit: Visit) -> Response:
+        return Response(visit.request.method)
+
+    admin = await site.user(Role.ADMINISTRATOR)
+    methods = ("GET", "POST", "PROPFIND")
+    page = Page("/it", done, role=Role.ADMINISTRATOR, methods=methods, audited=False)
+    app = Starlette(routes=[page.route(site.context, make_environment())])
+    cookies = {SESSION_COOKIE: admin.session}
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app), base_url="http://test", cookies=cookies
+    ) as http:
+        found = {each: (await http.request(each, "/it")).status_code for each in methods}
+    assert found == {"GET": 200, "POST": 403, "PROPFIND": 403}

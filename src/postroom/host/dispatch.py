@@ -255,6 +255,7 @@ class Dispatcher(Runner):
     ) -> None:
         """Do it, whatever the store does meanwhile, as long as the message is ours."""
         began, failures = self._clock(), 0
+        again: QueueMessage | None = None
         try:
             while True:
                 if handed in self._renewing:
@@ -262,6 +263,7 @@ class Dispatcher(Runner):
                 message = handed.message
                 try:
                     await act(message)
+                    again = None if handed.message is message else handed.message
                     return
                 except LeaseLost:
                     if handed.message is not message:
@@ -281,6 +283,9 @@ class Dispatcher(Runner):
         finally:
             self._held.pop(_key(handed), None)
             self._deciding.discard(_key(handed))
+            if again is not None:
+                # Given back, and received again before we knew that it was given back.
+                await self._deliver(again)
 
     # -- leases ------------------------------------------------------------------------------
 
@@ -302,7 +307,8 @@ class Dispatcher(Runner):
             log.warning(
                 "%s: message %s was lost to another receiver", self.app.path, stable_id(message)
             )
-            handed.held_until = float("inf")  # nothing to renew: its answer will be refused
+            if handed.message is message:
+                handed.held_until = float("inf")  # nothing to renew: its answer will be refused
         except StoreError as exc:
             log.warning("%s: a lease could not be renewed: %s", self.app.path, exc)
             await asyncio.sleep(pause_after(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import msgspec
@@ -16,6 +17,8 @@ from postroom.services.messages import MessageService
 from postroom.services.outcomes import OutcomeService
 from postroom.storage import Entity, KeyRange, StaleETag, Store, eq
 
+_PARKED_SECONDS = 30.0
+
 
 class Completion:
     def __init__(self, store: Store, messages: MessageService, outcomes: OutcomeService) -> None:
@@ -26,6 +29,7 @@ class Completion:
         self._events = EventService(store)
         # Pages below are done. Looks begin here, and so cost little however many pages there are.
         self._first_open: dict[MessageRef, int] = {}
+        self._look_for_parked_at: dict[MessageRef, float] = {}
 
     async def check(self, message: Message) -> bool:
         """Archive the message if nothing of it is pending or in doubt; answers whether it did."""
@@ -34,6 +38,7 @@ class Completion:
             # Parked by a sender that had not heard yet of the resumption.
             if page.properties.get("Parked") is True:
                 await self._put_back(message, page)
+            await self._put_back_others(message)
             return False
         if message.status is MessageStatus.PROCESSING:
             counts = await self._outcomes.counts(message)
@@ -56,6 +61,7 @@ class Completion:
         await self._tell(message)
         await self._messages.archive(message)
         self._first_open.pop(message.ref, None)
+        self._look_for_parked_at.pop(message.ref, None)
         return True
 
     def reached(self, ref: MessageRef) -> int:
@@ -94,6 +100,22 @@ class Completion:
             KeyRange.only(records.pages_partition(message.day, message.ref)),
             where=eq("Done", False) if cancelled else eq("Parked", True),
         ):
+            await self._put_back(message, page)
+
+    async def _put_back_others(self, message: Message) -> None:
+        """Pages parked behind the first open one, which may wait for days for its last email. All
+        pages are read for it, so only once in a while."""
+        now = time.monotonic()
+        if now < self._look_for_parked_at.get(message.ref, 0.0):
+            return
+        self._look_for_parked_at[message.ref] = now + _PARKED_SECONDS
+        found = await self._pages.query(
+            KeyRange.only(records.pages_partition(message.day, message.ref)),
+            KeyRange(start=records.page_row(self.reached(message.ref))),
+            where=eq("Parked", True),
+            limit=10,
+        )
+        for page in found.entities:
             await self._put_back(message, page)
 
     async def _put_back(self, message: Message, page: Entity) -> None:

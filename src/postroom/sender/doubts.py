@@ -11,7 +11,7 @@ from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages import FINAL, Message
 from postroom.domain.pages import SEND_QUEUE, WorkItem
-from postroom.sender.pages import PageLost, PageStore, PageTaken
+from postroom.sender.pages import ADMINISTRATOR, PageLost, PageStore, PageTaken
 from postroom.services import records
 from postroom.services.outcomes import OutcomeService
 from postroom.storage import Conflict, Entity, NotFound, Store
@@ -27,7 +27,7 @@ class DoubtService:
         self._emails = store.table(records.MESSAGES)
         self._archive = store.table(records.ARCHIVE)
         self._queue = store.queue(SEND_QUEUE)
-        self._owner = f"administrator-{secrets.token_hex(4)}"
+        self._owner = f"{ADMINISTRATOR}{secrets.token_hex(4)}"
         self._pages = PageStore(store, self._owner)
 
     async def decide(self, message: Message, address: Address, *, was_sent: bool) -> None:
@@ -47,6 +47,9 @@ class DoubtService:
         try:
             claim = await self._pages.claim(item, self._owner, _CLAIM_SECONDS)
             await self._queue.put(str(item), delay=1.0)
+            if claim.doubtful:
+                # From a sender that did not finish: what it had in hand is for a sender to settle.
+                raise Overtaken("email", address)
             if was_sent:
                 await self._archive.merge(
                     Entity(item.partition, address, {"Outcome": "accepted", "EmailSent": True})

@@ -61,9 +61,10 @@ class Journal:
     def page_taken(self, page: str, item_id: str, receipt: str, item_body: str) -> None:
         if self._current.is_full:
             self._current = self._begin_file()
-        self._pages[page] = self._current
-        self._current.pages.add(page)
-        self._current.write(f"P\t{page}\t{item_id}\t{receipt}\t{item_body}\n")
+        # A page that could not be settled before goes on where the rest of it is written.
+        file = self._pages.setdefault(page, self._current)
+        file.pages.add(page)
+        file.write(f"P\t{page}\t{item_id}\t{receipt}\t{item_body}\n")
 
     def page_renewed(self, page: str, receipt: str) -> None:
         self._pages[page].write(f"R\t{page}\t{receipt}\n")
@@ -223,13 +224,18 @@ def dead_journals(folder: Path) -> Iterator[DeadJournal]:
 def _apply(words: list[str], pages: dict[str, JournalledPage]) -> None:
     match words:
         case ["P", page, item_id, receipt, body]:
-            pages[page] = JournalledPage(item_id, receipt, body)
+            # Taken again before it was settled: what was handed over before still was.
+            told = pages.setdefault(page, JournalledPage(item_id, receipt, body))
+            told.item_id, told.receipt, told.item_body = item_id, receipt, body
         case ["R", page, receipt] if page in pages:
             pages[page].receipt = receipt
         case ["A", page, marks, *addresses] if page in pages:
             told = pages[page]
             told.addresses = [Address(address) for address in addresses]
-            told.handed_over = {a for a, m in zip(told.addresses, marks, strict=True) if m == "H"}
+            again = {a for a, m in zip(told.addresses, marks, strict=True) if m == "H"}
+            told.handed_over |= again
+            for address in again:  # the answer to this attempt is still to come
+                told.results.pop(address, None)
         case ["S", page, number, kind, reply] if page in pages:
             told = pages[page]
             told.results[told.addresses[int(number)]] = Result(ResultKind(kind), reply)

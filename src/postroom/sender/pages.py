@@ -45,6 +45,7 @@ from postroom.storage import (
     QueueMessage,
     Replace,
     Store,
+    Value,
 )
 
 # When subscribers are read again: with fewer than this, point reads are cheaper than the range
@@ -53,6 +54,10 @@ _FEW = 25
 _AT_ONCE = 1000
 _SPARSE = 4  # if a range holds so many times as many rows as are wanted, point reads are, too
 _PREFIX = len(records.EMAIL_PREFIX)
+
+
+ADMINISTRATOR = "administrator-"
+"""How owners begin who decide on emails in doubt: they hand nothing over."""
 
 
 class PageTaken(Exception):
@@ -68,11 +73,22 @@ class PageLost(Exception):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Our right to a page. `taken_over`: from a sender that did not finish."""
+    """Our right to a page. `taken_over`: from somebody who did not finish. `doubtful`: who may have
+    handed emails over, and left no word of it."""
 
     item: WorkItem
     etag: str
     taken_over: bool
+    doubtful: bool = False
+
+
+class FoundClaim(msgspec.Struct, frozen=True):
+    """Who has a page in hand. `doubtful`: it was taken over from a sender that nothing is known of,
+    so whatever has no record is in doubt."""
+
+    owner: str
+    etag: str
+    doubtful: bool
 
 
 class LoadedPage(msgspec.Struct, frozen=True):
@@ -85,6 +101,11 @@ class LoadedPage(msgspec.Struct, frozen=True):
     counts: Counts
     leftover: list[str]
     """Rows that the archive has already: only to be removed."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the emails that were found are those that are pending."""
+        return len(self.waiting) == self.counts.pending
 
 
 class TakenPage(msgspec.Struct, frozen=True):
@@ -120,7 +141,9 @@ class PageStore:
         if not same_item and until > datetime.now(UTC):
             raise PageTaken(until)
         # The receiver of this very item has lost its lease, or the other one is overdue.
-        return await self.take_over(item, item_id, lease, found.etag)
+        other = _found_claim(found)
+        doubtful = other.doubtful or not other.owner.startswith(ADMINISTRATOR)
+        return await self.take_over(item, item_id, lease, other.etag, doubtful=doubtful)
 
     async def take_together(
         self, items: Mapping[WorkItem, str], name: ListName, lease: float
@@ -153,33 +176,46 @@ class PageStore:
         taken = []
         for item, etag in zip(items, etags, strict=True):
             row = rows.get(records.page_row(item.page))
+            claim = Claim(item, etag, taken_over=False)
             page = None if row is None else _loaded(row, emails[item.partition])
-            taken.append(TakenPage(Claim(item, etag, taken_over=False), page, recipients))
+            if page is not None and not page.is_whole:
+                page = await self.load(claim)
+            taken.append(TakenPage(claim, page, recipients))
         return taken
 
     async def take_over(
-        self, item: WorkItem, item_id: str, lease: float, etag: str, owner: str | None = None
+        self,
+        item: WorkItem,
+        item_id: str,
+        lease: float,
+        etag: str,
+        owner: str | None = None,
+        *,
+        doubtful: bool = True,
     ) -> Claim:
         """Take a claim from a sender that did not finish. `PageLost` if another one was quicker.
 
         `owner` keeps the claim under the dead one's name: who settles from its journal may be
-        killed, too, and the next one must still know whose journal tells about the page.
+        killed, too, and the next one must still know whose journal tells about the page. If no
+        journal does, the page is `doubtful`, and the claim says so for as long as it lasts.
         """
+        entity = self._claim_entity(item, item_id, lease, owner, doubtful=doubtful)
         try:
-            taken = await self._pages.replace(self._claim_entity(item, item_id, lease, owner), etag)
+            taken = await self._pages.replace(entity, etag)
         except Conflict as exc:
             raise PageLost from exc
-        return Claim(item, taken, taken_over=True)
+        return Claim(item, taken, taken_over=True, doubtful=doubtful)
 
-    async def find_claim(self, item: WorkItem) -> tuple[str, str] | None:
-        """Who has a page in hand, and the claim's ETag."""
+    async def find_claim(self, item: WorkItem) -> FoundClaim | None:
+        """Who has a page in hand."""
         found = await self._pages.get(*self._claim_key(item))
-        return None if found is None else (records.read(found, "Owner", str), found.etag)
+        return None if found is None else _found_claim(found)
 
     async def renew(self, claim: Claim, item_id: str, lease: float) -> Claim:
         try:
             etag = await self._pages.replace(
-                self._claim_entity(claim.item, item_id, lease), claim.etag
+                self._claim_entity(claim.item, item_id, lease, doubtful=claim.doubtful),
+                claim.etag,
             )
         except Conflict as exc:
             raise PageLost from exc
@@ -220,8 +256,10 @@ class PageStore:
         if page is None:
             return None
         emails = await self._emails.read(records.EmailRow, item.partition)
-        if not claim.taken_over and not item.restarted:
-            return _loaded(page, emails)
+        loaded = _loaded(page, emails)
+        # Fewer or more emails than are pending: somebody who had lost the page came late.
+        if not claim.taken_over and not item.restarted and loaded.is_whole:
+            return loaded
         done = (await self._archive.query(KeyRange.only(item.partition))).entities
         archived = {entity.row for entity in done}
         left = {row: email for row, email in emails.items() if row not in archived}
@@ -340,17 +378,33 @@ class PageStore:
         ]
 
     def _claim_entity(
-        self, item: WorkItem, item_id: str, lease: float, owner: str | None = None
+        self,
+        item: WorkItem,
+        item_id: str,
+        lease: float,
+        owner: str | None = None,
+        *,
+        doubtful: bool = False,
     ) -> Entity:
         partition, row = self._claim_key(item)
         until = datetime.now(UTC) + timedelta(seconds=lease)
-        return Entity(
-            partition, row, {"Owner": owner or self._owner, "ItemId": item_id, "Until": until}
-        )
+        values: dict[str, Value] = {
+            "Owner": owner or self._owner,
+            "ItemId": item_id,
+            "Until": until,
+        }
+        if doubtful:
+            values["Doubtful"] = True
+        return Entity(partition, row, values)
 
     @staticmethod
     def _claim_key(item: WorkItem) -> tuple[str, str]:
         return records.pages_partition(item.day, item.ref), records.claim_row(item.page)
+
+
+def _found_claim(entity: Entity) -> FoundClaim:
+    doubtful = records.read_optional(entity, "Doubtful", bool) or False
+    return FoundClaim(records.read(entity, "Owner", str), entity.etag, doubtful)
 
 
 def _loaded(page: Entity, emails: Mapping[str, records.EmailRow]) -> LoadedPage:

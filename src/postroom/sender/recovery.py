@@ -60,16 +60,21 @@ class Recovery:
         if found is None:
             await self._hand_back(page, done=False)  # killed before it had begun, or at the end
             return
-        if found[0] != journal.owner:
+        if found.owner != journal.owner:
             return  # somebody else has it by now
         try:
             claim = await self._pages.take_over(
-                item, page.item_id, self._lease, found[1], owner=journal.owner
+                item,
+                page.item_id,
+                self._lease,
+                found.etag,
+                owner=journal.owner,
+                doubtful=found.doubtful,
             )
             loaded = await self._pages.load(claim)
             if loaded is None:
                 return
-            verdicts = self._verdicts(page, loaded)
+            verdicts = self._verdicts(page, loaded, doubtful=found.doubtful)
             counts = await self._pages.settle(claim, loaded, verdicts, parked=False)
         except PageLost:
             return
@@ -81,14 +86,20 @@ class Recovery:
         )
         await self._hand_back(page, done=counts.pending == 0)
 
-    def _verdicts(self, page: JournalledPage, loaded: LoadedPage) -> dict[Address, Verdict]:
+    def _verdicts(
+        self, page: JournalledPage, loaded: LoadedPage, *, doubtful: bool
+    ) -> dict[Address, Verdict]:
+        """Of a doubtful page: the dead one had it from another, of whom nothing is known."""
         now = datetime.now(UTC)
         verdicts: dict[Address, Verdict] = {}
-        for address in _both(page.handed_over, loaded.waiting):
+        concerned = loaded.waiting if doubtful else _both(page.handed_over, loaded.waiting)
+        for address in concerned:
             before = loaded.waiting[address]
             result = page.results.get(address)
             if result is None:
-                attempt = Attempt(before.tries + 1, before.first_tried_at or now)
+                attempt = Attempt(
+                    before.tries + 1, before.first_tried_at or now, before.was_in_doubt
+                )
                 verdicts[address] = doubted(UNANSWERED, attempt, now, self._in_doubt)
             else:
                 verdicts[address] = self._judged(result, before, now)

@@ -14,7 +14,7 @@ import secrets
 import socket
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -112,6 +112,7 @@ class Sender:
         )
         self._journal = Journal(settings.journals, self.owner)
         self._in_hand: dict[asyncio.Task[None], _InHand] = {}
+        self._pages_in_hand: dict[str, _InHand] = {}
         self._stopping = False
 
     @property
@@ -173,15 +174,33 @@ class Sender:
             except Invalid as exc:
                 await self._set_aside(message, exc)
                 continue
+            if item.partition in self._pages_in_hand:
+                await self._meet_again(self._pages_in_hand[item.partition], message)
+                continue
             # Before anything else: should we be killed, our successor can give it back at once.
             self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
-            taken.setdefault(item.ref, []).append(_InHand(message, item, asyncio.Lock()))
+            in_hand = _InHand(message, item, asyncio.Lock())
+            self._pages_in_hand[item.partition] = in_hand
+            taken.setdefault(item.ref, []).append(in_hand)
         for ref, pages in taken.items():
             taking = asyncio.create_task(self._take_together(ref, pages))
             for in_hand in pages:
                 task = asyncio.create_task(self._work(in_hand, taking))
                 self._in_hand[task] = in_hand
                 task.add_done_callback(self._end)
+
+    async def _meet_again(self, in_hand: _InHand, message: QueueMessage) -> None:
+        """A work item of a page that we are working on already: one of us is enough.
+
+        The same item again, because its lease ran out while we were busy: its new receipt counts.
+        Another item for the page, made after a restart of the scheduler: it can wait.
+        """
+        if message.id == in_hand.message.id:
+            in_hand.message = message
+            self._journal.page_renewed(in_hand.item.partition, message.receipt)
+            return
+        with suppress(LeaseLost):
+            await self._queue.release(message, delay=self._settings.lease, count_attempt=False)
 
     async def _take_together(self, ref: MessageRef, pages: Sequence[_InHand]) -> None:
         """Claim and read pages of one message at once. Where that cannot be, each of them is left
@@ -198,7 +217,9 @@ class Sender:
                 in_hand.claim = in_hand.taken.claim
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        self._in_hand.pop(task, None)
+        ended = self._in_hand.pop(task, None)
+        if ended is not None:
+            self._pages_in_hand.pop(ended.item.partition, None)
         if not task.cancelled() and task.exception() is not None:
             log.error("a page failed and will be taken again", exc_info=task.exception())
 
@@ -242,7 +263,7 @@ class Sender:
         if claim is None:
             claim = await self._pages.claim(item, in_hand.message.id, self._settings.lease)
             in_hand.claim = claim
-        if message.status is MessageStatus.PAUSED:
+        if message.status is MessageStatus.PAUSED and not claim.doubtful:
             await self._pages.park(claim)
             await self._queue.delete(in_hand.message)
             return
@@ -287,7 +308,7 @@ class Sender:
         now = datetime.now(UTC)
         if message.status is MessageStatus.CANCELLED:
             return self._cancelled(loaded), ""
-        if claim.taken_over:
+        if claim.doubtful:
             # From a sender whose journal is not here: whatever it had not recorded is in doubt.
             return self._all_doubted(loaded, now), ""
         due = [a for a in loaded.waiting if loaded.next_try_at.get(a, now) <= now]
@@ -371,9 +392,12 @@ class Sender:
         while True:
             await asyncio.sleep(self._settings.lease / 3)
             for in_hand in list(self._in_hand.values()):
-                async with in_hand.renewing:
-                    if in_hand.is_sending and in_hand.claim is not None:
-                        await self._renew_one(in_hand, in_hand.claim)
+                try:
+                    async with in_hand.renewing:
+                        if in_hand.is_sending and in_hand.claim is not None:
+                            await self._renew_one(in_hand, in_hand.claim)
+                except Exception:  # the others are to be renewed all the same
+                    log.exception("page %s could not be renewed", in_hand.item.partition)
 
     async def _renew_one(self, in_hand: _InHand, claim: Claim) -> None:
         lease = self._settings.lease
@@ -406,6 +430,8 @@ class Sender:
                 await self._recovery.settle_the_dead(self._settings.journals)
             except StoreUnavailable as exc:
                 log.warning("the dead must wait: %s", exc)
+            except Exception:  # looked at again: they have nobody else on this machine
+                log.exception("a dead sender's pages could not be settled")
             await asyncio.sleep(1.0)
 
     async def _drain(self) -> None:

@@ -102,6 +102,6 @@ def _row_back(before: str | None, stretch: timedelta | None) -> str | None:
         return None
     try:
         end = datetime.fromisoformat((before or "").partition(",")[0]).astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         end = datetime.now(UTC)
     return _row_at(max(end, _FIRST_MOMENT + stretch) - stretch)

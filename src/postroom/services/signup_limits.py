@@ -62,7 +62,7 @@ class _Asked(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """One more sign-up fits. `changes` are the rows that count it."""
+    """One more sign-up fits. `changes` are the rows that count it, the mailbox last."""
 
     address: Address
     list_name: ListName
@@ -94,8 +94,8 @@ class SignupLimits:
             here = _key(now, _PLACE_TIME, "place", place)
             asked, count = await asyncio.gather(self._rows.get(*mailbox), self._rows.get(*here))
             changes = [
-                _one_more_asked(mailbox, asked, _about(address, list_name), now),
                 _one_more(here, count, PER_PLACE),
+                _one_more_asked(mailbox, asked, _about(address, list_name), now),
             ]
         else:
             asked = await self._rows.get(*mailbox)
@@ -138,9 +138,12 @@ class SignupLimits:
                 return  # signed up again at this moment, or swept
 
     async def _write_all(self, changes: tuple[Entity, ...]) -> bool:
-        if len(changes) == 1:
-            return await self._write(changes[0])
-        return all(await asyncio.gather(*(self._write(each) for each in changes)))
+        """One after the other up to the first conflict. The mailbox is the last one, so that it is
+        counted once for one confirmation, however often the others had to be tried."""
+        for each in changes:
+            if not await self._write(each):
+                return False
+        return True
 
     async def _write(self, change: Entity) -> bool:
         try:

@@ -37,6 +37,29 @@ _TRUTH: Final = {
     "": None,
 }  # fmt: skip
 
+# What people save files in, by Python's names. Not all that Python can decode: some of that takes
+# minutes for a megabyte, and some gives text that cannot be written anywhere.
+_ENCODINGS: Final = frozenset({
+    "ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le",
+    "utf-32-be",
+    "iso8859-1", "iso8859-2", "iso8859-3", "iso8859-4", "iso8859-5", "iso8859-6", "iso8859-7",
+    "iso8859-8", "iso8859-9",
+    "iso8859-10", "iso8859-11", "iso8859-13", "iso8859-14", "iso8859-15", "iso8859-16",
+    "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258",
+    "cp437", "cp720", "cp737", "cp775", "cp850", "cp852", "cp855", "cp856", "cp857", "cp858",
+    "cp860", "cp861", "cp862", "cp863", "cp864",
+    "cp865", "cp866", "cp869", "cp874", "cp932", "cp949", "cp950", "cp1006", "cp1125",
+    "cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140",
+    "koi8-r", "koi8-t", "koi8-u", "kz1048", "ptcp154", "tis-620", "hp-roman8",
+    "mac-croatian", "mac-cyrillic", "mac-greek", "mac-iceland", "mac-latin2", "mac-roman",
+    "mac-romanian", "mac-turkish",
+    "big5", "big5hkscs", "gb2312", "gbk", "gb18030", "johab", "euc_jp", "euc_jis_2004",
+    "euc_jisx0213", "euc_kr",
+    "shift_jis", "shift_jis_2004", "shift_jisx0213",
+    "iso2022_jp", "iso2022_jp_1", "iso2022_jp_2", "iso2022_jp_2004", "iso2022_jp_3",
+    "iso2022_jp_ext", "iso2022_kr",
+})  # fmt: skip
+
 # A spreadsheet would take such a cell for a formula, so an export puts an apostrophe before it.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _PROTECTED_FORMULA = re.compile(r"'+[=+\-@\t\r]")
@@ -91,7 +114,9 @@ class SubscriberFile:
         names = list(map(str.lower, columns))
         self._email = names.index(EMAIL)
         self._verified = names.index(VERIFIED) if VERIFIED in names else None
-        self.ignored = [each for each in columns if each.lower() not in (EMAIL, VERIFIED, "")]
+        self.ignored = [
+            shown(each) for each in columns if each.lower() not in (EMAIL, VERIFIED, "")
+        ]
         self._line = 1
         self._rows = csv.reader(self._text, delimiter=delimiter)
 
@@ -193,11 +218,15 @@ def _checked_cell(raw: str) -> str:
 
 def _checked_encoding(name: str) -> str:
     try:
-        codec = codecs.lookup(name)
-        "".encode(codec.name)  # refuses codecs that are no text encodings
+        found = codecs.lookup(name).name
     except (LookupError, UnicodeError, ValueError) as exc:
         raise Invalid("encoding", f"there is no encoding {shown(name)!r}") from exc
-    return "utf-8-sig" if codec.name == "utf-8" else codec.name
+    if found not in _ENCODINGS:
+        raise Invalid(
+            "encoding",
+            f"there is no encoding {shown(name)!r} for such files: save the file as UTF-8",
+        )
+    return "utf-8-sig" if found == "utf-8" else found
 
 
 def _marked_encoding(file: BinaryIO) -> str:

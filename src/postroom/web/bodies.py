@@ -25,7 +25,11 @@ def limited(request: Request, most: int) -> Receive:
             message = await request.receive()
             taken += len(message.get("body", b""))
         if is_too_large:
-            raise HTTPException(413, f"What was sent is larger than {most // 1024**2} MB.")
+            raise HTTPException(413, f"What was sent is larger than {_shown(most)}.")
         return message
 
     return receive
+
+
+def _shown(size: int) -> str:
+    return f"{size // 1024**2} MB" if size >= 1024**2 else f"{size // 1024} KB"

@@ -27,7 +27,7 @@ VISITOR_COOKIE = "postroom_visitor"
 # A message's two bodies with the files that they are uploaded from.
 LARGEST_FORM = 12 * 1024 * 1024
 _FIELDS_SHOWN = 12
-_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Page:
@@ -36,6 +36,7 @@ class Page:
     `protected=False` is for forms that carry their own proof (links from mails, forms on a client's
     site): no session acts there, so there is nothing that a forged form could borrow, and visitors
     get no cookie.
+    A page that can be got also answers HEAD: its endpoint sees a GET, so that it only looks.
     `audited=False` is for forms that change nothing, such as a preview. `max_body` is how many
     bytes of a request are taken; a larger one is answered with 413.
     """
@@ -61,9 +62,13 @@ class Page:
 
     def route(self, context: WebContext, templates: jinja2.Environment) -> Route:
         async def answer(request: Request) -> Response:
-            request = Request(request.scope, limited(request, self.max_body))
+            is_head = request.method == "HEAD"
+            # In a copy: the server has to see that it is HEAD, or it would send a body.
+            scope = {**request.scope, "method": "GET"} if is_head else request.scope
+            request = Request(scope, limited(request, self.max_body))
             try:
-                return await self._answer(request, context, templates)
+                response = await self._answer(request, context, templates)
+                return _head_of(response) if is_head else response
             except ClientDisconnect:
                 return Response(status_code=400)  # whoever sent it is gone: nobody reads this
             finally:
@@ -111,7 +116,7 @@ class Page:
                     " An administrator can change it.",
                 )
         try:
-            writes = self.protected and visit.request.method in _WRITES
+            writes = self.protected and visit.request.method not in _READS
             if writes and not await visit.has_valid_token():
                 return explain(
                     visit,
@@ -130,12 +135,19 @@ class Page:
         if (
             self.audited
             and visit.user is not None
-            and visit.request.method in _WRITES
+            and visit.request.method not in _READS
             and response.status_code < 400
             and not visit.is_audited
         ):
             fields = ", ".join(visit.field_names[:_FIELDS_SHOWN])
             await visit.audit(f"{visit.request.method} {visit.path}", fields and f"with {fields}")
+
+
+def _head_of(response: Response) -> Response:
+    """The answer without its body, which for some pages would never end."""
+    head = Response(status_code=response.status_code, background=response.background)
+    head.raw_headers = response.raw_headers
+    return head
 
 
 async def _who(request: Request, context: WebContext) -> tuple[User, Session] | None:

@@ -3,6 +3,7 @@ nothing but a look. What has to outlive a restart is in the store (`services/loc
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import math
 from collections import OrderedDict, deque
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 
 _MOST_KEPT = 20_000  # whoever comes from everywhere does not fill the memory
+_LONGEST_ADDRESS = 320
 
 
 class TryLimit:
@@ -59,10 +61,15 @@ class LoginLimits:
 
     def wait(self, address: str, place: str) -> int:
         """Count one try; answers 0, or how many seconds to wait."""
-        return max(
-            self._by_place.wait(network_of(place)), self._by_address.wait(address.strip().lower())
-        )
+        # The place first: one that has tried too often leaves no more addresses in the memory.
+        return self._by_place.wait(network_of(place)) or self._by_address.wait(_key(address))
 
     def forget(self, address: str) -> None:
         """Somebody has logged in: tries begin anew for the address, not for the place."""
-        self._by_address.forget(address.strip().lower())
+        self._by_address.forget(_key(address))
+
+
+def _key(address: str) -> str:
+    """Of one size, however much was typed; no address is longer than what counts."""
+    counted = address.strip().lower()[:_LONGEST_ADDRESS]
+    return hashlib.sha256(counted.encode(errors="replace")).hexdigest()

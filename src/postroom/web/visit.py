@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from postroom.services.sessions import Session
 from postroom.services.users import Role, User
 from postroom.web.context import WebContext
+from postroom.web.form_reading import read_form
 from postroom.web.signing import Signer
 from postroom.web.templating import render
 
@@ -86,8 +87,8 @@ class Visit:
 
     async def form(self) -> FormData:
         if self._form is None:
-            self._form = await self.request.form(
-                max_files=4, max_fields=2000, max_part_size=LARGEST_PART
+            self._form = await read_form(
+                self.request, max_files=4, max_fields=2000, max_part_size=LARGEST_PART
             )
         return self._form
 

@@ -1,12 +1,17 @@
 """Pages in a sender's hands: taken together, read again, settled with their work items."""
 
+from pathlib import Path
+
 import pytest
 
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.messages import Message
 from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
 from postroom.sender import pages as pages_module
+from postroom.sender.journal import Journal
 from postroom.sender.pages import PageLost, PageStore, PageTaken
+from postroom.sender.policy import RetryPlan, WhenInDoubt
+from postroom.sender.recovery import Recovery
 from postroom.services import records
 from postroom.storage import QueueMessage, Store
 from postroom.wiring import Services
@@ -146,3 +151,49 @@ async def test_who_has_lost_a_page_cannot_settle_it(store: Store, message: Messa
     await other.take_over(item, "the item", LEASE, claim.etag)
     with pytest.raises(PageLost):
         await mine.settle(claim, loaded, {}, parked=False)
+
+
+async def test_what_two_dead_senders_had_one_after_the_other_is_in_doubt(
+    services: Services, store: Store, message: Message, tmp_path: Path
+) -> None:
+    """The second took the page over, and died before it could record the doubt."""
+    item = item_of(message, 0)
+    work = (await received(store))[item]
+    await PageStore(store, "first").claim(item, work.id, LEASE)
+    taken = await PageStore(store, "second").claim(item, work.id, LEASE)
+    assert taken.doubtful
+    journal = Journal(tmp_path, "second")
+    journal.page_taken(item.partition, work.id, work.receipt, str(item))
+    journal.close()
+    alive = PageStore(store, "alive")
+
+    await Recovery(store, alive, RetryPlan(), WhenInDoubt.HOLD, LEASE).settle_the_dead(tmp_path)
+
+    emails = await services.outcomes.page_emails(message, 0)
+    assert {each.outcome for each in emails} == {EmailOutcome.IN_DOUBT}
+
+
+async def test_a_page_whose_rows_somebody_removed_late_is_counted_from_the_archive(
+    services: Services, store: Store, message: Message
+) -> None:
+    """Who had lost the page archives and removes its emails, and only then hears of it."""
+    item = item_of(message, 0)
+    late = PageStore(store, "late")
+    claim = await late.claim(item, "the item", LEASE)
+    loaded = await late.load(claim)
+    assert loaded is not None
+    other = PageStore(store, "other")
+    over = await other.claim(item, "the item", LEASE)
+    seen = await other.load(over)
+    assert seen is not None
+    await other.settle(over, seen, {}, parked=False)
+    verdicts = {address: verdict(ACCEPTED) for address in loaded.waiting}
+    with pytest.raises(PageLost):
+        await late.settle(claim, loaded, verdicts, parked=False)
+
+    again = await other.claim(item, "the item", LEASE)
+    found = await other.load(again)
+    assert found is not None
+    counts = await other.settle(again, found, {}, parked=False)
+    assert (counts.accepted, counts.pending) == (3, 0)
+    await check_sum(services, message)

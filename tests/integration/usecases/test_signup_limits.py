@@ -87,6 +87,18 @@ async def test_a_place_is_limited_for_visitors_and_not_for_programs(store: Store
     assert await asks(limits, "late@example.com", place=place)
 
 
+async def test_a_mailbox_is_counted_once_though_others_come_from_the_same_place(
+    store: Store,
+) -> None:
+    limits = SignupLimits(store, Clock())
+    place = place_of("93.184.216.34")
+    allowance = await limits.look(ANN, NEWS, place)
+    assert allowance is not None
+    assert await asks(limits, "bob@example.com", place=place)
+    assert await limits.take(allowance)
+    assert [await asks(limits) for _ in range(AT_ONCE)] == [True] * (AT_ONCE - 1) + [False]
+
+
 async def test_a_list_is_limited_over_all_web_servers(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

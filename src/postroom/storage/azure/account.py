@@ -14,12 +14,14 @@ from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.identity.aio import DefaultAzureCredential
 
+from postroom.storage.azure.polling import FIRST_PAUSE, LONGEST_PAUSE
 from postroom.storage.errors import InvalidStoreUrl
 
 CONNECTION_STRING: Final = "POSTROOM_AZURE_CONNECTION_STRING"
 SERVICES: Final = ("table", "queue", "blob")
 
 _SCHEME: Final = "azure://"
+_SLOWEST_POLL = 300.0
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _PUBLIC_CLOUD: Final = "core.windows.net"
 
@@ -55,6 +57,20 @@ class Account:
     def identity(self) -> AsyncTokenCredential | None:
         """The credential that has to ask somebody for tokens, if it is one."""
         return None if isinstance(self.credential, _KEYS) else self.credential
+
+
+def without_poll(url: str) -> tuple[str, float]:
+    """The URL of an account, and how long to pause at most between two looks at a queue."""
+    rest, separator, query = url.partition("?")
+    if not separator:
+        return url, LONGEST_PAUSE
+    found = re.fullmatch(r"poll=(\d{1,4}(?:\.\d{1,3})?)", query)
+    if found is None or not FIRST_PAUSE <= float(found[1]) <= _SLOWEST_POLL:
+        raise InvalidStoreUrl(
+            f"after azure://…? only poll={FIRST_PAUSE:g} to {_SLOWEST_POLL:g} can be said:"
+            " the longest pause between two looks at an empty queue, in seconds"
+        )
+    return rest, float(found[1])
 
 
 def account_of(url: str, environment: Mapping[str, str]) -> Account:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.storage.azure import blobs, leases, queues, schema
-from postroom.storage.azure.account import account_of
+from postroom.storage.azure.account import account_of, without_poll
 from postroom.storage.azure.blobs import AzureContainer
 from postroom.storage.azure.connection import PATIENCE_SECONDS, Connection
 from postroom.storage.azure.polling import Pace
@@ -21,7 +21,11 @@ from postroom.storage.names import check_table_name
 
 
 async def connect(url: str) -> AzureStore:
-    """Open the account that `azure://` and the environment, or `azure://ACCOUNT`, name."""
+    """Open the account that `azure://` and the environment, or `azure://ACCOUNT`, name.
+
+    `?poll=SECONDS` is the longest pause between two looks at an empty queue.
+    """
+    url, longest_pause = without_poll(url)
     account = account_of(url, os.environ)
     _quieten_the_sdk()
     connection = Connection(account)
@@ -31,13 +35,13 @@ async def connect(url: str) -> AzureStore:
         await connection.close()
         raise
     connection.patience = PATIENCE_SECONDS
-    return AzureStore(connection)
+    return AzureStore(connection, Pace(longest_pause))
 
 
 class AzureStore(CheckedStore):
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, pace: Pace) -> None:
         self._connection = connection
-        self._pace = Pace()
+        self._pace = pace
 
     @property
     def requests(self) -> Mapping[str, int]:

@@ -13,7 +13,7 @@ R = TypeVar("R")
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 2.0
 """The price of an empty queue (a request every two seconds) against the delay of the first message
-after a quiet time."""
+after a quiet time. `azure://…?poll=10` chooses another."""
 
 _GROWTH: Final = 1.5
 CONCURRENCY: Final = 8
@@ -23,7 +23,8 @@ CONCURRENCY: Final = 8
 class Pace:
     """How long to pause between two looks at what: longer after each vain one, over all waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = LONGEST_PAUSE) -> None:
+        self._longest = longest
         self._pauses: dict[Hashable, float] = {}
 
     def quicken(self, what: Hashable) -> None:
@@ -32,7 +33,7 @@ class Pace:
 
     def next_pause(self, what: Hashable) -> float:
         pause = self._pauses.get(what, FIRST_PAUSE)
-        self._pauses[what] = min(_GROWTH * pause, LONGEST_PAUSE)
+        self._pauses[what] = min(_GROWTH * pause, self._longest)
         return pause
 
     async def until_found(

@@ -155,7 +155,9 @@ class SqliteQueue(CheckedQueue):
         return await self._writer.run(write)
 
     async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None:
-        if not (identity.isascii() and identity.isdigit() and int(identity) < 2**63):
+        if not (identity.isascii() and identity.isdigit() and len(identity) < 20):
+            return None
+        if int(identity) >= 2**63:
             return None
         receipt = secrets.randbits(62)
 

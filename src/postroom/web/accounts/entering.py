@@ -18,6 +18,7 @@ from postroom.web.visit import Visit
 
 _SETUP_AGE = 7 * 24 * 3600
 _CODE_AGE = 5 * 60
+_LARGEST_FORM = 64 * 1024  # strangers may send these
 _WRONG = (
     "This address and this password do not belong together. After ten wrong tries within"
     " 15 minutes an account is locked for a while."
@@ -200,9 +201,9 @@ def _too_often(wait: int, form: Callable[[str], Response]) -> Response:
 
 
 PAGES = (
-    Page("/setup", setup, role=None, methods=("GET", "POST")),
-    Page("/login", login, role=None, methods=("GET", "POST")),
-    Page("/login/code", code, role=None, methods=("POST",)),
-    Page("/logout", logout, role=None, methods=("POST",)),
-    Page("/join", join, role=None, methods=("GET", "POST")),
+    Page("/setup", setup, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
+    Page("/login", login, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
+    Page("/login/code", code, role=None, methods=("POST",), max_body=_LARGEST_FORM),
+    Page("/logout", logout, role=None, methods=("POST",), max_body=_LARGEST_FORM),
+    Page("/join", join, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
 )

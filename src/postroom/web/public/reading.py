@@ -21,6 +21,7 @@ from postroom.domain.languages import LANGUAGES
 from postroom.domain.lists import MailingList
 from postroom.errors import PostroomError
 from postroom.storage import StoreUnavailable
+from postroom.web.form_reading import read_form
 from postroom.web.public.branding import logo_url, style_url
 from postroom.web.public.languages import NAMES, Texts, chosen_language
 from postroom.web.visit import Endpoint, Visit
@@ -141,7 +142,7 @@ def for_readers(endpoint: PublicEndpoint) -> Endpoint:
         reader = Reader(visit, FormData())
         try:
             if reader.sends:
-                form = await visit.request.form(max_files=0, max_fields=_MOST_FIELDS)
+                form = await read_form(visit.request, max_files=0, max_fields=_MOST_FIELDS)
                 reader = Reader(visit, form)
             response = await endpoint(reader)
         except HTTPException as exc:
