@@ -11,6 +11,7 @@ from postroom.checks import Finding, State, check_everything
 from postroom.settings import Settings, load_settings
 from postroom.wiring import opened_services
 from tests.services.dns_server import running_dns_server
+from tests.services.recording_smtp import Rule, running_recording_smtp
 from tests.services.smtp_sink import SmtpSink
 
 GOOD = {
@@ -147,3 +148,27 @@ async def test_the_clock_and_the_disk_are_looked_at(tmp_path: Path) -> None:
 
     assert found["clock"].state is State.OK
     assert "GB free" in found["disk"].text
+
+
+async def test_a_test_mail_is_sent_on_request_only(tmp_path: Path) -> None:
+    with running_recording_smtp() as server:
+        settings = await settings_with_a_list(tmp_path, {"transport": server.url})
+        await check_everything(settings)
+        assert server.accepted() == []
+
+        found = await check_everything(settings, mail_to="ann@example.com")
+
+        assert found[-1].part == "test mail"
+        assert found[-1].state is State.OK
+        [mail] = server.accepted()
+        assert mail.recipients == ("ann@example.com",)
+        assert b"Subject: Postroom: a test mail" in mail.content
+
+
+async def test_a_test_mail_that_is_refused_says_why(tmp_path: Path) -> None:
+    with running_recording_smtp(Rule("RCPT", reply="550 5.1.1 nobody here")) as server:
+        settings = await settings_with_a_list(tmp_path, {"transport": server.url})
+        found = await check_everything(settings, mail_to="ann@example.com")
+
+    assert found[-1].state is State.ERROR
+    assert "550 5.1.1 nobody here" in found[-1].text

@@ -272,3 +272,11 @@ async def test_any_method_but_the_reading_ones_needs_the_token(site: Site) -> No
     ) as http:
         found = {each: (await http.request(each, "/it")).status_code for each in methods}
     assert found == {"GET": 200, "POST": 403, "PROPFIND": 403}
+
+
+async def test_every_answer_has_an_id_that_the_log_knows(site: Site) -> None:
+    visitor = site.visitor()
+    first, second = await visitor.get("/login"), await visitor.get("/nothing-here")
+    ids = [each.headers["x-request-id"] for each in (first, second)]
+    assert all(len(each) == 12 for each in ids)
+    assert len(set(ids)) == 2

@@ -16,7 +16,7 @@ from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
 from postroom.mail.notice import compile_notice
 from postroom.services.events import Event
-from postroom.transport.contract import Result, ResultKind, Transport
+from postroom.transport.contract import ResultKind, Transport, Unwatched
 
 _SECONDS = 10
 
@@ -50,7 +50,7 @@ class MailChannel(Channel):
             key=event.id,
         )
         recipient = Recipient(self._to, SubscriberGuid("administrator"))
-        [result] = await self._transport.send(mailing, [recipient], _Nobody())
+        [result] = await self._transport.send(mailing, [recipient], Unwatched())
         if result.kind is ResultKind.REFUSED:
             return  # it never will be taken: what stands in the way is in the events, too
         if result.kind is not ResultKind.ACCEPTED:
@@ -87,13 +87,3 @@ class WebhookChannel(Channel):
                 return
         except (OSError, ValueError) as exc:
             raise NotTold(f"the webhook does not answer: {exc}") from exc
-
-
-class _Nobody:
-    """Nothing has to be remembered of a notice: it is sent again if in doubt."""
-
-    def handing_over(self, position: int) -> None:
-        return
-
-    def settled(self, position: int, result: Result) -> None:
-        return

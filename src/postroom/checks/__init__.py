@@ -1,7 +1,7 @@
 """`postroom check`: does everything that Postroom needs work, and if not, what to do.
 
-Each check answers findings and never raises for what is wrong outside; none sends a mail or changes
-anything that somebody could notice.
+Each check answers findings and never raises for what is wrong outside; none changes anything that
+somebody could notice, and a mail is sent only to somebody who asked for it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from postroom.checks.machine import check_data_folder, check_disk
 from postroom.checks.records import check_sending_domains
 from postroom.checks.site import check_base_url
 from postroom.checks.store import check_store
-from postroom.checks.transport import check_transport
+from postroom.checks.transport import check_transport, send_test_mail
 from postroom.settings import Settings
 
 __all__ = ["Finding", "State", "check_everything"]
 
 
-async def check_everything(settings: Settings) -> list[Finding]:
-    """All findings, in the order in which one would mend things."""
+async def check_everything(settings: Settings, *, mail_to: str = "") -> list[Finding]:
+    """All findings, in the order in which one would mend things. A mail is sent only on request."""
     local = [check_data_folder(settings), check_disk(settings), check_secret_key(settings)]
     store, domains = await check_store(settings)
     elsewhere = await asyncio.gather(
@@ -29,4 +29,5 @@ async def check_everything(settings: Settings) -> list[Finding]:
         check_base_url(settings),
         check_sending_domains(settings, domains),
     )
-    return [*local, *store, *(each for found in elsewhere for each in found)]
+    found = [*local, *store, *(each for part in elsewhere for each in part)]
+    return [*found, await send_test_mail(settings, mail_to)] if mail_to else found

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
+from datetime import UTC, datetime
+
 from postroom.checks.findings import Finding, State, one_line
+from postroom.domain.addresses import parse_address
+from postroom.domain.lists import SubscriberGuid
 from postroom.errors import PostroomError
+from postroom.mail.mailing import Recipient
+from postroom.mail.notice import compile_notice
 from postroom.settings import Settings
+from postroom.transport.contract import ResultKind, Unwatched
 from postroom.wiring import opened_transport
 
 
@@ -20,6 +28,29 @@ async def check_transport(settings: Settings) -> list[Finding]:
         advice = "To send mail, set transport to smtp://… or sendgrid://"
         return [Finding("transport", State.WARNING, found, advice)]
     return [Finding("transport", State.OK, found)]
+
+
+async def send_test_mail(settings: Settings, to: str) -> Finding:
+    """A short mail to somebody who asked for it: the only check that sends."""
+    address = parse_address(to)
+    sender = settings.value("alert_from") or settings.value("alert_email") or address
+    mailing = compile_notice(
+        from_address=sender,
+        subject="Postroom: a test mail",
+        text="If you read this, mails leave Postroom.\n",
+        date=datetime.now(UTC),
+        key=secrets.token_hex(8),
+    )
+    recipient = Recipient(address, SubscriberGuid("administrator"))
+    try:
+        async with opened_transport(settings) as transport:
+            [result] = await transport.send(mailing, [recipient], Unwatched())
+    except PostroomError as exc:
+        return Finding("test mail", State.ERROR, one_line(exc))
+    if result.kind is not ResultKind.ACCEPTED:
+        advice = "The server's own words say why."
+        return Finding("test mail", State.ERROR, f"{result.kind}: {result.reply}", advice)
+    return Finding("test mail", State.OK, f"to {address}: {result.reply}")
 
 
 def sends(settings: Settings) -> bool:

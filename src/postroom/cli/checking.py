@@ -23,9 +23,10 @@ class NotWell(PostroomError):
 
 @click.command()
 @click.option("--transport", help="The way out, as in the setting `transport`.")
+@click.option("--mail-to", default="", metavar="ADDRESS", help="Send a test mail there, too.")
 @output.json_option
 @with_settings
-def check(settings: Settings, as_json: bool) -> None:
+def check(settings: Settings, mail_to: str, as_json: bool) -> None:
     """Settings, store and transport: does it work?
 
     Shows each setting and where it comes from; looks at the data folder, the disk, the store and
@@ -34,7 +35,7 @@ def check(settings: Settings, as_json: bool) -> None:
     """
     from postroom.checks import State, check_everything
 
-    findings = run(check_everything(settings))
+    findings = run(check_everything(settings, mail_to=mail_to))
     if as_json:
         _print_json(settings, findings)
     else:

@@ -61,6 +61,16 @@ class Watcher(Protocol):
     def settled(self, position: int, result: Result) -> None: ...
 
 
+class Unwatched:
+    """A watcher for a mail of which nothing has to be remembered."""
+
+    def handing_over(self, position: int) -> None:
+        return
+
+    def settled(self, position: int, result: Result) -> None:
+        return
+
+
 class Transport(ABC):
     """A way out. One object serves the whole process; calls may overlap."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom import metrics
+from postroom.logs import about
 from postroom.services.keys import Scope as ApiScope
 from postroom.services.users import Role
 from postroom.spans import note, span
@@ -57,12 +59,18 @@ class Measured:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = str(message["status"])
+                # What somebody who reports a problem can name, and the log and the trace know.
+                message["headers"] = [*message["headers"], (b"x-request-id", request.encode())]
             await send(message)
 
+        request = secrets.token_hex(6)
         start = time.perf_counter()
         try:
             # Without the address: it may name people, or carry a secret.
-            with span(f"{scope['method']} request", parent=_parent_of(scope)):
+            with (
+                about(request=request),
+                span(f"{scope['method']} request", parent=_parent_of(scope), request=request),
+            ):
                 await self._app(scope, receive, send_and_note)
                 note(status=status)
         finally:
