@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,13 +24,20 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class Measure:
-    """One metric. The library is loaded by the first use: a command that measures nothing is spared
-    that."""
+    """One metric."""
 
     def __init__(self, name: str, help: str, labels: tuple[str, ...] = ()) -> None:
         self.name = name
         self.help = help
         self.labels = labels
+
+
+class _Counted(Measure, ABC):
+    """A metric that a process adds to. The library is loaded by the first use: a command that
+    measures nothing is spared that."""
+
+    def __init__(self, name: str, help: str, labels: tuple[str, ...] = ()) -> None:
+        super().__init__(name, help, labels)
         self._metric: Any = None
         self._children: dict[tuple[str, ...], Any] = {}
 
@@ -42,11 +50,12 @@ class Measure:
             self._children[values] = child
         return child
 
+    @abstractmethod
     def _make(self) -> Any:
-        raise NotImplementedError
+        """The library's own object."""
 
 
-class Count(Measure):
+class Count(_Counted):
     """Only grows."""
 
     def add(self, amount: float = 1, *labels: str) -> None:
@@ -58,7 +67,7 @@ class Count(Measure):
         return Counter(self.name, self.help, self.labels)
 
 
-class Durations(Measure):
+class Durations(_Counted):
     """How long something took, in seconds."""
 
     def observe(self, seconds: float, *labels: str) -> None:

@@ -151,7 +151,7 @@ async def test_a_list_that_is_gone_counts_no_more_but_its_past_stays(services: S
     assert [p.subscribers for p in await services.growth.history("news")] == [1]
 
 
-async def test_of_several_who_keep_counting_one_acts(services: Services) -> None:
+async def test_several_may_keep_counting_at_once(services: Services) -> None:
     await services.lists.create("news", "News", "news@example.com")
     stopping = asyncio.Event()
     counting = [asyncio.create_task(services.growth.keep_counting(stopping)) for _ in range(3)]
