@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import statistics
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from tests.services.recording_smtp import running_recording_smtp
 from tests.services.smtp_sink import running_smtp_sink
 
 MAILS = 100_000
+TURNS = 3
 SIZES = (10_000, 100_000, 1_000_000)
 LIMIT = "raw pipelined limit"
 _numbers = itertools.count()
@@ -41,20 +43,24 @@ def on_postgres(url: str, port: int, recipients: int, senders: int = 1) -> pipel
 
 
 def speed() -> list[Figure]:
-    """2 KB mails into `smtp-sink`: fan-out, composing, sending, a record for each recipient."""
+    """2 KB mails into `smtp-sink`: fan-out, composing, sending, a record for each recipient.
+
+    The limit and Postroom on SQLite take turns: the middle one of each counts.
+    """
     with running_smtp_sink() as sink:
-        limit = baselines.pipelined(sink.port, MAILS, 2)
+        limits, turns = [], []
+        for _ in range(TURNS):
+            limits.append(baselines.pipelined(sink.port, MAILS, 2))
+            turns.append(on_sqlite(sink.port, MAILS).rate)
+        limit, embedded = statistics.median(limits), statistics.median(turns)
         eight = baselines.with_aiosmtplib(sink.port, MAILS // 10, 2, 8)
         many = baselines.with_aiosmtplib(sink.port, MAILS // 10, 2, 32)
         threads = baselines.with_smtplib(sink.port, MAILS // 10, 2, 10)
         source = baselines.with_smtp_source(sink.port, MAILS // 4, 2, 10)
-        embedded = on_sqlite(sink.port, MAILS).rate
         with running_postgres() as server:
             served = on_postgres(server.create_database(), sink.port, MAILS // 2).rate
             two = on_postgres(server.create_database(), sink.port, MAILS // 2, senders=2).rate
         cloud = _on_azurite(sink.port)
-        again = baselines.pipelined(sink.port, MAILS, 2)
-    limit = max(limit, again)
     return [
         Figure("SQLite", embedded, "emails/s", limit, LIMIT, 0.5),
         Figure("SQLite", embedded, "emails/s", max(eight, many), "aiosmtplib", 3),

@@ -1,5 +1,6 @@
 """Many rows in one operation, and several writes in one call: cheaper, with the same promises."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -22,8 +23,10 @@ from postroom.storage import (
     InvalidValue,
     KeyRange,
     LeaseLost,
+    NewMessage,
     NotFound,
     Operation,
+    Put,
     Queue,
     QueueMessage,
     Replace,
@@ -220,6 +223,35 @@ async def test_a_later_step_sees_what_an_earlier_one_wrote(store: Store, table: 
     assert list(await contents(table)) == ["b"]
 
 
+async def test_messages_are_put_behind_what_was_written(store: Store, queue: Queue) -> None:
+    new = [NewMessage("one", properties={"language": "fr"}), NewMessage("later", delay=3600)]
+    await store.write_in_order([archive("a"), Put(queue.name, new), Put("other", [])])
+    assert list(await contents(store.table("archive"))) == ["a"]
+    [one] = await queue.receive(10, lease=60)
+    assert (one.body, one.properties) == ("one", {"language": "fr"})
+    assert (await queue.info()).length == 2
+    assert [each.name for each in await store.queues()] == [queue.name]
+
+
+async def test_messages_behind_a_step_that_fails_are_not_put(store: Store, queue: Queue) -> None:
+    with pytest.raises(NotFound):
+        await store.write_in_order(
+            [
+                Put(queue.name, [NewMessage("before")]),
+                Batch("people", [Delete("p", "missing")]),
+                Put(queue.name, [NewMessage("behind")]),
+            ]
+        )
+    assert [each.body for each in await queue.receive(10, lease=60)] == ["before"]
+
+
+async def test_whoever_waits_hears_of_messages_put_in_order(store: Store, queue: Queue) -> None:
+    waiting = asyncio.create_task(queue.wait(30))
+    await asyncio.sleep(0)
+    await store.write_in_order([Put(queue.name, [NewMessage("one")])])
+    assert await waiting
+
+
 async def test_no_steps_are_nothing(store: Store) -> None:
     await store.write_in_order([])
     assert await store.tables() == []
@@ -258,7 +290,13 @@ async def test_a_lost_lease_stops_what_is_behind_it(store: Store, queue: Queue) 
 async def test_what_cannot_be_done_at_all_is_refused(store: Store, queue: Queue) -> None:
     message = await received(queue)
     [peeked] = [QueueMessage(message.id, queue.name, "", {}, 0, MOMENT)]
-    for impossible in (Batch("people", []), Batch("People", [Delete("p", "a")]), Finish(peeked)):
+    for impossible in (
+        Batch("people", []),
+        Batch("People", [Delete("p", "a")]),
+        Finish(peeked),
+        Put(queue.name, [NewMessage("x" * 100_000)]),
+        Put("", [NewMessage("x")]),
+    ):
         with pytest.raises(InvalidRequest):
             await store.write_in_order([impossible, Finish(message)])
     await queue.delete(message)

@@ -16,15 +16,21 @@ import pytest
 from postroom.storage import (
     AccessDenied,
     AlreadyExists,
+    Batch,
     Delete,
+    DeleteMany,
     Entity,
+    Finish,
     Insert,
+    InsertMany,
     InvalidStoreUrl,
     KeyRange,
     Lease,
     Merge,
+    NewMessage,
     NotFound,
     Operation,
+    Put,
     QueueMessage,
     Replace,
     SchemaTooNew,
@@ -38,7 +44,7 @@ from postroom.storage import (
     Upsert,
     open_store,
 )
-from postroom.storage.postgres import connection, errors, schema
+from postroom.storage.postgres import connection, errors, schema, together
 from tests.services.postgres import PostgresServer
 from tests.services.waiting import free_ports
 
@@ -582,6 +588,38 @@ async def test_settling_a_message_whose_answer_was_lost_is_no_lost_lease(
     assert [message.body for message in await queue.peek(5)] == ["b"]
 
 
+async def test_writes_in_order_whose_answer_was_lost_are_done_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, people = store.queue("q"), store.table("people")
+    await queue.put("work")
+    [message] = await queue.receive(lease=60)
+    old = await people.insert(Entity("p", "old", {}))
+    write, lost = together._together, []
+
+    async def lose_the_answer(connection: Any, statements: Any) -> bool:
+        lost.append(await write(connection, statements))
+        await connection.close()
+        raise psycopg.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(together, "_together", lose_the_answer)
+    await store.write_in_order(
+        [
+            Batch("people", [InsertMany("p", {"a": {}, "b": {}})]),
+            Batch("people", [Replace(Entity("p", "a", {"N": 1})), Delete("p", "old", old)]),
+            Batch("people", [DeleteMany("p", ["b"])]),
+            Put("other", [NewMessage("next")]),
+            Finish(message),
+        ]
+    )
+
+    assert lost == [True], "all of it in one go, and never again"
+    found = {each.row: dict(each.properties) for each in (await people.query()).entities}
+    assert found == {"a": {"N": 1}}
+    assert [each.body for each in await store.queue("other").peek(5)] == ["next"]
+    assert (await queue.info()).length == 0
+
+
 async def test_a_move_whose_answer_was_lost_is_done_once(
     store: Store, lost_answer: LostAnswer
 ) -> None:
@@ -655,11 +693,19 @@ class Work:
         await store.queue("q").put(str(number))
         self.put.append(str(number))
 
+    async def insert_and_put(self, number: int) -> None:
+        store = self.stores[number % len(self.stores)]
+        inserts = Batch("people", [InsertMany("p", {f"{number}-first": {}, f"{number}-last": {}})])
+        await store.write_in_order([inserts, Put("q", [NewMessage(str(number))])])
+        self.inserted += [f"{number}-first", f"{number}-last"]
+        self.put.append(str(number))
+
     async def take(self, number: int) -> None:
         store = self.stores[number % len(self.stores)]
         queue = store.queue("q")
         for message in await queue.receive(8, lease=120):
-            await queue.delete(message)
+            done = Batch("done", [Insert(Entity("p", message.body, {}))])
+            await store.write_in_order([done, Finish(message)])
             self.taken[message.body] += 1
         await asyncio.sleep(0.001)
 
@@ -670,7 +716,7 @@ async def test_a_restart_in_the_middle_of_work_loses_and_doubles_nothing(
 ) -> None:
     stores = [await open_store(url) for _ in range(2)]
     work = Work(stores)
-    steps = [work.insert, work.put_one, work.take] * 4
+    steps = [work.insert, work.put_one, work.insert_and_put, work.take] * 3
     running = [asyncio.create_task(work.repeat(step, n)) for n, step in enumerate(steps)]
     for _ in range(3):
         await asyncio.sleep(1)

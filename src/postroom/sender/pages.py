@@ -44,6 +44,7 @@ from postroom.storage import (
     Operation,
     QueueMessage,
     Replace,
+    Step,
     Store,
     Value,
 )
@@ -250,9 +251,7 @@ class PageStore:
         where an earlier attempt may have got half-way.
         """
         item = claim.item
-        page = await self._pages.get(
-            records.pages_partition(item.day, item.ref), records.page_row(item.page)
-        )
+        page = await self._page(item)
         if page is None:
             return None
         emails = await self._emails.read(records.EmailRow, item.partition)
@@ -260,6 +259,26 @@ class PageStore:
         # Fewer or more emails than are pending: somebody who had lost the page came late.
         if not claim.taken_over and not item.restarted and loaded.is_whole:
             return loaded
+        return await self._without_archived(item, page, emails)
+
+    async def load_again(self, claim: Claim) -> LoadedPage:
+        """What is left of a page that was settled, nobody knows how far. `PageLost` if it is gone,
+        and with it the claim."""
+        page = await self._page(claim.item)
+        if page is None:
+            raise PageLost
+        emails = await self._emails.read(records.EmailRow, claim.item.partition)
+        return await self._without_archived(claim.item, page, emails)
+
+    async def _page(self, item: WorkItem) -> Entity | None:
+        return await self._pages.get(
+            records.pages_partition(item.day, item.ref), records.page_row(item.page)
+        )
+
+    async def _without_archived(
+        self, item: WorkItem, page: Entity, emails: Mapping[str, records.EmailRow]
+    ) -> LoadedPage:
+        """The page, by what the archive has of it."""
         done = (await self._archive.query(KeyRange.only(item.partition))).entities
         archived = {entity.row for entity in done}
         left = {row: email for row, email in emails.items() if row not in archived}
@@ -325,8 +344,8 @@ class PageStore:
             partition, verdicts, loaded.guids, loaded.leftover, loaded.counts, datetime.now(UTC)
         )
 
-        def rest(counts: Counts) -> list[Batch | Finish]:
-            steps: list[Batch | Finish] = []
+        def rest(counts: Counts) -> list[Step]:
+            steps: list[Step] = []
             if planned.changes:
                 steps.append(Batch(records.MESSAGES, planned.changes))
             steps.append(Batch(records.PAGES, self._ended(claim, loaded.page, counts, parked)))

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from postroom.domain.addresses import Address
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.emails import Counts, EmailOutcome
 from postroom.domain.errors import DomainError, Invalid
 from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
@@ -30,10 +30,11 @@ from postroom.logs import about
 from postroom.mail.mailing import Recipient
 from postroom.metrics import EMAILS, PAGE_SECONDS
 from postroom.sender.domain_limits import DomainLimits
+from postroom.sender.in_hand import InHand, Leases
 from postroom.sender.journal import Journal
 from postroom.sender.mailings import Mailings
 from postroom.sender.one_core import kept_on_one_core
-from postroom.sender.pages import Claim, LoadedPage, PageLost, PageStore, PageTaken, TakenPage
+from postroom.sender.pages import Claim, LoadedPage, PageLost, PageStore, PageTaken
 from postroom.sender.policy import Attempt, RetryPlan, Verdict, WhenInDoubt, doubted, judge
 from postroom.sender.recovery import Recovery
 from postroom.services.messages import MessageService
@@ -50,6 +51,7 @@ CANCELLED = "the message was cancelled"
 LIMITED = "waits: the emails per second to its domain are limited"
 
 _OBEY_SECONDS = 0.25
+_STORE_SECONDS = 1.0  # between two looks for a store that is away
 _LABELS = {EmailOutcome.PENDING: "deferred"}
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
 _BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
@@ -67,27 +69,6 @@ class SenderSettings(msgspec.Struct, frozen=True):
     in_hand: int = 16
     one_core: bool = False
     """Whether to keep the process on one core: see `one_core.py`."""
-
-
-class _InHand(msgspec.Struct):
-    """A work item with what belongs to it while it is worked on."""
-
-    message: QueueMessage
-    item: WorkItem
-    renewing: asyncio.Lock
-    claim: Claim | None = None
-    taken: TakenPage | None = None
-    sending: asyncio.Task[list[Result]] | None = None
-
-    @property
-    def is_sending(self) -> bool:
-        """The only step that can take longer than a lease."""
-        return self.sending is not None and not self.sending.done()
-
-    def stop_sending(self) -> None:
-        """What is on the wire comes to its end; the rest is not sent."""
-        if self.sending is not None:
-            self.sending.cancel()
 
 
 class Sender:
@@ -111,8 +92,9 @@ class Sender:
             store, self._pages, settings.retry, settings.in_doubt, settings.lease
         )
         self._journal = Journal(settings.journals, self.owner)
-        self._in_hand: dict[asyncio.Task[None], _InHand] = {}
-        self._pages_in_hand: dict[str, _InHand] = {}
+        self._leases = Leases(self._queue, self._pages, self._journal, settings.lease)
+        self._in_hand: dict[asyncio.Task[None], InHand] = {}
+        self._pages_in_hand: dict[str, InHand] = {}
         self._stopping = False
 
     @property
@@ -126,7 +108,7 @@ class Sender:
             await self._run(stopping)
 
     async def _run(self, stopping: asyncio.Event) -> None:
-        renewing = asyncio.create_task(self._renew())
+        renewing = asyncio.create_task(self._leases.keep(self._in_hand.values))
         recovering = asyncio.create_task(self._recover())
         obeying = asyncio.create_task(self._obey())
         stop = asyncio.create_task(stopping.wait())
@@ -167,7 +149,7 @@ class Sender:
             await asyncio.gather(arrival, return_exceptions=True)
 
     async def _begin(self, messages: Sequence[QueueMessage]) -> None:
-        taken: dict[MessageRef, list[_InHand]] = {}
+        taken: dict[MessageRef, list[InHand]] = {}
         for message in messages:
             try:
                 item = parse_work_item(message.body)
@@ -179,7 +161,7 @@ class Sender:
                 continue
             # Before anything else: should we be killed, our successor can give it back at once.
             self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
-            in_hand = _InHand(message, item, asyncio.Lock())
+            in_hand = InHand(message, item)
             self._pages_in_hand[item.partition] = in_hand
             taken.setdefault(item.ref, []).append(in_hand)
         for ref, pages in taken.items():
@@ -189,7 +171,7 @@ class Sender:
                 self._in_hand[task] = in_hand
                 task.add_done_callback(self._end)
 
-    async def _meet_again(self, in_hand: _InHand, message: QueueMessage) -> None:
+    async def _meet_again(self, in_hand: InHand, message: QueueMessage) -> None:
         """A work item of a page that we are working on already: one of us is enough.
 
         The same item again, because its lease ran out while we were busy: its new receipt counts.
@@ -202,7 +184,7 @@ class Sender:
         with suppress(LeaseLost):
             await self._queue.release(message, delay=self._settings.lease, count_attempt=False)
 
-    async def _take_together(self, ref: MessageRef, pages: Sequence[_InHand]) -> None:
+    async def _take_together(self, ref: MessageRef, pages: Sequence[InHand]) -> None:
         """Claim and read pages of one message at once. Where that cannot be, each of them is left
         to itself."""
         message = await self._mailings.message(ref)
@@ -217,42 +199,53 @@ class Sender:
                 in_hand.claim = in_hand.taken.claim
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        ended = self._in_hand.pop(task, None)
-        if ended is not None:
-            self._pages_in_hand.pop(ended.item.partition, None)
+        self._forget(self._in_hand.pop(task))
         if not task.cancelled() and task.exception() is not None:
             log.error("a page failed and will be taken again", exc_info=task.exception())
 
+    def _forget(self, in_hand: InHand) -> None:
+        """From now on a work item of this page is a new one."""
+        if self._pages_in_hand.get(in_hand.item.partition) is in_hand:
+            del self._pages_in_hand[in_hand.item.partition]
+
     # -- one page ----------------------------------------------------------------------------
 
-    async def _work(self, in_hand: _InHand, taking: asyncio.Task[None]) -> None:
-        """One work item, from the claim of its page to its deletion."""
+    async def _work(self, in_hand: InHand, taking: asyncio.Task[None]) -> None:
+        """One work item, from the claim of its page to its deletion or release."""
         item = in_hand.item
+        release_for: float | None = None
         try:
             await taking
             with about(message=item.ref, page=item.page), PAGE_SECONDS.timed():
-                await self._work_on(item, in_hand)
-            self._journal.page_ended(item.partition)
+                release_for = await self._work_on(item, in_hand)
         except PageTaken as taken:
-            wait = (taken.free_at - datetime.now(UTC)).total_seconds()
-            await self._release(in_hand, max(1.0, wait))
-            self._journal.page_ended(item.partition)
+            release_for = max(1.0, (taken.free_at - datetime.now(UTC)).total_seconds())
         except (PageLost, LeaseLost):
             log.warning("page %s was taken over by another sender", item.partition)
-            self._journal.page_ended(item.partition)
         except StoreUnavailable as exc:
+            # The journal goes on to tell of it.
             log.warning("page %s: %s; it is taken again later", item.partition, exc)
+            return
+        # Before the item is released: we may be the one who receives it at that very moment.
+        self._journal.page_ended(item.partition)
+        self._forget(in_hand)
+        if release_for is not None:
+            try:
+                await self._queue.release(in_hand.message, delay=release_for, count_attempt=False)
+            except (LeaseLost, StoreUnavailable) as exc:
+                log.info("page %s is taken again once its lease is over: %s", item.partition, exc)
 
-    async def _work_on(self, item: WorkItem, in_hand: _InHand) -> None:
+    async def _work_on(self, item: WorkItem, in_hand: InHand) -> float | None:
+        """Do what is to be done for a page now. Answers in how many seconds there is more to do,
+        or None if the work item is no longer needed and has been deleted."""
         message = await self._mailings.message(item.ref)
         if message is None:
             if in_hand.claim is not None:
                 await self._pages.give_up(in_hand.claim)
             await self._queue.delete(in_hand.message)  # deleted, or never was
-            return
+            return None
         if self._stopping and in_hand.claim is None:
-            await self._release(in_hand, 0.0)
-            return
+            return 0.0
         if message.status is MessageStatus.PAUSED:
             # Parked pages wait for the scheduler: only if it is paused still.
             self._mailings.forget_status(item.ref)
@@ -266,13 +259,13 @@ class Sender:
         if message.status is MessageStatus.PAUSED and not claim.doubtful:
             await self._pages.park(claim)
             await self._queue.delete(in_hand.message)
-            return
+            return None
         taken = in_hand.taken
         loaded = taken.page if taken is not None else await self._pages.load(claim)
         if loaded is None:
             await self._pages.give_up(claim)
             await self._queue.delete(in_hand.message)
-            return
+            return None
         with span("page", parent=message.trace, message=item.ref, page=item.page):
             verdicts, blamed = await self._verdicts(message, claim, loaded, in_hand)
             note(emails=len(verdicts), reply=_last_reply(verdicts))
@@ -284,13 +277,37 @@ class Sender:
         if status is MessageStatus.CANCELLED:
             verdicts = self._cancelled(loaded) | _decided(verdicts)
         parked = status is MessageStatus.PAUSED
-        async with in_hand.renewing:  # which changes the claim and the receipt
-            claim, work = in_hand.claim or claim, in_hand.message
-        counts = await self._pages.settle(claim, loaded, verdicts, parked=parked, item=work)
+        counts = await self._settle(in_hand, claim, loaded, verdicts, parked=parked)
         for outcome, number in Counter(each.outcome for each in verdicts.values()).items():
             EMAILS.add(number, _LABELS.get(outcome, outcome.value))
-        if counts.pending and not parked:
-            await self._release(in_hand, _until_next(loaded, verdicts))
+        return _until_next(loaded, verdicts) if counts.pending and not parked else None
+
+    async def _settle(
+        self,
+        in_hand: InHand,
+        claim: Claim,
+        loaded: LoadedPage,
+        verdicts: dict[Address, Verdict],
+        *,
+        parked: bool,
+    ) -> Counts:
+        """Record the verdicts. If the store is away, they wait for it: nobody else knows them."""
+        while True:
+            try:
+                claim, work = await self._leases.secure(in_hand, claim)
+                return await self._pages.settle(claim, loaded, verdicts, parked=parked, item=work)
+            except StoreUnavailable as exc:
+                log.warning("page %s waits to be recorded: %s", in_hand.item.partition, exc)
+            again = None
+            while again is None:
+                if self._stopping:
+                    raise StoreUnavailable("the store did not come back before we had to stop")
+                await asyncio.sleep(_STORE_SECONDS)
+                with suppress(StoreUnavailable):
+                    again = await self._pages.load_again(claim)
+            # Some of it may have been recorded.
+            loaded = again
+            verdicts = {a: v for a, v in verdicts.items() if a in loaded.waiting}
 
     async def _ready_to_send(self, message: Message) -> Message:
         """The message, whose mail can be made; or paused, because it cannot."""
@@ -302,7 +319,7 @@ class Sender:
         return message
 
     async def _verdicts(
-        self, message: Message, claim: Claim, loaded: LoadedPage, in_hand: _InHand
+        self, message: Message, claim: Claim, loaded: LoadedPage, in_hand: InHand
     ) -> tuple[dict[Address, Verdict], str]:
         """What becomes of each email of the page now; and why the sender itself is to blame."""
         now = datetime.now(UTC)
@@ -351,7 +368,7 @@ class Sender:
         return verdicts
 
     async def _send(
-        self, message: Message, item: WorkItem, recipients: list[Recipient], in_hand: _InHand
+        self, message: Message, item: WorkItem, recipients: list[Recipient], in_hand: InHand
     ) -> list[tuple[Recipient, Result]]:
         """Hand the page to the transport; answers what is known, also when told to stop."""
         if self._stopping:
@@ -382,34 +399,7 @@ class Sender:
         await self._poison.put(message.body, properties={"error": str(why)[:1000]})
         await self._queue.delete(message)
 
-    async def _release(self, in_hand: _InHand, delay: float) -> None:
-        await self._queue.release(in_hand.message, delay=delay, count_attempt=False)
-
     # -- beside the pages --------------------------------------------------------------------
-
-    async def _renew(self) -> None:
-        """Keep what takes longer than a third of its lease to send."""
-        while True:
-            await asyncio.sleep(self._settings.lease / 3)
-            for in_hand in list(self._in_hand.values()):
-                try:
-                    async with in_hand.renewing:
-                        if in_hand.is_sending and in_hand.claim is not None:
-                            await self._renew_one(in_hand, in_hand.claim)
-                except Exception:  # the others are to be renewed all the same
-                    log.exception("page %s could not be renewed", in_hand.item.partition)
-
-    async def _renew_one(self, in_hand: _InHand, claim: Claim) -> None:
-        lease = self._settings.lease
-        try:
-            in_hand.message = await self._queue.renew(in_hand.message, lease=lease)
-            self._journal.page_renewed(in_hand.item.partition, in_hand.message.receipt)
-            in_hand.claim = await self._pages.renew(claim, in_hand.message.id, lease)
-        except (LeaseLost, PageLost):
-            log.warning("page %s was lost to another sender", in_hand.item.partition)
-            in_hand.stop_sending()
-        except StoreUnavailable as exc:
-            log.warning("leases could not be renewed: %s", exc)
 
     async def _obey(self) -> None:
         """Stop sending what was paused or cancelled, also in the middle of a page."""

@@ -32,7 +32,8 @@ import msgspec
 from postroom.domain.addresses import Address
 from postroom.domain.lists import ListName
 from postroom.services.records import read
-from postroom.storage import Conflict, Delete, Entity, KeyRange, Store, Value
+from postroom.services.row_removal import remove_rows
+from postroom.storage import Batch, Conflict, Entity, Insert, KeyRange, Store, Value
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,6 @@ _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 _PLACE_TIME = timedelta(minutes=10)
 _SWEEP_EVERY = timedelta(minutes=1)
 _SWEEP_ROWS = 500
-_BATCH = 100
 _ATTEMPTS = 10
 
 
@@ -107,17 +107,17 @@ class SignupLimits:
             return None
         return Allowance(address, list_name, place, fitting)
 
-    def presumed(self, address: Address, list_name: ListName) -> Allowance:
-        """For a program with a key: as if the mailbox were not counted yet, as most are not.
-        `take` finds out."""
+    def first(self, address: Address, list_name: ListName) -> Batch:
+        """Counts a sign-up by a program with a key if it is the mailbox's first one today, as most
+        are; `AlreadyExists` if not."""
         now = self._clock()
-        mailbox = _key(now, _DAY, "mailbox", _mailbox(address))
-        first = _one_more_asked(mailbox, None, _about(address, list_name), now)
-        return Allowance(address, list_name, None, () if first is None else (first,))
+        key = _key(now, _DAY, "mailbox", _mailbox(address))
+        text = _as_text([_Asked(now.timestamp(), _about(address, list_name))])
+        return Batch(TABLE, [Insert(Entity(*key, {"Asked": text}))])
 
     async def take(self, allowance: Allowance) -> bool:
         """Count it. False: others were quicker, and now it is too much."""
-        await self._sweep_now_and_then()
+        await self.sweep_now_and_then()
         for _ in range(_ATTEMPTS):
             if await self._write_all(allowance.changes):
                 return True
@@ -183,19 +183,15 @@ class SignupLimits:
 
     # -- what is over ------------------------------------------------------------------------
 
-    async def _sweep_now_and_then(self) -> None:
+    async def sweep_now_and_then(self) -> None:
+        """Remove some counts of stretches that are over; mostly it is not yet time."""
         now = self._clock()
         if now - self._swept_at < _SWEEP_EVERY:
             return
         self._swept_at = now
         found = await self._rows.query(KeyRange(stop=_moment(now)), limit=_SWEEP_ROWS)
         for partition, rows in itertools.groupby(found.entities, lambda each: each.partition):
-            deletions = [Delete(partition, each.row) for each in rows]
-            for start in range(0, len(deletions), _BATCH):
-                try:
-                    await self._rows.apply(deletions[start : start + _BATCH])
-                except Conflict:
-                    break  # another web server sweeps here
+            await remove_rows(self._rows, partition, [each.row for each in rows])
 
 
 def place_of(host: str) -> str:
@@ -255,8 +251,11 @@ def _one_more_asked(
         or sum(at > lately for at in same) >= AT_ONCE
     ):
         return None
-    text = msgspec.json.encode([*asked, _Asked(now.timestamp(), about)]).decode()
-    return _changed(key, found, {"Asked": text})
+    return _changed(key, found, {"Asked": _as_text([*asked, _Asked(now.timestamp(), about)])})
+
+
+def _as_text(asked: list[_Asked]) -> str:
+    return msgspec.json.encode(asked).decode()
 
 
 def _one_more(key: tuple[str, str], found: Entity | None, limit: int) -> Entity | None:

@@ -28,16 +28,20 @@ from postroom.domain.lists import (
 from postroom.domain.pages import CONFIRM_QUEUE
 from postroom.services import records
 from postroom.services.lists import ListService
-from postroom.services.signup_limits import Allowance, SignupLimits
+from postroom.services.signup_limits import SignupLimits
 from postroom.storage import (
     AlreadyExists,
+    Batch,
     Conflict,
     Delete,
     Insert,
     KeyRange,
+    NewMessage,
     NotFound,
+    Put,
     Replace,
     StaleETag,
+    Step,
     Store,
     eq,
 )
@@ -57,6 +61,7 @@ class SubscriptionService:
     def __init__(
         self, store: Store, lists: ListService, limits: SignupLimits | None = None
     ) -> None:
+        self._store = store
         self._rows = store.table(records.LISTS)
         self._confirmations = store.queue(CONFIRM_QUEUE)
         self._lists = lists
@@ -73,18 +78,17 @@ class SubscriptionService:
         too often of late: then nothing is done, and the answer is the same. `language` is what the
         mail will speak, `place` where a visitor of the page comes from (see `SignupLimits`).
 
-        Three steps of the store: what is there, the new rows, the work item.
+        A program with a key signs up people whom nobody knows yet, mostly: that is tried first.
         """
         name = parse_list_name(list_name, "list_name")
         address = parse_address(email, "email_address")
         language = language and parse_language(language)
-        known = _both(self._lists.get(name), self._find(name, address))
-        allowance: Allowance | None
-        if place is None:
-            _, subscriber = await known
-            allowance = self._limits.presumed(address, name)
-        else:
-            (_, subscriber), allowance = await _both(known, self._limits.look(address, name, place))
+        if place is None and await self._sign_up_new(name, address, language):
+            return True
+        (_, subscriber), allowance = await _both(
+            _both(self._lists.get(name), self._find(name, address)),
+            self._limits.look(address, name, place),
+        )
         if subscriber is not None and subscriber.verified:
             return False
         if allowance is None:
@@ -96,16 +100,33 @@ class SubscriptionService:
             return False
         if is_counted:
             # The list may be deleted at this moment; then the item finds nobody to ask.
-            await _both(self._ask(signed_up, language), self._keep(signed_up))
+            await _both(
+                self._confirmations.put_many([_item(signed_up, language)]), self._keep(signed_up)
+            )
         else:
             await self._keep(signed_up)
         return True
 
-    async def _ask(self, subscriber: Subscriber, language: str) -> None:
-        await self._confirmations.put(
-            f"{subscriber.guid},{subscriber.list_name}",
-            properties={"language": language} if language else None,
-        )
+    async def _sign_up_new(self, name: ListName, address: Address, language: str) -> bool:
+        """Rows, count and work item in one step of the store.
+
+        False: the address is on the list, or the mailbox was counted today. Then the item is not
+        there yet, and whoever finds out what is will put it.
+        """
+        await self._lists.get(name)
+        await self._limits.sweep_now_and_then()
+        new = new_subscriber(name, address, verified=False)
+        steps: list[Step] = [
+            Batch(records.LISTS, _insertion(new)),
+            self._limits.first(address, name),
+            Put(CONFIRM_QUEUE, [_item(new, language)]),
+        ]
+        try:
+            await self._store.write_in_order(steps)
+        except AlreadyExists:
+            return False
+        await self._keep(new)
+        return True
 
     async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:
         """Whom a link belongs to: two point reads, however long the list is."""
@@ -342,6 +363,12 @@ def _insertion(subscriber: Subscriber) -> list[Insert]:
         Insert(records.subscriber_entity(subscriber)),
         Insert(records.lookup_entity(subscriber)),
     ]
+
+
+def _item(subscriber: Subscriber, language: str) -> NewMessage:
+    """For `mail/confirm`: whom to ask, and in which language."""
+    properties = {"language": language} if language else {}
+    return NewMessage(f"{subscriber.guid},{subscriber.list_name}", properties=properties)
 
 
 def _verified(subscriber: Subscriber) -> Subscriber:

@@ -235,7 +235,7 @@ class CheckedQueue(Queue):
     async def put_many(self, messages: Sequence[str | NewMessage]) -> list[str]:
         new = [NewMessage(m) if isinstance(m, str) else m for m in messages]
         for message in new:
-            _check_message(message)
+            check_message(message)
         return await self._put(new) if new else []
 
     @measured("queue receive")
@@ -272,7 +272,7 @@ class CheckedQueue(Queue):
     ) -> str:
         check_queue_name(to)
         kept = message.properties if properties is None else properties
-        _check_message(NewMessage(message.body, delay, None, kept), limits.MOVED_MESSAGE_BYTES)
+        check_message(NewMessage(message.body, delay, None, kept), limits.MOVED_MESSAGE_BYTES)
         return await self._move(self._leased(message), to, delay, properties)
 
     @measured("queue delete")
@@ -511,7 +511,7 @@ def check_batch(operations: Sequence[Operation]) -> str:
     return first or ""
 
 
-def _check_message(message: NewMessage, most: int = limits.QUEUE_MESSAGE_BYTES) -> None:
+def check_message(message: NewMessage, most: int = limits.QUEUE_MESSAGE_BYTES) -> None:
     if not isinstance(message.body, str):
         raise InvalidValue(f"a queue message is text, not {type(message.body).__name__}")
     check_text("queue message", message.body, most)

@@ -520,6 +520,16 @@ class Finish(msgspec.Struct, frozen=True):
     message: QueueMessage
 
 
+class Put(msgspec.Struct, frozen=True):
+    """A step of `Store.write_in_order`: what `Queue.put_many` does."""
+
+    queue: str
+    messages: Sequence[NewMessage]
+
+
+Step: TypeAlias = Batch | Finish | Put
+
+
 class Store(ABC):
     """One opened store. `async with` closes it."""
 
@@ -547,7 +557,7 @@ class Store(ABC):
     async def containers(self) -> list[str]:
         """The names of all containers, in order."""
 
-    async def write_in_order(self, steps: Sequence[Batch | Finish]) -> None:
+    async def write_in_order(self, steps: Sequence[Step]) -> None:
         """Do one step after the other. The first that fails raises its own error: what came before
         it is done, what comes after it is not.
 
@@ -555,10 +565,13 @@ class Store(ABC):
         with one wait for the disk.
         """
         for step in steps:
-            if isinstance(step, Batch):
-                await self.table(step.table).apply(step.operations)
-            else:
-                await self.queue(step.message.queue).delete(step.message)
+            match step:
+                case Batch(table, operations):
+                    await self.table(table).apply(operations)
+                case Finish(message):
+                    await self.queue(message.queue).delete(message)
+                case Put(queue, messages):
+                    await self.queue(queue).put_many(messages)
 
     @abstractmethod
     async def wait_for_messages(

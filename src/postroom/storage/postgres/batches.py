@@ -7,7 +7,7 @@ the whole statement back. That is one round trip, without a transaction to open 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -111,6 +111,37 @@ async def write(
 
     Merges have become replacements before.
     """
+    kinds, values = _arranged(operations, etag)
+    single = values["wanted"] == 1
+    try:
+        cursor = await connection.execute(
+            _statement(relation, tuple(sorted(kinds)), single), values, prepare=True
+        )
+    except psycopg.DatabaseError as exc:
+        if not is_misfit(exc):
+            raise
+        return False
+    return cursor.rowcount == 1 or not single
+
+
+def demand(
+    relation: str, operations: Sequence[Operation], etag: int
+) -> tuple[bytes, dict[str, object]]:
+    """The statement and its values by which `write` would do the same; it fails (`is_misfit`) if a
+    row is not as an operation expects."""
+    kinds, values = _arranged(operations, etag)
+    return _statement(relation, tuple(sorted(kinds)), single=False), values
+
+
+def is_misfit(exc: psycopg.Error) -> bool:
+    """Whether a statement failed because a row was not as expected."""
+    return isinstance(exc, UniqueViolation) or exc.sqlstate == _DID_NOT_FIT
+
+
+def _arranged(
+    operations: Sequence[Operation], etag: int
+) -> tuple[Collection[str], dict[str, object]]:
+    """The kinds of operations, and all their rows as values of the statement."""
     kinds: dict[str, list[_Row]] = {}
     for operation in operations:
         kinds.setdefault(_kind(operation), []).extend(_rows(operation))
@@ -121,18 +152,7 @@ async def write(
     values["wanted"] = len(everything)
     if len(kinds) > 1:
         values["all_rows"] = joined(everything)
-    single = len(everything) == 1
-    try:
-        cursor = await connection.execute(
-            _statement(relation, tuple(sorted(kinds)), single), values, prepare=True
-        )
-    except UniqueViolation:
-        return False
-    except psycopg.DatabaseError as exc:
-        if exc.sqlstate != _DID_NOT_FIT:
-            raise
-        return False
-    return cursor.rowcount == 1 or not single
+    return kinds, values
 
 
 async def look(

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from postroom.storage.checked import CheckedStore
-from postroom.storage.contract import Container, Lease, Queue, QueueInfo, StoreInfo, Table
+from postroom.storage.contract import (
+    Batch,
+    Container,
+    Finish,
+    Lease,
+    Put,
+    Queue,
+    QueueInfo,
+    Step,
+    StoreInfo,
+    Table,
+)
+from postroom.storage.measuring import measured
 from postroom.storage.postgres import leases, queues, schema
 from postroom.storage.postgres.address import parameters_of
 from postroom.storage.postgres.blobs import PostgresContainer
 from postroom.storage.postgres.connection import Connection, Database, first_connection, rows_of
 from postroom.storage.postgres.queues import PostgresQueue, Queues
 from postroom.storage.postgres.tables import PostgresTable
+from postroom.storage.postgres.together import Writing, write_together
 
 _TABLES = b"SELECT name FROM postroom.entity_table ORDER BY name"
 _CONTAINERS = b"SELECT name FROM postroom.container ORDER BY name"
@@ -32,13 +47,37 @@ class PostgresStore(CheckedStore):
         self._queues = Queues(database)
 
     def table(self, name: str) -> Table:
-        return PostgresTable(name, self._database)
+        return self._table(name)
 
     def queue(self, name: str) -> Queue:
+        return self._queue(name)
+
+    def _table(self, name: str) -> PostgresTable:
+        return PostgresTable(name, self._database)
+
+    def _queue(self, name: str) -> PostgresQueue:
         return PostgresQueue(name, self._queues)
 
     def container(self, name: str) -> Container:
         return PostgresContainer(name, self._database)
+
+    @measured("write_in_order")
+    async def write_in_order(self, steps: Sequence[Step]) -> None:
+        """All of them in one transaction, as long as none of them fails."""
+        some = [step for step in steps if not isinstance(step, Put) or step.messages]
+        await write_together(self._database, [self._writing(step) for step in some])
+        for step in some:
+            if isinstance(step, Put):
+                self._queues.arrivals.ring(step.queue)
+
+    def _writing(self, step: Step) -> Writing:
+        match step:
+            case Batch(table, operations):
+                return self._table(table).applying(operations)
+            case Finish(message):
+                return self._queue(message.queue).finishing(message)
+            case Put(queue, messages):
+                return self._queue(queue).putting(messages)
 
     async def tables(self) -> list[str]:
         return [name for (name,) in await self._database.fetch(_TABLES)]

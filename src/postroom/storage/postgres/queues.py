@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from postroom.storage.checked import CheckedQueue
+from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost, StoreError
 from postroom.storage.postgres.arrivals import Arrivals, Glance
@@ -22,6 +22,7 @@ from postroom.storage.postgres.connection import (
     rows_of,
 )
 from postroom.storage.postgres.messages import Head, Ids, as_message, as_rows, is_id
+from postroom.storage.postgres.together import Writing
 
 # Whoever puts holds this lock shared, whoever drops the queue holds it alone: no message stays
 # behind in a queue that is not there any more.
@@ -44,6 +45,8 @@ SELECT new.id, %(queue)s, now() + coalesce(new.delay, 0) * interval '1 second', 
 FROM put, jsonb_to_recordset(%(messages)s::jsonb)
      AS new (id uuid, body text, delay float8, ttl float8, properties jsonb)
 """
+
+_IS_PUT = b"SELECT FROM postroom.put WHERE id = %(put)s::uuid"
 
 # Messages that somebody else is claiming at this moment are passed over, not waited for. What was
 # found is changed where it lies (`ctid`): a join by id could be done by reading the whole table.
@@ -115,6 +118,10 @@ _WHERE = b"SELECT queue FROM postroom.message WHERE id = %(id)s::uuid"
 _DELETE = b"""
 DELETE FROM postroom.message WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
 """
+_DEMAND_DELETE = (
+    b"WITH gone AS (" + _DELETE + b" RETURNING 1)"
+    b" SELECT postroom.all_or_nothing((SELECT count(*) FROM gone), 1)"
+)
 _EXISTS = b"SELECT FROM postroom.message WHERE id = %(id)s::uuid"
 _PEEK = b"""
 SELECT id, body, properties, dequeue_count, enqueued_at FROM postroom.message
@@ -240,15 +247,36 @@ class PostgresQueue(CheckedQueue):
     async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
         await self._queues.sweep()
         ids = [self._queues.ids.next() for _ in messages]
+        for values in self._portions(messages, ids):
+            await self._database.execute(_PUT, values)
+            self._queues.arrivals.ring(self.name)
+        return ids
+
+    def _portions(
+        self, messages: Sequence[NewMessage], ids: Sequence[str]
+    ) -> Iterator[dict[str, object]]:
         for portion in as_rows(messages, ids):
-            values = {
+            yield {
                 "queue": self.name,
                 "put": portion[0].id,
                 "messages": msgspec.json.encode(portion).decode(),
             }
-            await self._database.execute(_PUT, values)
-            self._queues.arrivals.ring(self.name)
-        return ids
+
+    def putting(self, messages: Sequence[NewMessage]) -> Writing:
+        """What `put_many` does with some messages, as one of several steps."""
+        for message in messages:
+            check_message(message)
+        ids = [self._queues.ids.next() for _ in messages]
+        portions = list(self._portions(messages, ids))
+
+        async def write(connection: Connection, again: bool) -> None:
+            for values in portions:
+                await changed_by(connection, _PUT, values)
+
+        async def is_done(connection: Connection) -> bool:
+            return bool(await rows_of(connection, _IS_PUT, portions[-1]))
+
+        return Writing(write, is_done, [(_PUT, values) for values in portions])
 
     async def _receive(self, limit: int, lease: float) -> list[QueueMessage]:
         receipt = str(secrets.randbits(63))
@@ -344,13 +372,25 @@ class PostgresQueue(CheckedQueue):
         return to != self.name and rows == [(self.name,)]
 
     async def _delete(self, message: QueueMessage) -> None:
-        async def work(connection: Connection, again: bool) -> None:
-            if await self._change(connection, _DELETE, message):
-                return
-            if not again or await rows_of(connection, _EXISTS, {"id": message.id}):
-                raise self._lost(message)
+        await self._database.run(self.finishing(message).write)
 
-        await self._database.run(work)
+    def finishing(self, message: QueueMessage) -> Writing:
+        """What `delete` does, as one of several steps."""
+        leased = self._leased(message)
+
+        async def write(connection: Connection, again: bool) -> None:
+            if await self._change(connection, _DELETE, leased):
+                return
+            if not again or await rows_of(connection, _EXISTS, {"id": leased.id}):
+                raise self._lost(leased)
+
+        async def is_done(connection: Connection) -> bool:
+            return not await rows_of(connection, _EXISTS, {"id": leased.id})
+
+        if not is_id(leased.id) or not _is_receipt(leased.receipt):
+            return Writing(write, is_done, None)
+        values: dict[str, object] = {"id": leased.id, "receipt": leased.receipt}
+        return Writing(write, is_done, [(_DEMAND_DELETE, values)])
 
     async def _peek(self, limit: int) -> list[QueueMessage]:
         rows = await self._database.fetch(_PEEK, {"queue": self.name, "limit": limit})

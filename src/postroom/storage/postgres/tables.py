@@ -11,7 +11,14 @@ from typing import Any
 from psycopg.errors import UndefinedTable
 
 from postroom.storage import codec
-from postroom.storage.checked import WITHOUT_ETAG, CheckedTable, described, key_of, singly
+from postroom.storage.checked import (
+    WITHOUT_ETAG,
+    CheckedTable,
+    check_batch,
+    described,
+    key_of,
+    singly,
+)
 from postroom.storage.contract import (
     Entity,
     Insert,
@@ -34,6 +41,7 @@ from postroom.storage.postgres.connection import (
     joined,
     rows_of,
 )
+from postroom.storage.postgres.together import Writing
 from postroom.storage.tokens import decode_token, encode_token
 from postroom.storage.values import check_properties
 
@@ -136,6 +144,26 @@ class PostgresTable(CheckedTable):
         await self._database.run(work)
         shown = str(etag)
         return ["" if isinstance(operation, WITHOUT_ETAG) else shown for operation in operations]
+
+    def applying(self, operations: Sequence[Operation]) -> Writing:
+        """What `apply` does, as one of several steps."""
+        check_batch(operations)
+        etag = secrets.randbits(63)
+
+        async def write(connection: Connection, again: bool) -> None:
+            await self._write(connection, operations, etag, again)
+
+        async def is_done(connection: Connection) -> bool:
+            single = singly(operations)
+            try:
+                found = await batches.look(connection, self._relation, single)
+            except UndefinedTable:
+                return False
+            return batches.is_done(single, found, etag)
+
+        if any(isinstance(operation, Merge) for operation in operations):
+            return Writing(write, is_done, None)  # what is there has to be read first
+        return Writing(write, is_done, [batches.demand(self._relation, operations, etag)])
 
     async def _write(
         self, connection: Connection, operations: Sequence[Operation], etag: int, again: bool

@@ -14,12 +14,15 @@ from postroom.storage.contract import (
     Container,
     Finish,
     Lease,
+    Put,
     Queue,
     QueueInfo,
+    Step,
     StoreInfo,
     Table,
 )
 from postroom.storage.errors import AccessDenied, Conflict, InvalidStoreUrl, LeaseLost
+from postroom.storage.measuring import measured
 from postroom.storage.sqlite import leases, queues, schema
 from postroom.storage.sqlite.arrivals import Arrivals
 from postroom.storage.sqlite.blobs import SqliteContainer
@@ -62,7 +65,8 @@ class SqliteStore(CheckedStore):
     def container(self, name: str) -> Container:
         return SqliteContainer(name, self._writer, self._readers)
 
-    async def write_in_order(self, steps: Sequence[Batch | Finish]) -> None:
+    @measured("write_in_order")
+    async def write_in_order(self, steps: Sequence[Step]) -> None:
         """All of them in one transaction, as long as none of them fails."""
         works = [self._work(step) for step in steps]
 
@@ -77,11 +81,17 @@ class SqliteStore(CheckedStore):
             await super().write_in_order(steps)
         else:
             self._known_tables.update(each.table for each in steps if isinstance(each, Batch))
+            if any(isinstance(each, Put) for each in steps):
+                self._arrivals.ring()
 
-    def _work(self, step: Batch | Finish) -> Callable[[apsw.Connection], None]:
-        if isinstance(step, Batch):
-            return self._table(step.table).work(step.operations)
-        return self._queue(step.message.queue).finishing(step.message)
+    def _work(self, step: Step) -> Callable[[apsw.Connection], object]:
+        match step:
+            case Batch(table, operations):
+                return self._table(table).work(operations)
+            case Finish(message):
+                return self._queue(message.queue).finishing(message)
+            case Put(queue, messages):
+                return self._queue(queue).putting(messages)
 
     async def tables(self) -> list[str]:
         sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ? ORDER BY name"

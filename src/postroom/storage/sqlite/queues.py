@@ -9,7 +9,7 @@ from datetime import datetime
 import apsw
 import msgspec
 
-from postroom.storage.checked import CheckedQueue
+from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost
 from postroom.storage.sqlite import clock
@@ -117,6 +117,18 @@ class SqliteQueue(CheckedQueue):
         self._arrivals = arrivals
 
     async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
+        last = await self._writer.run(self._putting(messages))
+        self._arrivals.ring()
+        # Nobody else writes during the transaction, so the ids follow each other.
+        return [str(number) for number in range(last - len(messages) + 1, last + 1)]
+
+    def putting(self, messages: Sequence[NewMessage]) -> Callable[[apsw.Connection], object]:
+        """What `put_many` does in the writing thread, as a part of a larger job."""
+        for message in messages:
+            check_message(message)
+        return self._putting(messages) if messages else lambda _: None
+
+    def _putting(self, messages: Sequence[NewMessage]) -> Callable[[apsw.Connection], int]:
         rows = msgspec.json.encode(
             [
                 (
@@ -134,10 +146,7 @@ class SqliteQueue(CheckedQueue):
             connection.execute(_PUT, {"queue": queue, "now": clock.now(), "messages": rows})
             return connection.last_insert_rowid()
 
-        last = await self._writer.run(write)
-        self._arrivals.ring()
-        # Nobody else writes during the transaction, so the ids follow each other.
-        return [str(number) for number in range(last - len(messages) + 1, last + 1)]
+        return write
 
     async def _receive(self, limit: int, lease: float) -> list[QueueMessage]:
         receipt = secrets.randbits(62)

@@ -1,0 +1,94 @@
+"""The pages that a sender has in hand, and the leases under which it has them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from postroom.domain.pages import WorkItem
+from postroom.sender.journal import Journal
+from postroom.sender.pages import Claim, PageLost, PageStore, TakenPage
+from postroom.storage import LeaseLost, Queue, QueueMessage, StoreUnavailable
+from postroom.transport.contract import Result
+
+log = logging.getLogger(__name__)
+
+# It goes on while the machine sleeps: leases do, too.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _now() -> float:
+    return time.clock_gettime(_CLOCK)
+
+
+class InHand(msgspec.Struct):
+    """A work item with what belongs to it while it is worked on."""
+
+    message: QueueMessage
+    item: WorkItem
+    held_since: float = msgspec.field(default_factory=_now)
+    renewing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    claim: Claim | None = None
+    taken: TakenPage | None = None
+    sending: asyncio.Task[list[Result]] | None = None
+
+    @property
+    def is_sending(self) -> bool:
+        """The only step that can take longer than a lease."""
+        return self.sending is not None and not self.sending.done()
+
+    def stop_sending(self) -> None:
+        """What is on the wire comes to its end; the rest is not sent."""
+        if self.sending is not None:
+            self.sending.cancel()
+
+
+class Leases:
+    """Renews the work items and claims of pages that are in hand."""
+
+    def __init__(self, queue: Queue, pages: PageStore, journal: Journal, seconds: float) -> None:
+        self._queue = queue
+        self._pages = pages
+        self._journal = journal
+        self._seconds = seconds
+
+    async def keep(self, pages: Callable[[], Collection[InHand]]) -> None:
+        """For ever: renew what takes longer than a third of its lease to send."""
+        while True:
+            await asyncio.sleep(self._seconds / 3)
+            for in_hand in list(pages()):
+                try:
+                    async with in_hand.renewing:
+                        if in_hand.is_sending and in_hand.claim is not None:
+                            await self._renew(in_hand, in_hand.claim)
+                except (LeaseLost, PageLost):
+                    log.warning("page %s was lost to another sender", in_hand.item.partition)
+                    in_hand.stop_sending()
+                except StoreUnavailable as exc:
+                    log.warning("leases could not be renewed: %s", exc)
+                except Exception:  # the others are to be renewed all the same
+                    log.exception("page %s could not be renewed", in_hand.item.partition)
+
+    async def secure(self, in_hand: InHand, claim: Claim) -> tuple[Claim, QueueMessage]:
+        """The claim and the work item, with time enough to settle. `PageLost`, `LeaseLost`.
+
+        Who was suspended may have lost the page long ago, and must not record anything for it:
+        another sender counts on finding its own records only.
+        """
+        async with in_hand.renewing:
+            claim = in_hand.claim or claim
+            if _now() - in_hand.held_since > self._seconds / 2:
+                claim = await self._renew(in_hand, claim)
+            return claim, in_hand.message
+
+    async def _renew(self, in_hand: InHand, claim: Claim) -> Claim:
+        asked_at = _now()
+        in_hand.message = await self._queue.renew(in_hand.message, lease=self._seconds)
+        self._journal.page_renewed(in_hand.item.partition, in_hand.message.receipt)
+        in_hand.claim = await self._pages.renew(claim, in_hand.message.id, self._seconds)
+        in_hand.held_since = asked_at
+        return in_hand.claim

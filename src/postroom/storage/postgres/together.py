@@ -1,0 +1,74 @@
+"""Several writes with one round trip and one transaction, as long as each of them can be done.
+
+Statements that are sent in a pipeline without a transaction of their own are one: if one of them
+fails, none has been. Then they are done one after the other, up to the one that cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+import psycopg
+from psycopg.errors import PipelineAborted, UndefinedTable
+
+from postroom.storage.postgres.batches import is_misfit
+from postroom.storage.postgres.connection import Connection, Database
+
+_SUPPORTED = psycopg.Pipeline.is_supported()  # by the system's libpq, where that is the one in use
+
+Statement: TypeAlias = tuple[bytes, dict[str, object]]
+
+
+class Writing(msgspec.Struct, frozen=True):
+    """One of several writes.
+
+    `write(connection, again)` does it by itself (see `Database.run`), `is_done(connection)` tells
+    whether that has happened. `statements` do the same or fail; None if there are no such.
+    """
+
+    write: Callable[[Connection, bool], Awaitable[None]]
+    is_done: Callable[[Connection], Awaitable[bool]]
+    statements: Sequence[Statement] | None
+
+
+async def write_together(database: Database, writings: Sequence[Writing]) -> None:
+    """Do all of them in this order."""
+    statements = [each for writing in writings for each in writing.statements or ()]
+    possible = _SUPPORTED and all(writing.statements is not None for writing in writings)
+
+    async def work(connection: Connection, again: bool) -> None:
+        left = writings
+        if again:
+            left = await _left(connection, writings)
+        elif possible and await _together(connection, statements):
+            return
+        for writing in left:
+            await writing.write(connection, again)
+
+    await database.run(work)
+
+
+async def _left(connection: Connection, writings: Sequence[Writing]) -> Sequence[Writing]:
+    """What an earlier attempt has not done: what is behind the last one that it has. An earlier one
+    may not be recognised, because a later one has changed the same rows."""
+    for number in range(len(writings), 0, -1):
+        if await writings[number - 1].is_done(connection):
+            return writings[number:]
+    return writings
+
+
+async def _together(connection: Connection, statements: Sequence[Statement]) -> bool:
+    """False, with nothing done, if one of them fails for what it found."""
+    try:
+        async with connection.pipeline():
+            for sql, values in statements:
+                await connection.execute(sql, values, prepare=True)
+    except (UndefinedTable, PipelineAborted):
+        return False
+    except psycopg.DatabaseError as exc:
+        if not is_misfit(exc):
+            raise
+        return False
+    return True

@@ -1,0 +1,153 @@
+"""A sender whose store goes away, or whose page does, between the mail server's answers and their
+record."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from postroom.domain.messages import Message
+from postroom.domain.pages import WorkItem
+from postroom.sender import Sender, SenderSettings, in_hand, sending
+from postroom.sender.in_hand import InHand, Leases
+from postroom.sender.pages import Claim, PageStore
+from postroom.sender.policy import RetryPlan
+from postroom.services import records
+from postroom.storage import QueueMessage, Step, Store, StoreUnavailable
+from postroom.transport.opening import open_transport
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated
+from tests.integration.usecases.making import fill, make_list, rows_of, schedule
+from tests.integration.usecases.pages import check_sum, fan_out_whole
+from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+
+LEASE = 60.0
+SELDOM = RetryPlan()
+STEPS = 4
+"""Archive, emails, page with claim, work item."""
+
+Secured: TypeAlias = tuple[Claim, QueueMessage]
+
+
+async def ready(services: Services) -> Message:
+    """A message of one page that waits for a sender."""
+    return await fan_out_whole(services.store, (await schedule(services)).ref)
+
+
+@asynccontextmanager
+async def sender(
+    store: Store, server: RecordingSmtp, folder: Path, retry: RetryPlan = SELDOM
+) -> AsyncIterator[None]:
+    transport = open_transport(server.url, folder=folder)
+    settings = SenderSettings("http://localhost", folder / "journals", retry=retry, lease=LEASE)
+    stopping = asyncio.Event()
+    running = asyncio.create_task(Sender(store, transport, settings).run(stopping))
+    try:
+        yield
+    finally:
+        stopping.set()
+        await asyncio.wait_for(running, 60)
+        await transport.close()
+
+
+async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(3000):
+        if await is_so():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("not within a minute")
+
+
+class Leaving(Fated):
+    """Goes away once, after the first steps of a page's record."""
+
+    def __init__(self, inner: Store, after: int) -> None:
+        super().__init__(inner, Fate())
+        self._steps: int | None = after
+
+    async def write_in_order(self, steps: Sequence[Step]) -> None:
+        if self._steps is None:
+            await self._inner.write_in_order(steps)
+            return
+        assert len(steps) == STEPS
+        first, self._steps = steps[: self._steps], None
+        await self._inner.write_in_order(first)
+        raise StoreUnavailable("the store is being restarted")
+
+
+@pytest.fixture
+async def readers(services: Services) -> list[str]:
+    return [each.address for each in await fill(services.store, await make_list(services), 7)]
+
+
+async def test_answers_wait_for_a_store_that_is_away(
+    services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "_STORE_SECONDS", 0.01)
+    with running_recording_smtp(keep_content=False) as server:
+        for recorded in range(STEPS):
+            message = await ready(services)
+            away = Leaving(services.store, recorded)
+
+            async def is_done(message: Message = message) -> bool:
+                return (await services.outcomes.counts(message)).pending == 0
+
+            async with sender(away, server, tmp_path / str(recorded)):
+                await eventually(is_done)
+            counts = await check_sum(services, message)
+            assert counts.accepted == counts.planned == len(readers)
+            assert counts.possible_duplicates == 0
+        assert server.copies() == dict.fromkeys(readers, STEPS)
+
+
+async def test_a_page_that_is_released_can_be_received_again_at_once(
+    services: Services, readers: list[str], tmp_path: Path
+) -> None:
+    """By the same sender, while it is still letting go: no lease has to run out first."""
+    message = await ready(services)
+
+    async def is_done() -> bool:
+        return (await services.outcomes.counts(message)).pending == 0
+
+    with running_recording_smtp(keep_content=False) as server:
+        server.script(Rule("RCPT", reply="451 4.2.1 try later", times=12, each=True))
+        at_once = RetryPlan(first=timedelta(0), longest=timedelta(0))
+        async with sender(services.store, server, tmp_path, at_once):
+            await eventually(is_done)
+        assert server.copies() == dict.fromkeys(readers, 1)
+
+
+async def test_who_comes_back_too_late_records_nothing(
+    services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Suspended between the answers and their record, while another sender took the page over."""
+    message = await ready(services)
+    item = WorkItem(message.day, message.ref, 0, restarted=False)
+    other = PageStore(services.store, "another sender")
+    taken: list[Claim] = []
+
+    async def take_over_first(leases: Leases, held: InHand, claim: Claim) -> Secured:
+        found = await other.find_claim(item)
+        assert found is not None
+        taken.append(await other.take_over(item, "an item", 60, found.etag))
+        return await secure(leases, held, claim)
+
+    async def is_taken_over() -> bool:
+        return bool(taken)
+
+    secure = Leases.secure
+    monkeypatch.setattr(Leases, "secure", take_over_first)
+    monkeypatch.setattr(in_hand, "_now", lambda now=in_hand._now: now() + LEASE / 2 + 1)
+    with running_recording_smtp(keep_content=False) as server:
+        async with sender(services.store, server, tmp_path):
+            await eventually(is_taken_over)
+        assert server.copies() == dict.fromkeys(readers, 1)
+    assert await rows_of(services.store, records.ARCHIVE, item.partition) == []
+    loaded = await other.load(taken[0])
+    assert loaded is not None
+    assert sorted(loaded.waiting) == readers
+    assert (await check_sum(services, message)).pending == len(readers)
