@@ -3,7 +3,8 @@
 | limit                    | how many                                  | for                      |
 |--------------------------|-------------------------------------------|--------------------------|
 | an address and a list    | 2 in five minutes, 3 a day                | everybody                |
-| a mailbox, over all lists| 10 a day, whatever its case or `+tag`     | everybody                |
+| a mailbox, over all lists| 10 a day, whatever its case or `+tag`     | visitors of the page     |
+|                          | 100 a day                                 | programs with a key      |
 | a place on the network   | 20 in ten minutes                         | visitors of the page     |
 | a list                   | 2,000 an hour                             | visitors of the page     |
 
@@ -43,6 +44,7 @@ AT_ONCE: Final = 2
 AT_ONCE_WITHIN: Final = timedelta(minutes=5)
 PER_ADDRESS_AND_LIST: Final = 3
 PER_MAILBOX: Final = 10
+PER_MAILBOX_BY_PROGRAM: Final = 100
 PER_PLACE: Final = 20
 PER_LIST: Final = 2000
 _SHARE: Final = 20  # of a list's count: what a web server that stops may leave unused
@@ -90,16 +92,17 @@ class SignupLimits:
         """
         now = self._clock()
         mailbox = _key(now, _DAY, "mailbox", _mailbox(address))
+        most = PER_MAILBOX_BY_PROGRAM if place is None else PER_MAILBOX
         if place:
             here = _key(now, _PLACE_TIME, "place", place)
             asked, count = await asyncio.gather(self._rows.get(*mailbox), self._rows.get(*here))
             changes = [
                 _one_more(here, count, PER_PLACE),
-                _one_more_asked(mailbox, asked, _about(address, list_name), now),
+                _one_more_asked(mailbox, asked, _about(address, list_name), now, most),
             ]
         else:
             asked = await self._rows.get(*mailbox)
-            changes = [_one_more_asked(mailbox, asked, _about(address, list_name), now)]
+            changes = [_one_more_asked(mailbox, asked, _about(address, list_name), now, most)]
         fitting = tuple(each for each in changes if each is not None)
         if len(fitting) < len(changes):
             return None
@@ -238,7 +241,7 @@ def _moment(moment: datetime) -> str:
 
 
 def _one_more_asked(
-    key: tuple[str, str], found: Entity | None, about: str, now: datetime
+    key: tuple[str, str], found: Entity | None, about: str, now: datetime, most: int
 ) -> Entity | None:
     asked: list[_Asked] = []
     if found is not None:
@@ -246,7 +249,7 @@ def _one_more_asked(
     same = [each.at for each in asked if each.about == about]
     lately = now.timestamp() - AT_ONCE_WITHIN.total_seconds()
     if (
-        len(asked) >= PER_MAILBOX
+        len(asked) >= most
         or len(same) >= PER_ADDRESS_AND_LIST
         or sum(at > lately for at in same) >= AT_ONCE
     ):

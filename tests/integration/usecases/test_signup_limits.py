@@ -62,11 +62,23 @@ async def test_an_address_is_asked_twice_at_once_and_three_times_a_day(store: St
 
 async def test_a_mailbox_counts_over_all_lists_and_spellings(store: Store) -> None:
     limits = SignupLimits(store, Clock())
-    asked = [await asks(limits, f"Ann+{n}@example.com", f"list{n}") for n in range(PER_MAILBOX + 2)]
+    asked = [
+        await asks(limits, f"Ann+{n}@example.com", f"list{n}", place="")
+        for n in range(PER_MAILBOX + 2)
+    ]
     assert asked == [True] * PER_MAILBOX + [False] * 2
-    assert not await asks(limits)
+    assert not await asks(limits, place="")
     await limits.forget(ANN)
     assert await asks(limits)
+
+
+async def test_a_program_may_sign_a_mailbox_up_more_often(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signup_limits, "PER_MAILBOX_BY_PROGRAM", PER_MAILBOX + 3)
+    limits = SignupLimits(store, Clock())
+    asked = [await asks(limits, f"ann+{n}@example.com") for n in range(PER_MAILBOX + 5)]
+    assert asked == [True] * (PER_MAILBOX + 3) + [False] * 2
 
 
 async def test_those_who_ask_at_once_get_no_more(store: Store) -> None:
