@@ -9,13 +9,16 @@ PYTHON ?= python3
 VENV := .venv
 
 # Tests wait more than they compute, so there may be more of them at once than cores.
-JOBS ?= 3
+JOBS ?= 4
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# The tool that makes requirements/dev.txt. Whoever only uses the lock file never needs it.
+# The tool that makes requirements/dev.txt (everything, for the tests) and requirements/run.txt (what a
+# deployment needs, at the same versions). Whoever only uses the lock files never needs it.
 UV_VERSION := 0.13.7
 LOCK_VENV := .lock-venv
+LOCK := $(LOCK_VENV)/bin/uv pip compile --quiet pyproject.toml --extra postgres --extra azure --extra sendgrid --extra tracing \
+  --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command 'make lock'
 
 # What is made says so in bold; what is already made says nothing.
 say = @printf '\033[1m%s\033[0m\n'
@@ -33,6 +36,7 @@ setup: $(READY) ## Make .venv with every package locked by hash
 $(READY): requirements/dev.txt pyproject.toml scripts/make-venv
 	$(say) 'Setting up $(VENV)'
 	@scripts/make-venv '$(PYTHON)' '$(VENV)'
+	$(say) 'Installing Python packages, once: about two minutes'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
@@ -42,12 +46,12 @@ services:
 	@scripts/install-services
 
 .PHONY: run
-run: setup ## Set up what is missing and start Postroom
-	@$(BIN)/postroom up
+run: setup ## Set up what is missing and start Postroom; ARGS='--port 8421' for another port
+	@$(BIN)/postroom up $(ARGS)
 
 .PHONY: test
 test: setup services ## Run all tests, with the services they need
-	@$(BIN)/pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) --maxschedchunk 2 $(ARGS)
 
 .PHONY: test-long
 test-long: setup services ## Run the tests that kill processes, with five times the kills
@@ -99,9 +103,8 @@ lock: ## Solve the dependencies again; ARGS=--upgrade takes newer ones
 	@test -x $(LOCK_VENV)/bin/uv || { $(PYTHON) -m venv $(LOCK_VENV) \
 	  && $(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
 	$(say) 'Locking Python packages'
-	@$(LOCK_VENV)/bin/uv pip compile --quiet pyproject.toml --extra postgres --extra azure --extra sendgrid --extra tracing --group dev \
-	  --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --custom-compile-command 'make lock' --output-file requirements/dev.txt $(ARGS)
+	@$(LOCK) --group dev --output-file requirements/dev.txt $(ARGS)
+	@$(LOCK) --constraint requirements/dev.txt --output-file requirements/run.txt $(ARGS)
 	$(say) 'Locking npm packages'
 	@npm install --package-lock-only --silent >/dev/null && touch package-lock.json
 

@@ -65,6 +65,9 @@ def commands_page() -> str:
         "`--help` after any command explains it. The exit status is 0, 1 (it failed, and one line"
         " says why) or 2 (wrong use).",
         "",
+        "What cannot be undone is asked about on a terminal. A script, which has none, is taken at"
+        " its word; `--yes` never asks.",
+        "",
         "Where it says so, a command also takes these:",
         "",
         "| option | |",

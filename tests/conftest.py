@@ -1,6 +1,7 @@
 """Fixtures for every test: the services, started when the first test asks for them."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,32 @@ from tests.services.smtp_sink import SmtpSink, running_smtp_sink
 # No test may fail because the machine is busy.
 settings.register_profile("postroom", deadline=None)
 settings.load_profile("postroom")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several processes take tests from the front of one list, so that all of them end together.
+
+    First come tests that need more than the usual time, the longest of them first. The others of
+    `tests/acceptance`, which mostly wait, are spread among the rest, which mostly compute.
+    """
+    usual = float(items[0].config.getini("timeout")) if items else 0
+    long = [item for item in items if limit_of(item) > usual]
+    short = [item for item in items if limit_of(item) <= usual]
+    waiting = [item for item in short if "acceptance" in item.path.parts]
+    computing = [item for item in short if "acceptance" not in item.path.parts]
+    spread = chain(
+        # Not up to the end: what is left there should be quick.
+        ((0.8 * place / len(waiting), item) for place, item in enumerate(waiting)),
+        ((place / len(computing), item) for place, item in enumerate(computing)),
+    )
+    items[:] = sorted(long, key=limit_of, reverse=True)
+    items += [item for _, item in sorted(spread, key=lambda placed: placed[0])]
+
+
+def limit_of(item: pytest.Item) -> float:
+    """The seconds that a test asks for itself."""
+    mark = item.get_closest_marker("timeout")
+    return float(mark.args[0]) if mark else 0
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from postroom.domain.lists import ListName, SubscriberGuid
 from postroom.domain.refs import MessageRef
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 
 FROM = Address("news@contoso.example")
 LIST = ListName("contoso1")

@@ -14,7 +14,7 @@ from bench.figures import Figure
 from postroom.domain.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
 from postroom.services.growth import LATEST, TABLE
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.web.app import PAGES
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.site import Site, Visitor, running_site
@@ -104,6 +104,7 @@ async def _indexes(world: World) -> list[Figure]:
         ("subscriber index, search by prefix", "?q=member0005"),
         ("subscriber index, verified only", "?state=verified"),
         ("subscriber index, blocked only (hardly anybody)", "?state=blocked"),
+        ("subscriber index, to be sorted (which only the short one is)", "?sort=-since"),
     ):
         times: dict[str, list[float]] = {LIST: [], FEW_LIST: []}
         for _ in range(INDEX_ROUNDS):
@@ -154,6 +155,9 @@ def _addresses(world: World) -> Iterator[str]:
     for path in shown_pages():
         if roles[path] is not None:
             yield from world.addresses(path)
+    # As many rows as are sorted at all, and as many messages as there are.
+    yield f"/lists/{FEW_LIST}/subscribers?sort=-since"
+    yield "/archive?sort=-accepted"
 
 
 def _shape(address: str, world: World) -> str:

@@ -1,9 +1,13 @@
 // Postroom on Azure: a storage account for all data, and three container apps that run by a managed
-// identity, without a password anywhere.
-//   az deployment group create --resource-group postroom --template-file main.bicep \
-//     --parameters image=REGISTRY/postroom:TAG transport=@transport.txt secretKey=@secret.txt baseUrl=https://…
-@description('Where the image was pushed to.')
+// identity: no key of the account is anywhere.
+//   az acr build --registry REGISTRY --image postroom:TAG --file deploy/Dockerfile .
+//   az deployment group create --resource-group postroom --template-file deploy/azure/main.bicep \
+//     --parameters registry=REGISTRY image=REGISTRY.azurecr.io/postroom:TAG baseUrl=https://… \
+//     transport=@transport.txt secretKey=@secret.txt
+@description('The image, with its tag.')
 param image string
+@description('The Azure container registry, in this resource group, that the image is in. Empty: anybody may pull the image.')
+param registry string = ''
 @secure()
 @description('POSTROOM_TRANSPORT, such as smtp://user:password@mail.example.com:587')
 param transport string
@@ -13,10 +17,13 @@ param transport string
 param secretKey string
 @description('POSTROOM_BASE_URL: where subscribers reach the pages.')
 param baseUrl string
+@description('POSTROOM_TRUSTED_PROXIES: where requests come from that went through the ingress.')
+param trustedProxies string = '100.100.0.0/16'
 param location string = resourceGroup().location
 @minLength(3)
 @maxLength(24)
 param account string = 'postroom${uniqueString(resourceGroup().id)}'
+@minValue(1)
 @description('The most hosts (machines that send) at once.')
 param mostHosts int = 4
 
@@ -55,16 +62,49 @@ resource grants 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for role
   }
 }]
 
+resource images 'Microsoft.ContainerRegistry/registries@2023-07-01' existing = if (!empty(registry)) {
+  name: registry
+}
+
+var acrPull = '7f951dda-4ed3-4680-a7ca-43fe172d538d'
+
+resource mayPull 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(registry)) {
+  name: guid(resourceGroup().id, registry, identity.id, acrPull)
+  scope: images
+  properties: {
+    principalId: identity.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', acrPull)
+  }
+}
+
 resource environment 'Microsoft.App/managedEnvironments@2024-03-01' = {
   name: 'postroom'
   location: location
   properties: {}
 }
 
+// Without a rule the number never changes. Hosts that send are busy; when they are idle, they are
+// asked to stop.
 var parts = [
-  { name: 'web', least: 1, most: 3 }
-  { name: 'scheduler', least: 1, most: 2 }
-  { name: 'host', least: 1, most: mostHosts }
+  {
+    name: 'web'
+    most: 3
+    rules: [{ name: 'requests', http: { metadata: { concurrentRequests: '50' } } }]
+    ingress: { external: true, targetPort: 8420, transport: 'http' }
+    probes: [
+      { type: 'Liveness', httpGet: { path: '/healthz', port: 8420 } }
+      { type: 'Readiness', httpGet: { path: '/readyz', port: 8420 } }
+    ]
+  }
+  { name: 'scheduler', most: 1, rules: [], ingress: null, probes: [] }
+  {
+    name: 'host'
+    most: mostHosts
+    rules: [{ name: 'busy', custom: { type: 'cpu', metadata: { type: 'Utilization', value: '60' } } }]
+    ingress: null
+    probes: []
+  }
 ]
 
 resource apps 'Microsoft.App/containerApps@2024-03-01' = [for part in parts: {
@@ -78,7 +118,8 @@ resource apps 'Microsoft.App/containerApps@2024-03-01' = [for part in parts: {
         { name: 'transport', value: transport }
         { name: 'secret-key', value: secretKey }
       ]
-      ingress: part.name == 'web' ? { external: true, targetPort: 8420, transport: 'http' } : null
+      registries: empty(registry) ? [] : [{ server: '${registry}.azurecr.io', identity: identity.id }]
+      ingress: part.ingress
     }
     template: {
       // A sender that is asked to stop finishes what is on the wire.
@@ -95,11 +136,19 @@ resource apps 'Microsoft.App/containerApps@2024-03-01' = [for part in parts: {
             { name: 'POSTROOM_TRANSPORT', secretRef: 'transport' }
             { name: 'POSTROOM_SECRET_KEY', secretRef: 'secret-key' }
             { name: 'POSTROOM_BASE_URL', value: baseUrl }
+            { name: 'POSTROOM_TRUSTED_PROXIES', value: trustedProxies }
           ]
+          probes: part.probes
+          volumeMounts: [{ volumeName: 'data', mountPath: '/data' }]
         }
       ]
-      scale: { minReplicas: part.least, maxReplicas: part.most }
+      // Outlives a container that crashed: its journal tells what was on the wire.
+      volumes: [{ name: 'data', storageType: 'EmptyDir' }]
+      scale: { minReplicas: 1, maxReplicas: part.most, rules: part.rules }
     }
   }
-  dependsOn: [grants]
+  dependsOn: [grants, mayPull]
 }]
+
+@description('Where the pages are; your own name (baseUrl) leads here by a CNAME record.')
+output address string = apps[0].properties.configuration.ingress.fqdn

@@ -11,7 +11,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from postroom.domain.errors import NotNow
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.settings import Settings
 from postroom.wiring import Services
 

@@ -16,6 +16,7 @@ from postroom.host.runner import HostSettings
 from postroom.host.supervisor import HostServices, Supervisor
 from postroom.observing import set_up_observation
 from postroom.services.app_files import origin_of, read_apps_file
+from postroom.services.apps import AppRegistry
 from postroom.settings import FILE, Settings, load_settings
 from postroom.spans import flush_spans
 from postroom.storage import Store
@@ -51,13 +52,20 @@ def own_apps(idle: timedelta) -> tuple[App, ...]:
     )
 
 
-async def run_host(settings: Settings, store: Store, stopping: asyncio.Event) -> None:
-    """Be a host until `stopping`: with our own applications and those of `postroom.toml`."""
-    services = Services(store)
+async def register_apps(settings: Settings, apps: AppRegistry) -> None:
+    """Our own applications and those of `postroom.toml`, before a host begins.
+
+    `AppFileError`; `Exists` for a path that somebody else has taken.
+    """
     file = Path.cwd() / FILE
-    apps = await asyncio.to_thread(read_apps_file, file)
-    await services.apps.sync(BUILT_IN, own_apps(settings.value("sender_idle")))
-    await services.apps.sync(origin_of(file), apps)
+    in_file = await asyncio.to_thread(read_apps_file, file)
+    await apps.sync(BUILT_IN, own_apps(settings.value("sender_idle")))
+    await apps.sync(origin_of(file), in_file)
+
+
+async def run_host(settings: Settings, store: Store, stopping: asyncio.Event) -> None:
+    """Be a host until `stopping`, for all applications that are registered."""
+    services = Services(store)
     scheme = settings.store_url.partition(":")[0]
     launcher = Launcher(_environment(settings), preload=[__name__, *_engine(scheme)])
     needed = HostServices(store, services.apps, services.queues, services.hosts, services.access)

@@ -12,8 +12,11 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import structlog
+# Loaded by whoever logs: it takes longer than all that a short command of ours needs.
+if TYPE_CHECKING:
+    from structlog.types import Processor
 
 CONSOLE = "console"
 JSON = "json"
@@ -24,7 +27,9 @@ _QUIET = ("httpcore", "httpx2", "uvicorn", "asyncio", "azure")
 
 def set_up_logs(form: str = CONSOLE) -> None:
     """Send what is logged in this process to standard error."""
-    shared: list[structlog.types.Processor] = [
+    import structlog
+
+    shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -46,12 +51,16 @@ def set_up_logs(form: str = CONSOLE) -> None:
 @contextmanager
 def about(**ids: str | int) -> Iterator[None]:
     """Mark every line that is logged inside with what it is about."""
-    with structlog.contextvars.bound_contextvars(**ids):
+    from structlog.contextvars import bound_contextvars
+
+    with bound_contextvars(**ids):
         yield
 
 
-def _last(form: str) -> list[structlog.types.Processor]:
+def _last(form: str) -> list[Processor]:
     """Tracebacks without the values of variables: one of them may be a secret."""
+    import structlog
+
     if form == JSON:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     return [

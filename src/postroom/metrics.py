@@ -1,13 +1,18 @@
 """What is measured, for Prometheus: one table, used by every part, shown at `/metrics`.
 
 The processes of one machine (web, scheduler, host, senders) write into files of a shared folder;
-whoever is asked adds them up (`prometheus_client`'s multi-process mode). Without such a folder
-everything is kept in the process itself. What can be read from the store, such as the depth of
-queues, is not counted here but read when somebody asks.
+whoever is asked adds them up (`prometheus_client`'s multi-process mode). Each process has a seat, a
+number in the names of its files, and leaves it with its counts to a later one: there are as many
+files as there were processes at once. Without such a folder everything is kept in the process
+itself. What can be read from the store, such as the depth of queues, is not counted here but read
+when somebody asks.
 """
 
 from __future__ import annotations
 
+import fcntl
+import functools
+import itertools
 import os
 import time
 from abc import ABC, abstractmethod
@@ -15,6 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from postroom.folders import make_writable
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -45,6 +52,7 @@ class _Counted(Measure, ABC):
         child = self._children.get(values)
         if child is None:
             if self._metric is None:
+                _name_files_by_seat()
                 self._metric = self._make()
             child = self._metric.labels(*values) if self.labels else self._metric
             self._children[values] = child
@@ -124,16 +132,49 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
-def share_metrics(folder: Path, *, begin: bool = False) -> None:
+def share_metrics(folder: Path) -> None:
     """Add up with the other processes of this machine that use this folder.
 
-    To be called before anything is measured. With `begin`, what earlier runs left is removed.
+    To be called before anything is measured.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    if begin:
-        for file in folder.glob("*.db"):
-            file.unlink(missing_ok=True)
+    make_writable(folder)
     os.environ[_SHARED] = str(folder.absolute())
+
+
+class _Seat:
+    """The number of this process among those that share a folder; a fork takes another.
+
+    A lock holds it for as long as the process lives. The number that the system gives to a process
+    would not do: containers that share a folder have the same ones, and every process that ever ran
+    would leave its files behind.
+    """
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._number = 0
+
+    def __call__(self) -> int:
+        if self._process != os.getpid():
+            self._number = next(filter(self._take, itertools.count()))
+            self._process = os.getpid()
+        return self._number
+
+    def _take(self, number: int) -> bool:
+        lock = os.open(Path(os.environ[_SHARED]) / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        return True  # open, and so locked, until the process ends
+
+
+@functools.cache
+def _name_files_by_seat() -> None:
+    from prometheus_client import values
+
+    if os.environ.get(_SHARED):
+        values.ValueClass = values.MultiProcessValue(_Seat())  # type: ignore[no-untyped-call]
 
 
 def collect(levels: dict[Level, dict[tuple[str, ...], float]]) -> bytes:

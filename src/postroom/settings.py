@@ -26,7 +26,14 @@ PREFIX = "POSTROOM_"
 
 
 class SettingError(PostroomError):
-    """A setting that cannot be understood; the text names it and where it came from."""
+    """A setting that cannot be understood; the text names it and where it came from.
+
+    `option` is the option of the command line that said it, if one did.
+    """
+
+    def __init__(self, text: str, option: str = "") -> None:
+        super().__init__(text)
+        self.option = option
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -65,6 +72,17 @@ def _one_of(*words: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in words:
             raise ValueError(f"is one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def _url_of(*beginnings: str) -> Callable[[str], str]:
+    """What follows the beginning is understood by whoever is behind it."""
+
+    def parse(text: str) -> str:
+        if text.strip() and not text.strip().startswith(beginnings):
+            raise ValueError(f"begins with one of {', '.join(beginnings)}")
         return text
 
     return parse
@@ -168,6 +186,19 @@ def _dns_server(text: str) -> tuple[str, int] | None:
     return address, int(found[2] or 53)
 
 
+def _networks(text: str) -> str:
+    """Addresses and networks, or `*` for everybody; as uvicorn reads them."""
+    for each in filter(None, map(str.strip, text.split(","))):
+        try:
+            if each != "*":
+                ipaddress.ip_network(each)
+        except ValueError as exc:
+            raise ValueError(
+                f"has {each!r}: say addresses or networks such as 10.0.0.1,10.1.0.0/16"
+            ) from exc
+    return text
+
+
 def _secret_key(text: str) -> str:
     if text and len(text) < 32:
         raise ValueError("has at least 32 characters")
@@ -188,11 +219,13 @@ SETTINGS = (
         "",
         "The URL of the store: sqlite:///…, postgresql://… or azure://…"
         " Without it: an SQLite file in the data folder.",
+        _url_of("sqlite://", "postgresql://", "azure://"),
     ),
     Setting(
         "transport",
         "outbox:",
         "The way out: smtp://…, smtps://…, sendgrid:// or outbox: (mails are kept, not sent).",
+        _url_of("smtp://", "smtps://", "sendgrid:", "outbox:"),
     ),
     Setting(
         "base_url",
@@ -218,8 +251,9 @@ SETTINGS = (
     Setting(
         "trusted_proxies",
         "",
-        "Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed,"
-        " such as 10.0.0.1,10.0.0.2.",
+        "Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed,"
+        " such as 10.0.0.1,10.1.0.0/16.",
+        _networks,
     ),
     Setting(
         "hsts",
@@ -328,8 +362,13 @@ SETTINGS = (
         "How long records of messages that are done are kept, such as 730d; nothing: for ever.",
         _duration_or_none,
     ),
-    Setting("keep_events", "90d", "How long events are kept; nothing: for ever.",
-            _duration_or_none),
+    Setting(
+        "keep_events",
+        "90d",
+        "How long events are kept, and the history of queue messages that are gone; nothing: for"
+        " ever.",
+        _duration_or_none,
+    ),
     Setting(
         "log_format",
         "console",
@@ -364,9 +403,10 @@ SETTINGS = (
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """All settings, found and understood."""
+    """All settings, found and understood; `unknown` variables look like settings and are none."""
 
     found: dict[str, FoundSetting]
+    unknown: tuple[str, ...] = ()
 
     def text(self, name: str) -> str:
         return self.found[name].text
@@ -408,12 +448,20 @@ def load_settings(
         try:
             value = setting.parse(text)
         except ValueError as exc:
-            shown = "" if setting.secret else f" {text!r}"
-            raise SettingError(f"{origin}: {setting.name}{shown} {exc}") from exc
+            shown = FoundSetting(setting, text, None, origin).shown
+            told = "" if setting.secret else f" {shown!r}"
+            raise SettingError(
+                f"{origin}: {setting.name}{told} {exc}", origin if option is not None else ""
+            ) from exc
         found[setting.name] = FoundSetting(setting, text, value, origin)
     if not found["base_url"].text:
         found["base_url"] = _on_this_machine(found["base_url"], found["port"])
-    return Settings(found)
+    return Settings(found, _unknown(environment))
+
+
+def _unknown(environment: Mapping[str, str]) -> tuple[str, ...]:
+    known = {setting.variable for setting in SETTINGS}
+    return tuple(sorted(n for n in environment if n.startswith(PREFIX) and n not in known))
 
 
 def _on_this_machine(base_url: FoundSetting, port: FoundSetting) -> FoundSetting:

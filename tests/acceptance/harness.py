@@ -18,7 +18,7 @@ from postroom.domain.emails import Counts, EmailOutcome
 from postroom.domain.lists import ListName
 from postroom.domain.messages import FINAL, Message
 from postroom.services import records
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.subscriptions import new_subscriber
 from postroom.storage import Insert
 from postroom.wiring import Services

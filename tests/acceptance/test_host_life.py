@@ -34,6 +34,7 @@ async def test_processes_are_replaced_under_load_and_nothing_is_lost_or_doubled(
     await hosting.until_empty("shop/orders")
     assert hosting.times_handled() == dict.fromkeys([*bodies, "after the change"], 1)
     assert len({each.pid for each in hosting.begun()}) >= 3
+    await hosting.until_gone(*{each.pid for each in hosting.begun() if each.handler == "one"})
     await hosting.put("shop/orders", "at last")
     await hosting.until_ended("at last")
     assert hosting.ended("at last")[0].handler == "two"
@@ -62,6 +63,29 @@ async def test_who_does_not_finish_before_the_drain_limit_is_killed_and_counted_
         return not await hosting.services.queues.history(identity)
 
     await hosting.until(is_forgotten, "it is done, so nothing is kept")
+
+
+async def test_a_handler_that_takes_too_long_has_failed_and_its_process_is_replaced(
+    hosting: Hosting,
+) -> None:
+    await hosting.add(
+        "/shop",
+        max_processes=1,
+        handler_timeout="500ms",
+        receive_retry_count=1,
+        max_retry_cycles=0,
+    )
+    await hosting.start()
+    [identity] = await hosting.put("shop/orders", "await:never")
+    await hosting.until_length("shop/orders;poison", 1)
+    first, second = hosting.begun()
+    assert first.pid != second.pid
+    await hosting.until_gone(first.pid, second.pid)
+    errors = [each for each in await hosting.services.queues.history(identity) if each.error]
+    assert ["longer than handler_timeout" in each.error for each in errors] == [True, True]
+    assert {each.exit_status for each in errors} == {-signal.SIGKILL}
+    await hosting.put("shop/orders", "quick")
+    await hosting.until_ended("quick")
 
 
 async def test_a_host_that_is_asked_to_stop_finishes_what_it_began_and_gives_back_the_rest(

@@ -8,6 +8,7 @@ from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, fill, schedule
 from tests.acceptance.hosting import Hosting
 from tests.services.recording_smtp import RecordingSmtp
+from tests.services.waiting import free_ports
 
 
 async def test_senders_come_with_the_first_page_and_go_when_all_is_sent(
@@ -15,7 +16,8 @@ async def test_senders_come_with_the_first_page_and_go_when_all_is_sent(
 ) -> None:
     count = 1_500
     await fill(services, count)
-    postroom.settings["sender_idle"] = "500ms"
+    [port] = free_ports(1)
+    postroom.settings |= {"sender_idle": "500ms", "port": str(port)}
     up = postroom.start("up")
     await hosting.until_status("/mail/send", lambda app: app.starts == 0, "is registered")
     message = await schedule(services)

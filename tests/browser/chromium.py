@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
-from postroom.web.routing import SESSION_COOKIE
 from tests.services.missing import require
+from tests.web.site import Visitor
 
 PATIENCE = 60_000.0
 """Milliseconds: a busy machine is no fault of a page."""
@@ -21,6 +22,10 @@ async def running_chromium() -> AsyncIterator[Browser]:
     program = shutil.which("chromium")
     if program is None:
         require("Chromium", "apt-get install chromium")
+    try:
+        ctypes.CDLL("libatomic.so.1")
+    except OSError:
+        require("libatomic, which Playwright needs,", "apt-get install libatomic1")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=program,
@@ -35,9 +40,9 @@ async def running_chromium() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def window(
-    browser: Browser, url: str = "", size: tuple[int, int] = DESKTOP, session: str = ""
+    browser: Browser, url: str = "", size: tuple[int, int] = DESKTOP, whose: Visitor | None = None
 ) -> AsyncIterator[BrowserContext]:
-    """A browser of somebody's own: cookies are not shared. `session` logs them in."""
+    """A browser of somebody's own: cookies are not shared. `whose` session logs them in."""
     context = await browser.new_context(
         base_url=url or None,
         viewport={"width": size[0], "height": size[1]},
@@ -48,8 +53,9 @@ async def window(
     )
     context.set_default_timeout(PATIENCE)
     try:
-        if session:
-            await context.add_cookies([{"name": SESSION_COOKIE, "value": session, "url": url}])
+        if whose is not None:
+            name = whose.site.context.cookies.session
+            await context.add_cookies([{"name": name, "value": whose.session, "url": url}])
         yield context
     finally:
         await context.close()

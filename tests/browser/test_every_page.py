@@ -28,7 +28,7 @@ from tests.browser.chromium import window
 from tests.browser.looking import Looker
 from tests.browser.scenes import ADMIN, CAREFUL, EMPTY, VIEWER, WHOEVER, Scene, scenes_of
 from tests.browser.validating import invalid_html
-from tests.web.site import Site, running_site
+from tests.web.site import Site, Visitor, running_site
 from tests.web.world import EXAMPLES, NOT_PAGES, furnished, shown_pages
 
 AT_ONCE = 2
@@ -43,21 +43,22 @@ class Walk:
         self.faults: list[str] = []
         self.html: dict[str, str] = {}
 
-    async def through(self, site: Site, scenes: Iterable[Scene], sessions: dict[str, str]) -> None:
+    async def through(
+        self, site: Site, scenes: Iterable[Scene], visitors: dict[str, Visitor]
+    ) -> None:
         waiting = deque(scenes)
         async with anyio.create_task_group() as walkers:
             for _ in range(AT_ONCE):
-                walkers.start_soon(self._one, site, waiting, sessions)
+                walkers.start_soon(self._one, site, waiting, visitors)
 
-    async def _one(self, site: Site, waiting: deque[Scene], sessions: dict[str, str]) -> None:
+    async def _one(self, site: Site, waiting: deque[Scene], visitors: dict[str, Visitor]) -> None:
         async with AsyncExitStack() as stack:
             lookers: dict[str, Looker] = {}
             while waiting:
                 scene = waiting.popleft()
                 if scene.who not in lookers:
-                    session = sessions.get(scene.who, "")
                     context = await stack.enter_async_context(
-                        window(self._browser, site.url, session=session)
+                        window(self._browser, site.url, whose=visitors.get(scene.who))
                     )
                     lookers[scene.who] = await Looker.open(await context.new_page(), site.url)
                 await self._look(lookers[scene.who], scene)
@@ -100,15 +101,15 @@ async def test_every_page_is_sound(
     monkeypatch.setattr(visit, "render", remembered)
     walk = Walk(browser)
     world = await furnished(site)
-    sessions = {ADMIN: world.admin.session}
+    visitors = {ADMIN: world.admin}
     viewer = await site.user(Role.VIEWER, "another@example.org")
     careful = await site.user(Role.EDITOR, "careful@example.org")
     secret = second_factor.new_secret()
     await site.services.users.turn_on_second_factor(
         "careful@example.org", secret, pyotp.TOTP(secret).now()
     )
-    sessions |= {VIEWER: viewer.session, CAREFUL: careful.session}
-    await walk.through(site, scenes_of(world), sessions)
+    visitors |= {VIEWER: viewer, CAREFUL: careful}
+    await walk.through(site, scenes_of(world), visitors)
     await walk_through_nothing(walk, tmp_path)
 
     assert "\n".join(walk.faults + invalid_html(walk.html, tmp_path)) == ""
@@ -129,4 +130,4 @@ async def walk_through_nothing(walk: Walk, folder: Path) -> None:
         admins = {each: await each.user(Role.ADMINISTRATOR) for each in (empty, other)}
         for each, paths in ((empty, EMPTY), (other, ("/outbox",))):
             scenes = [Scene(ADMIN, path) for path in paths]
-            await walk.through(each, scenes, {ADMIN: admins[each].session})
+            await walk.through(each, scenes, {ADMIN: admins[each]})

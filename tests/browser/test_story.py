@@ -126,7 +126,7 @@ async def confirm(page: Page) -> None:
 
 async def send_a_message(page: Page) -> None:
     await page.goto("/messages/new")
-    await page.get_by_label("List").select_option("seasons")
+    await expect(page.get_by_label("List")).to_have_value("seasons")  # the only one
     await page.get_by_label("Subject").fill("Autumn & more")
     for field, name, text in (("html", "autumn.htm", HTML), ("text", "autumn.txt", TEXT)):
         file = {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
@@ -138,7 +138,12 @@ async def send_a_message(page: Page) -> None:
     frame = page.frame_locator("iframe.preview")
     await expect(frame.get_by_text("Dear subscriber@example.com")).to_be_visible(timeout=PATIENCE)
     await page.get_by_label("Now").check()
-    await page.get_by_role("button", name="Schedule").click()
+    await page.get_by_role("button", name="Send now").click()
+    await heading(page, "Send “Autumn & more” to 1 person of seasons now?")
+    await page.get_by_role("button", name="Back to the message").click()
+    await expect(page.locator("#text")).to_have_value(re.compile("Autumn"), timeout=PATIENCE)
+    await page.get_by_role("button", name="Send now").click()
+    await page.get_by_role("button", name="Send now to 1 person").click()
     await page.wait_for_url(re.compile(r"/messages/\d{18}$"))
 
 

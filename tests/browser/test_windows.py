@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Dialog, Page, Route, expect
 
+from postroom.domain.emails import EmailOutcome
+from postroom.scheduler.completion import Completion
 from postroom.services.users import Role
 from postroom.web.app import PAGES
 from tests.browser.chromium import PATIENCE, PHONE, window
+from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.site import PASSWORD, Site
-from tests.web.world import LIST, World, furnished, shown_pages
+from tests.web.world import BLOCKED, LIST, World, furnished, shown_pages
 
 pytestmark = pytest.mark.timeout(600)  # a limit for what hangs, not for a slow machine
 
@@ -25,8 +30,8 @@ async def test_two_windows_that_edit_the_same_lose_nothing_that_was_typed(
     await site.services.lists.create("news", "News", "news@example.com")
     ann, bob = await site.user(), await site.user(Role.EDITOR)
     async with (
-        window(browser, site.url, session=ann.session) as first,
-        window(browser, site.url, session=bob.session) as second,
+        window(browser, site.url, whose=ann) as first,
+        window(browser, site.url, whose=bob) as second,
     ):
         hers, his = await first.new_page(), await second.new_page()
         for page in (hers, his):
@@ -59,12 +64,113 @@ async def save(page: Page, description: str, sender: str) -> None:
     await page.get_by_role("button", name="Save").click()
 
 
+# -- a page that reloads itself ------------------------------------------------------------------
+
+
+async def test_what_was_said_stays_while_the_message_goes_out(browser: Browser, site: Site) -> None:
+    services = site.services
+    await services.lists.create("news", "News", "news@example.com")
+    await services.subscriptions.add("news", "ann@example.com", verified=True)
+    editor = await site.user(Role.EDITOR)
+    async with window(browser, site.url, whose=editor) as context:
+        page = await context.new_page()
+        # The page says it for a while only: on a slow machine, too, that while must not be over.
+        await page.clock.set_fixed_time(datetime.now(UTC))
+        await page.goto("/messages/new?list=news")
+        await page.get_by_label("Subject").fill("Hello")
+        await page.get_by_label("Message (HTML)").fill("<p>Hello</p>")
+        await page.get_by_label("Now", exact=True).check()
+        await page.get_by_role("button", name="Send now").click()
+        await page.get_by_role("button", name="Send now to 1 person").click()
+        said, headline = page.locator("main > .said"), page.locator("p.headline")
+        await expect(said).to_have_text("The message goes out now.", timeout=PATIENCE)
+        message = await fan_out_whole(services.store, page.url.rpartition("/")[2])
+        await expect(headline).to_contain_text("Processing", timeout=PATIENCE)
+        await expect(said).to_have_text("The message goes out now.", timeout=PATIENCE)
+        await settle(services, message, 0, [EmailOutcome.ACCEPTED])
+        done = Completion(services.store, services.messages, services.outcomes)
+        assert await done.check(message)
+        await expect(headline).to_contain_text("Completed", timeout=PATIENCE)
+        await expect(said).to_have_text("The message goes out now.", timeout=PATIENCE)
+        await page.reload()
+        await expect(headline).to_contain_text("Completed", timeout=PATIENCE)
+        await expect(said).to_have_count(0)
+
+
+# -- a form that is left, and a server that is gone ----------------------------------------------
+
+
+async def test_whoever_leaves_a_message_half_written_is_asked(browser: Browser, site: Site) -> None:
+    await site.services.lists.create("news", "News", "news@example.com")
+    editor = await site.user(Role.EDITOR)
+    async with window(browser, site.url, whose=editor) as context:
+        page = await context.new_page()
+        asked: list[str] = []
+
+        async def stay(dialog: Dialog) -> None:
+            asked.append(dialog.type)
+            await dialog.dismiss()
+
+        page.on("dialog", stay)
+        await page.goto("/messages/new")
+        date, button = page.get_by_label("Date"), page.locator(".writing button[type=submit]")
+        await expect(date).to_be_hidden(timeout=PATIENCE)
+        await expect(button).to_have_text(re.compile("^Send now"), use_inner_text=True)
+        await page.get_by_label("At a time").check()
+        await expect(date).to_be_visible(timeout=PATIENCE)
+        await expect(button).to_have_text("Schedule", use_inner_text=True)
+        await page.get_by_label("Now", exact=True).check()
+        await page.get_by_label("Subject").fill("Half a thought")
+        await page.get_by_role("link", name="Archive").click(no_wait_after=True)
+        await until(page, lambda: asked == ["beforeunload"])
+        await expect(page.get_by_label("Subject")).to_have_value("Half a thought")
+        await page.get_by_label("Message (HTML)").fill("<p>Hi</p>")
+        # To send it is not to leave it, and neither is the way back.
+        await button.click()
+        await page.get_by_role("button", name="Back to the message").click()
+        await expect(page.get_by_label("Subject")).to_have_value("Half a thought", timeout=PATIENCE)
+        assert asked == ["beforeunload"]
+
+
+async def until(page: Page, is_so: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if is_so():
+            return
+        await page.wait_for_timeout(100)
+    raise TimeoutError("not within a minute")
+
+
+async def test_a_page_says_since_when_its_figures_are_old(browser: Browser, site: Site) -> None:
+    viewer = await site.user(Role.VIEWER)
+    async with window(browser, site.url, whose=viewer) as context:
+        page = await context.new_page()
+        await page.goto("/")
+        note = page.locator("#no-connection")
+        await expect(note).to_be_hidden()
+        for broken in ("gone", "faulty"):
+            await page.route("**/dashboard/live", lambda route, how=broken: fail(route, how))
+            await expect(note).to_have_text(
+                re.compile(r"^No connection since \d\d:\d\d"), timeout=PATIENCE
+            )
+            await expect(page.get_by_text("No queue is stuck")).to_be_visible()  # but not as new
+            assert "out-of-date" in (await page.locator("body").get_attribute("class") or "")
+            await page.unroute("**/dashboard/live")
+            await expect(note).to_be_hidden(timeout=PATIENCE)
+
+
+async def fail(route: Route, how: str) -> None:
+    if how == "gone":
+        await route.abort()
+    else:
+        await route.fulfill(status=503, body="<h1>The store cannot be reached</h1>")
+
+
 # -- a phone --------------------------------------------------------------------------------------
 
 
 async def test_the_menu_of_a_phone_opens_and_leads_on(browser: Browser, site: Site) -> None:
     world = await furnished(site)
-    async with window(browser, site.url, PHONE, world.admin.session) as phone:
+    async with window(browser, site.url, PHONE, world.admin) as phone:
         page = await phone.new_page()
         await page.goto("/")
         menu, lists = (
@@ -124,6 +230,23 @@ async def test_somebody_without_a_mouse_logs_in_and_makes_a_list(
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/lists/by-keyboard")
         assert (await site.services.lists.get("by-keyboard")).description == "Made by keyboard"
+
+
+async def test_an_index_is_sorted_by_keyboard_and_on_a_phone(browser: Browser, site: Site) -> None:
+    world = await furnished(site)
+    async with window(browser, site.url, whose=world.admin) as context:
+        page = await context.new_page()
+        await page.goto(f"/lists/{LIST}/subscribers")
+        await tab_to(page, "State")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url("**?sort=state")
+        state = page.get_by_role("columnheader", name="State")
+        await expect(state).to_have_attribute("aria-sort", "ascending", timeout=PATIENCE)
+        await expect(page.locator("tbody tr").first).to_contain_text(BLOCKED)
+        await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        await page.get_by_role("link", name="State").click()
+        await page.wait_for_url("**?sort=-state")
+        await expect(page.locator("tbody tr").first).to_contain_text("ann@example.com")
 
 
 async def tab_to(page: Page, what: str) -> None:

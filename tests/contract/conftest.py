@@ -36,9 +36,8 @@ def address(
         yield StoreAddress(engine, f"sqlite:///{tmp_path / 'store.db'}")
     elif engine == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
-        url = server.create_database()
-        yield StoreAddress(engine, url)
-        server.drop_database(url)
+        with server.empty_database() as url:
+            yield StoreAddress(engine, url)
     else:
         azurite: Azurite = request.getfixturevalue("azurite")
         environment = {CONNECTION_STRING: azurite.connection_string(azurite.fresh_account())}

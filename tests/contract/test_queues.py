@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.storage import LeaseLost, NewMessage, Queue, Store
+from postroom.storage import InvalidValue, LeaseLost, NewMessage, Queue, Store
 
 # Engines may round delays up to whole seconds, and polling looks at most every two.
 A_MOMENT = 3.0
@@ -119,6 +119,18 @@ async def test_an_expired_message_is_never_received(queue: Queue) -> None:
     await asyncio.sleep(2.1)
     assert [m.body for m in await queue.peek(10)] == ["stays", "for ever"]
     assert [m.body for m in await queue.receive(10, lease=30)] == ["stays", "for ever"]
+
+
+# Azure counts them until it has swept them out, in its own time.
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+async def test_an_expired_message_is_not_counted_though_nobody_has_looked_for_it(
+    queue: Queue, store: Store
+) -> None:
+    await queue.put_many([NewMessage("gone", ttl=1), NewMessage("stays", ttl=60), "for ever"])
+    await asyncio.sleep(1.1)
+    assert (await queue.info()).length == 2
+    assert [each.length for each in await store.queues()] == [2]
+    assert [each.message.body for each in await queue.browse()] == ["stays", "for ever"]
 
 
 async def test_a_lease_that_runs_out_gives_the_message_to_another_and_the_late_delete_fails(
@@ -346,6 +358,42 @@ async def test_a_thousand_messages_can_be_put_in_one_go(queue: Queue, engine: st
     identities = await queue.put_many([str(number) for number in range(count)])
     assert len(set(identities)) == count
     assert (await queue.info()).length == count
+
+
+async def test_a_queue_is_browsed_in_portions_and_nothing_changes(queue: Queue) -> None:
+    identities = await queue.put_many([f"m{n}" for n in range(7)])
+    found: list[str] = []
+    after: str | None = None
+    for _ in range(10):
+        portion = await queue.browse(3, after=after)
+        found += [each.message.id for each in portion]
+        if len(portion) < 3:
+            break
+        after = portion[-1].message.id
+    assert found == identities
+    assert await queue.browse(3, after=identities[-1]) == []
+    [first] = await queue.browse(1)
+    assert (first.message.body, first.message.dequeue_count, first.message.receipt) == ("m0", 0, "")
+    [received] = await queue.receive(lease=30)
+    assert (received.id, received.dequeue_count) == (identities[0], 1)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+async def test_browsing_shows_what_is_delayed_or_leased_and_goes_on_after_what_is_gone(
+    queue: Queue,
+) -> None:
+    await queue.put_many(["leased", NewMessage("delayed", delay=3600), "ready"])
+    [leased] = await queue.receive(lease=1800)
+    now = datetime.now(UTC)
+    found = await queue.browse()
+    assert [each.message.body for each in found] == ["leased", "delayed", "ready"]
+    assert [each.ready_at > now for each in found] == [True, True, False]
+    await queue.delete(leased)
+    behind = await queue.browse(after=leased.id)
+    assert [each.message.body for each in behind] == ["delayed", "ready"]
+    for nonsense in ("", "-1", "nonsense", "9" * 30):
+        with pytest.raises(InvalidValue):
+            await queue.browse(after=nonsense)
 
 
 async def test_a_scan_shows_every_message_and_changes_nothing(queue: Queue, engine: str) -> None:

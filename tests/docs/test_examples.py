@@ -57,7 +57,9 @@ class Reader:
     def _start(self, command: str) -> None:
         """In the background, once: a page may show several ways."""
         if command == "make run":
-            assert re.search(r"^run: .*\n\t@\$\(BIN\)/postroom up$", _makefile(), re.MULTILINE)
+            assert re.search(
+                r"^run: .*\n\t@\$\(BIN\)/postroom up \$\(ARGS\)$", _makefile(), re.MULTILINE
+            )
             command = "postroom up"
         if self.running is None:
             given = [f"{name}={value}" for name, value in self.environment.items()]

@@ -13,6 +13,7 @@ import pytest
 
 from postroom.services import keys
 from postroom.web.api import guarding
+from postroom.web.api.paging import Kind, Place
 from postroom.web.api.throttling import Bucket
 from tests.services.api_server import ApiServer, serving_api
 from tests.services.postroom import CommandLine
@@ -231,7 +232,14 @@ def test_nonsense_in_a_path_is_not_found(client: httpx2.Client, path: str) -> No
     ],
 )  # fmt: skip
 def test_nonsense_in_a_query_names_the_parameter(client: httpx2.Client, query: str) -> None:
-    for path in ("/lists", "/lists/news/subscribers", "/messages", "/queues"):
+    for path in (
+        "/lists",
+        "/lists/news/subscribers",
+        "/messages",
+        "/queues",
+        "/queues/q/messages",
+        "/apps",
+    ):
         refused = client.get(f"{path}?{query}")
         assert refused.status_code == 422, refused.text
         assert [each["field"] for each in refused.json()["errors"]] == [query.partition("=")[0]]
@@ -247,7 +255,32 @@ def test_a_made_up_place_to_go_on_is_no_fault(client: httpx2.Client, token: str)
         f"/messages/{ref}/emails",
         "/queues",
     ):
-        assert client.get(path, params={"after": token}).status_code in (200, 404)
+        refused = client.get(path, params={"after": token})
+        assert refused.status_code in (404, 422)
+        assert refused.headers["content-type"] == PROBLEM
+
+
+def test_a_place_to_go_on_in_another_index_names_the_parameter(
+    api: ApiServer, client: httpx2.Client, tmp_path: Path
+) -> None:
+    """Also one that was cut off, and one of the same kind that is somebody else's."""
+    ref = client.post("/messages", json={"list": "news", "subject": "x", "text": "x"}).json()["ref"]
+    tokens = {
+        "/lists": Place(None, Kind.LISTS).next("x"),
+        "/lists/news/subscribers": Place(None, Kind.SUBSCRIBERS, "news").next("x"),
+        "/messages": Place(None, Kind.MESSAGES).next("x"),
+        f"/messages/{ref}/emails": Place(None, Kind.EMAILS, ref).next("x"),
+        "/queues": Place(None, Kind.QUEUES).next("x"),
+        "/queues/q/messages": Place(None, Kind.QUEUE_MESSAGES, "q").next("x"),
+        "/apps": Place(None, Kind.APPS).next("x"),
+    }
+    others = [Place(None, kind, "other").next("x") for kind in Kind]
+    for path, own in tokens.items():
+        wrong = [*others, *(token for token in tokens.values() if token != own)]
+        for token in [*wrong, str(own)[:-1], str(own)[:-4]]:
+            refused = client.get(path, params={"after": token})
+            assert refused.status_code == 422, (path, token, refused.text)
+            assert [each["field"] for each in refused.json()["errors"]] == ["after"]
 
 
 @pytest.mark.parametrize(
@@ -278,8 +311,32 @@ def test_a_body_that_cannot_be_used_is_told_apart(
 
 def test_a_method_that_there_is_not_is_told_those_that_there_are(client: httpx2.Client) -> None:
     refused = client.put("/lists/news", json={})
-    assert (refused.status_code, refused.headers["allow"]) == (405, "DELETE, GET, PATCH")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "DELETE, GET, HEAD, PATCH")
     assert refused.headers["content-type"] == PROBLEM
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/lists", "/lists/news", "/lists/nowhere", "/lists?limit=0", "/lists/news/export",
+        "/messages", "/queues", "/queues/q/messages", "/apps", "/openapi.json",
+    ],
+)  # fmt: skip
+def test_head_answers_like_get_without_the_body(client: httpx2.Client, path: str) -> None:
+    got, head = client.get(path), client.head(path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    for name in ("content-type", "content-length", "etag", "content-disposition"):
+        assert head.headers.get(name) == got.headers.get(name)
+
+
+def test_head_needs_what_get_needs_and_is_not_for_what_has_no_get(
+    api: ApiServer, client: httpx2.Client
+) -> None:
+    with api.client("") as nobody, api.client(api.key_for("read")) as reader:
+        assert nobody.head("/lists").status_code == 401
+        assert reader.head("/lists").status_code == 200
+    refused = client.head("/subscribe")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 
 
 def test_a_client_that_goes_away_leaves_nothing_behind(

@@ -13,7 +13,7 @@ from postroom.domain.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
 from postroom.services import idempotency
 from postroom.services.idempotency import Begun, fingerprint_of
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill
 from tests.integration.usecases.pages import fan_out_whole, settle
@@ -37,6 +37,16 @@ def client(api: ApiServer) -> Iterator[httpx2.Client]:
         yield client
 
 
+def test_a_text_that_is_left_out_is_made_of_the_html(client: httpx2.Client) -> None:
+    new = {name: value for name, value in NEW.items() if name != "text"}
+    new |= {"html": "<p>Hi <b>you</b></p>", "scheduled_at": LATER}
+    for text, kept in (({}, "Hi you\n"), ({"text": ""}, None)):
+        made = client.post("/messages", json={**new, **text})
+        assert made.status_code == 201, made.text
+        bodies = client.get(f"/messages/{made.json()['ref']}/bodies").json()
+        assert bodies == {"html": new["html"], "text": kept}
+
+
 def test_a_message_is_made_read_changed_and_deleted(client: httpx2.Client) -> None:
     made = client.post("/messages", json={**NEW, "html": "<p>Hi</p>", "scheduled_at": LATER})
     assert made.status_code == 201, made.text
@@ -57,7 +67,7 @@ def test_a_message_is_made_read_changed_and_deleted(client: httpx2.Client) -> No
         ),
         0,
     )
-    assert client.get(place).json() == shown
+    assert {**client.get(place).json(), "note": None} == shown
     assert client.get(f"{place}/bodies").json() == {"html": "<p>Hi</p>", "text": "Hello"}
 
     stale = {"If-Match": made.headers["etag"]}
@@ -76,6 +86,35 @@ def test_a_time_that_has_passed_means_now(client: httpx2.Client, passed: str | N
     assert made.status_code == 201, made.text
     at = datetime.fromisoformat(made.json()["scheduled_at"])
     assert at <= datetime.now(UTC)
+    told = None if passed is None else "the time has passed: it is sent now"
+    assert made.json()["note"] == told
+    place = f"/messages/{made.json()['ref']}"
+    later = client.patch(place, json={"scheduled_at": LATER})
+    assert later.json()["note"] is None
+    if passed is not None:
+        assert client.patch(place, json={"scheduled_at": passed}).json()["note"] == told
+
+
+def test_a_note_about_the_time_is_repeated_with_the_answer(client: httpx2.Client) -> None:
+    key = {"Idempotency-Key": "one"}
+    past = {**NEW, "scheduled_at": "2001-01-01T00:00:00Z"}
+    first, again = (client.post("/messages", json=past, headers=key) for _ in range(2))
+    assert first.json()["note"] is not None
+    assert again.json() == first.json()
+
+
+@pytest.mark.parametrize("field", ["list", "subject", "html", "text", "scheduled_at"])
+def test_null_is_no_value_of_a_message(client: httpx2.Client, field: str) -> None:
+    made = client.post("/messages", json={**NEW, "scheduled_at": LATER}).json()
+    place = f"/messages/{made['ref']}"
+    refused = client.patch(place, json={"subject": "Ho", field: None})
+    assert refused.status_code == 422, refused.text
+    assert [each["field"] for each in refused.json()["errors"]] == [field]
+    unchanged = client.patch(place, json={})
+    assert (unchanged.status_code, unchanged.json()) == (200, made)
+    assert unchanged.headers["etag"] == f'"{made["etag"]}"'
+    stale = client.patch(place, json={}, headers={"If-Match": '"other"'})
+    assert stale.status_code == 412
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,11 @@ def test_a_message_is_put_into_a_queue_and_seen_there(client: httpx2.Client) -> 
         "é 1",
         {"kind": "order"},
     )
+    assert shown["is_ready"] is True
     client.post(place, json={"body": "2", "delay": 3600})
-    assert len(client.get(place).json()["items"]) == 1
+    [ready, delayed] = client.get(place).json()["items"]
+    assert (ready["is_ready"], delayed["is_ready"]) == (True, False)
+    assert delayed["ready_at"] > ready["ready_at"]
     [queue] = [q for q in client.get("/queues").json()["items"] if q["name"] == "shop/orders?x"]
     assert (queue["length"], queue["app"], queue["poison"]) == (2, None, 0)
     assert client.get("/queues/nowhere/messages").json() == {"items": [], "next": None}
@@ -103,6 +106,29 @@ def test_queues_are_paged_in_the_order_of_their_names(client: httpx2.Client) -> 
     assert {"p1", "p2", "p3"} <= set(names)
 
 
+def test_all_messages_of_a_queue_are_paged_in_the_order_of_their_arrival(
+    api: ApiServer, client: httpx2.Client
+) -> None:
+    async def put(services: Services) -> None:
+        await services.store.queue("deep").put_many([str(number) for number in range(70)])
+
+    api.run(put)
+    bodies: list[str] = []
+    after: dict[str, str] = {}
+    for _ in range(70):
+        page = client.get("/queues/deep/messages", params={"limit": 35, **after}).json()
+        bodies += [each["body"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        after = {"after": page["next"]}
+    assert bodies == [str(number) for number in range(70)]
+    assert len(client.get("/queues/deep/messages?limit=1000").json()["items"]) == 70
+    two = client.get("/queues/deep/messages", params={"limit": 1}).json()
+    assert two["next"] is not None
+    other = client.get("/queues/other/messages", params={"after": two["next"]})
+    assert (other.status_code, other.json()["errors"][0]["field"]) == (422, "after")
+
+
 def test_a_key_can_be_kept_out_of_a_queue(api: ApiServer) -> None:
     made = api.run(lambda s: s.keys.create("", ["queues"]))
 
@@ -128,6 +154,12 @@ def test_applications_are_shown(api: ApiServer, client: httpx2.Client, tmp_path:
     api.run(lambda s: s.apps.add(app))
     [shown] = client.get("/apps").json()["items"]
     assert (shown["path"], shown["command"], shown["hosts"]) == ("/shop", ["true"], [])
+    other = parse_app({"path": "/a", "command": ["true"]}, folder=str(tmp_path), origin="a test")
+    api.run(lambda s: s.apps.add(other))
+    first = client.get("/apps", params={"limit": 1}).json()
+    assert [each["path"] for each in first["items"]] == ["/a"]
+    rest = client.get("/apps", params={"limit": 1, "after": first["next"]}).json()
+    assert ([each["path"] for each in rest["items"]], rest["next"]) == (["/shop"], None)
     client.post("/queues/shop%2Forders/messages", json={"body": "x"})
     [queue] = [q for q in client.get("/queues").json()["items"] if q["name"] == "shop/orders"]
     assert queue["app"] == "/shop"

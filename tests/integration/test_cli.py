@@ -1,6 +1,8 @@
 """The command line as a user meets it: exit statuses, help, settings."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from postroom import __version__
 from postroom.cli.main import COMMANDS, postroom
-from tests.services.postroom import CommandLine
+from tests.services.postroom import PROGRAM, CommandLine
 from tests.services.waiting import free_ports
 
 
@@ -36,9 +38,11 @@ def test_the_store_is_chosen_by_option_over_environment(cli: CommandLine) -> Non
 
 
 def test_a_users_mistake_is_one_line_and_status_1(cli: CommandLine) -> None:
-    line = cli.fails("list", "ls", "--store", "mysql://user:secret@host/x")
-    assert line.startswith("a store URL begins with one of")
-    assert "secret" not in line
+    line = cli.fails("list", "ls", store="mysql://user:secret@host/x")
+    assert line == (
+        "POSTROOM_STORE: store 'mysql://user:●●●@host/x' begins with one of"
+        " sqlite://, postgresql://, azure://"
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +54,6 @@ def test_a_users_mistake_is_one_line_and_status_1(cli: CommandLine) -> None:
         ["list"],
         ["list", "create", "news"],
         ["list", "edit", "news"],
-        ["list", "delete", "news"],
         ["subscriber", "edit", "news", "ann@example.org"],
         ["subscriber", "edit", "news", "ann@example.org", "--block", "x", "--unblock"],
         ["subscriber", "ls", "news", "--limit", "0"],
@@ -59,7 +62,12 @@ def test_a_users_mistake_is_one_line_and_status_1(cli: CommandLine) -> None:
         ["message", "edit", "639303303456562193"],
         ["message", "emails", "639303303456562193", "--outcome", "lost"],
         ["message", "decide", "639303303456562193", "ann@example.org"],
-        ["queue", "purge", "mail/send"],
+        ["list", "ls", "--store", "nope://x"],
+        ["up", "--port", "abc"],
+        ["up", "--port", "99999"],
+        ["up", "--transport", "foo://x"],
+        ["subscriber", "import", "news", "missing.csv"],
+        ["table", "show", "mailinglist", "--row", "mailinglist"],
     ],
     ids=" ".join,
 )
@@ -119,7 +127,7 @@ WITHOUT_STORE = {"store copy", "cost"}
 # What prints no data: it runs until it is stopped, streams a file, or only says that it did it.
 WITHOUT_JSON = {
     *("up", "web", "scheduler", "sender", "host"),
-    *("subscriber export", "message delete", "app remove", "apikey revoke"),
+    *("blob get", "message delete", "app remove", "apikey revoke"),
     *("queue purge", "queue delete", "queue fault", "queue clear"),
     *("queue access allow", "queue access deny", "queue access remove"),
 }
@@ -181,6 +189,14 @@ def test_check_says_that_the_data_folder_cannot_be_written(cli: CommandLine) -> 
     assert "not well: data" in done.stderr
 
 
+def test_check_names_what_a_mistyped_variable_may_have_meant(cli: CommandLine) -> None:
+    found = cli.json("check", transprot="smtp://127.0.0.1:1")
+    [warning] = [each for each in found["findings"] if each["part"] == "settings"]
+    assert warning["state"] == "warning"
+    assert warning["text"] == "POSTROOM_TRANSPROT is no setting and is ignored"
+    assert warning["advice"] == "Did you mean POSTROOM_TRANSPORT?"
+
+
 # -- the store's contents -------------------------------------------------------------------------
 
 
@@ -203,3 +219,65 @@ def test_a_look_into_queues_tables_and_blobs(cli: CommandLine) -> None:
     [blob] = cli.json("blob", "ls", "mailbodies")["items"]
     assert (blob["name"], blob["size"]) == (f"{ref}.txt", 5)
     assert cli.fails("blob", "ls", "No Bodies").startswith("container 'No Bodies'")
+    assert cli.ok("blob", "get", "mailbodies", blob["name"]) == "Hello"
+    told = cli.ok("blob", "get", "mailbodies", blob["name"], "--output", "copy.txt")
+    assert told == f"5 bytes of {ref}.txt are in copy.txt.\n"
+    assert (cli.folder / "copy.txt").read_text() == "Hello"
+    assert cli.fails("blob", "get", "mailbodies", "nope", "--output", "no.txt") == (
+        "there is no blob 'nope'"
+    )
+    assert not (cli.folder / "no.txt").exists()
+
+
+def test_rows_of_tables_are_shown_but_no_secrets(cli: CommandLine) -> None:
+    for name in ("news", "more"):
+        cli.ok("list", "create", name, "--description", "A [b]", "--from", "news@contoso.com")
+    shown = cli.json("table", "show", "mailinglist", "--limit", "1")
+    [first] = shown["items"]
+    assert (first["partition"], first["row"]) == ("more", "mailinglist")
+    assert first["properties"]["Description"] == "A [b]"
+    assert first["properties"]["CreatedAt"].endswith("Z")
+    [second] = cli.json("table", "show", "mailinglist", "--after", shown["next"])["items"]
+    assert second["partition"] == "news"
+    exactly = ("--partition", "news", "--row", "mailinglist")
+    assert cli.json("table", "show", "mailinglist", *exactly) == {"items": [second], "next": None}
+    text = cli.run("table", "show", "mailinglist", "--limit", "1")
+    assert "Description = A [b]" in text.stdout
+    assert "There are more: postroom table show mailinglist --after" in text.stderr
+    assert cli.fails("table", "show", "mailinglist", *exactly[:3], "nobody") == (
+        "there is no entity 'news, nobody'"
+    )
+    assert "holds secrets" in cli.fails("table", "show", "users")
+
+
+# -- what cannot be undone ------------------------------------------------------------------------
+
+
+def test_a_script_is_taken_at_its_word(cli: CommandLine) -> None:
+    cli.ok("queue", "put", "shop/orders", "one")
+    cli.ok("queue", "purge", "shop/orders")
+    assert cli.json("queue", "peek", "shop/orders")["items"] == []
+
+
+def test_a_person_is_asked_unless_they_said_yes(cli: CommandLine) -> None:
+    def on_a_terminal(*options: str) -> int:
+        keyboard, terminal = pty.openpty()
+        try:
+            os.write(keyboard, b"n\n")
+            return subprocess.run(
+                [PROGRAM, "queue", "purge", "shop/orders", *options],
+                cwd=cli.folder,
+                env=cli.environment,
+                stdin=terminal,
+                capture_output=True,
+                timeout=90,
+            ).returncode
+        finally:
+            os.close(keyboard)
+            os.close(terminal)
+
+    cli.ok("queue", "put", "shop/orders", "one")
+    assert on_a_terminal() == 1
+    assert len(cli.json("queue", "peek", "shop/orders")["items"]) == 1
+    assert on_a_terminal("--yes") == 0
+    assert cli.json("queue", "peek", "shop/orders")["items"] == []

@@ -1,11 +1,16 @@
 """`postroom app` and `postroom queue` as a user types them."""
 
+import asyncio
 import json
 import signal
 from pathlib import Path
 
 import pytest
 
+from postroom.domain.apps import App
+from postroom.services.message_history import Failure
+from postroom.storage import open_store
+from postroom.wiring import Services
 from tests.services.postroom import CommandLine
 
 
@@ -23,7 +28,8 @@ def test_applications_are_added_shown_explained_and_removed(cli: CommandLine) ->
     assert (added["path"], added["handler"]) == ("/Shop/orders", "orders:process")
     assert (added["idle_timeout"], added["on_poison"]) == ("90s", "reject")
     assert (added["recycle_memory"], added["recycle_after"]) == (200_000_000, "2h")
-    cli.ok("app", "add", "/shop", "--command", "cat -", "--retry-cycle-delay", "5m")
+    times = ("--retry-cycle-delay", "5m", "--handler-timeout", "10m")
+    cli.ok("app", "add", "/shop", "--command", "cat -", *times)
 
     [shop, orders] = cli.json("app", "ls")["items"]
     assert (shop["command"], shop["state"], shop["origin"]) == (
@@ -32,6 +38,7 @@ def test_applications_are_added_shown_explained_and_removed(cli: CommandLine) ->
         "command line",
     )
     assert (orders["max_processes"], orders["hosts"]) == (2, [])
+    assert (shop["handler_timeout"], orders["handler_timeout"]) == ("10m", None)
     assert "orders:process" in cli.ok("app", "ls")
 
     found = cli.json("app", "explain", "shop/orders/7")
@@ -40,6 +47,8 @@ def test_applications_are_added_shown_explained_and_removed(cli: CommandLine) ->
     assert "fits, but /Shop/orders is longer" in cli.ok("app", "explain", "shop/orders/7")
     cli.ok("app", "remove", "/shop/orders")
     assert cli.json("app", "explain", "shop/orders/7")["app"] == "/shop"
+    told = cli.ok("app", "explain", "lonely").splitlines()[0]
+    assert told == "lonely → no application: no path fits this queue"
 
 
 def test_mistakes_with_applications_are_one_line(cli: CommandLine) -> None:
@@ -102,6 +111,21 @@ def test_poison_messages_are_brought_back(cli: CommandLine) -> None:
     assert [each["body"] for each in cli.json("queue", "peek", "shop")["items"]] == ["order 1"]
     assert "redriven to shop" in cli.ok("queue", "history", ids[1])
     assert cli.ok("queue", "redrive", "shop;poison", "--rate", "100") == "1 message is back.\n"
+
+
+def test_a_history_says_once_how_a_process_ended(cli: CommandLine) -> None:
+    identity = cli.json("queue", "put", "shop", "an order")["id"]
+    asyncio.run(_died_of_it(cli.folder / "postroom-data" / "postroom.db"))
+    assert cli.ok("queue", "history", identity).count("exit status 9") == 1
+    assert cli.json("queue", "history", identity)["items"][0]["exit_status"] == 9
+
+
+async def _died_of_it(file: Path) -> None:
+    async with await open_store(f"sqlite:///{file}") as store:
+        [message] = await store.queue("shop").receive(lease=60)
+        failure = Failure("the process ended: exit status 9", exit_status=9)
+        app = App(path="/shop", handler="orders:process", origin="test")
+        await Services(store).queues.failed(message, app, failure)
 
 
 def test_a_queue_is_stopped_and_goes_on(cli: CommandLine) -> None:

@@ -1,5 +1,6 @@
 """Lists and subscribers on the command line, on SQLite and on PostgreSQL."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +16,8 @@ def cli(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[CommandLine]
         yield CommandLine(tmp_path)
         return
     server: PostgresServer = request.getfixturevalue("postgres")
-    url = server.create_database()
-    yield CommandLine(tmp_path, {"POSTROOM_STORE": url})
-    server.drop_database(url)
+    with server.empty_database() as url:
+        yield CommandLine(tmp_path, {"POSTROOM_STORE": url})
 
 
 @pytest.fixture
@@ -88,6 +88,15 @@ def test_subscribers_are_paged_and_filtered(cli: CommandLine, news: str) -> None
     assert "--after" in cli.run("subscriber", "ls", news, "--limit", "1").stderr
 
 
+def test_somebody_who_was_added_is_asked_to_confirm(cli: CommandLine, news: str) -> None:
+    cli.ok("subscriber", "add", news, "ann@example.org")
+    told = cli.ok("subscriber", "ask", news, "ann@example.org")
+    assert told.startswith("ann@example.org gets a mail with a link to confirm.")
+    assert cli.json("subscriber", "ask", news, "ann@example.org")["verified"] is False
+    assert "asked too often" in cli.fails("subscriber", "ask", news, "ann@example.org")
+    assert len(cli.json("queue", "peek", "mail/confirm")["items"]) == 2
+
+
 def test_mistakes_with_subscribers_are_one_line(cli: CommandLine, news: str) -> None:
     cli.ok("subscriber", "add", news, "ann@example.org")
     line = cli.fails("subscriber", "add", news, "ann@example.org")
@@ -96,3 +105,20 @@ def test_mistakes_with_subscribers_are_one_line(cli: CommandLine, news: str) -> 
     assert cli.fails("subscriber", "add", news, "a@b.org\nBcc: x@y.org").startswith("email: ")
     line = cli.fails("subscriber", "show", news, "bob@example.org")
     assert line == "there is no subscriber 'bob@example.org'"
+
+
+def test_whoever_looks_into_a_wrong_folder_is_told_so(tmp_path: Path) -> None:
+    cli = CommandLine(tmp_path)
+    first = cli.run("list", "ls")
+    assert (first.returncode, first.stdout) == (0, "")
+    assert first.stderr.splitlines() == [
+        "./postroom-data/postroom.db was not there: this is a new store.",
+        "There are no lists in ./postroom-data/postroom.db: make one with postroom list create.",
+    ]
+    assert "was not there" not in cli.run("list", "ls").stderr
+    (tmp_path / "other").mkdir()
+    other = CommandLine(tmp_path / "other")
+    told = other.run("message", "ls", "--json")
+    assert (json.loads(told.stdout), told.stderr) == ({"items": [], "next": None}, "")
+    absolute = cli.run("message", "ls", "--data", str(tmp_path / "third")).stderr
+    assert f"{tmp_path / 'third' / 'postroom.db'} was not there" in absolute

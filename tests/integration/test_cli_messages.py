@@ -12,6 +12,7 @@ import pytest
 
 from tests.services.postroom import CommandLine
 from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
+from tests.services.waiting import free_ports
 
 FAR = "2099-01-01T09:00+09:00"
 
@@ -36,6 +37,11 @@ def create(cli: CommandLine, *more: str) -> str:
     return str(made["ref"])
 
 
+def start_up(cli: CommandLine) -> subprocess.Popen[bytes]:
+    """On a port of its own: others may run at the same time."""
+    return cli.start("up", "--port", str(free_ports(1)[0]))
+
+
 def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> None:
     made = cli.json(
         "message", "create", "news", "--subject", "Hi", "--html", "body.htm", "--at", FAR
@@ -45,6 +51,7 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
          "possible_duplicates"), 0
     )  # fmt: skip
     ref = made["ref"]
+    assert (made["has_html"], made["has_text"]) == (True, True)  # made of the HTML
     assert (made["status"], made["scheduled_at"]) == ("Pending", "2099-01-01T00:00:00.000Z")
     cli.ok("message", "edit", ref, "--subject", "Hello", "--text", "body.txt")
     shown = cli.json("message", "show", ref)
@@ -70,6 +77,11 @@ def test_a_past_time_is_allowed_and_it_says_that_it_is_sent_now(cli: CommandLine
     assert "2020-01-01 00:00:00 UTC has passed: it is sent now." in told
     now = cli.ok("message", "create", "news", "--subject", "Hi", "--text", "body.txt")
     assert "has passed" not in now
+    past = cli.json(
+        "message", "create", "news", "--subject", "Hi", "--text", "body.txt",
+        "--at", "2020-01-01T00:00Z",
+    )  # fmt: skip
+    assert past["note"] == "the time has passed: it is sent now"
 
 
 def test_mistakes_with_messages_are_one_line_and_leave_nothing(cli: CommandLine) -> None:
@@ -117,7 +129,7 @@ def test_a_message_is_sent_watched_listed_and_traced(
     cli.ok("subscriber", "import", "news", "-", stdin=f"email,verified\n{rows}".encode())
     cli.ok("subscriber", "edit", "news", "user254@example.org", "--block", "bounced")
     sending = CommandLine(cli.folder, {"POSTROOM_TRANSPORT": server.url})
-    with sending.start("up") as up:
+    with start_up(sending) as up:
         ref = create(cli)
         watched = [
             json.loads(line)
@@ -164,10 +176,13 @@ def test_trace_shows_lists_and_messages_newest_first(cli: CommandLine) -> None:
     cli.ok("list", "create", "other", "--description", "Other", "--from", "a@contoso.com")
     for name in ("news", "other"):
         cli.ok("subscriber", "add", name, "ann@example.org", "--verified")
-    with cli.start("up") as up:
+    with start_up(cli) as up:
         refs = [create(cli) for _ in range(2)]
         wait_until_done(cli, refs)
         stop(up)
+    newest = cli.json("message", "ls", "--done", "--limit", "1")
+    older = cli.json("message", "ls", "--done", "--after", newest["next"])
+    assert [each["ref"] for each in newest["items"] + older["items"]] == refs[::-1]
     trace = cli.json("trace", "ann@example.org")
     assert [each["list"] for each in trace["lists"]] == ["news", "other"]
     assert [each["ref"] for each in trace["messages"]] == refs[::-1]
@@ -184,5 +199,6 @@ def wait_until_done(cli: CommandLine, refs: list[str]) -> None:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    _, said = process.communicate(timeout=20)
     assert process.returncode == 0
+    assert b"\nStopped.\n" in said

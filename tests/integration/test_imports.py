@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -179,7 +180,7 @@ async def test_progress_is_told_up_to_the_last_byte(
     assert len(seen) >= 5
 
 
-@pytest.mark.parametrize("text", ["mail\na@b.org\n", "", "email,email\na@b.org,\n"])
+@pytest.mark.parametrize("text", ["name\na@b.org\n", "", "email,email\na@b.org,\n"])
 async def test_a_file_that_cannot_be_used_changes_nothing(services: Services, text: str) -> None:
     with pytest.raises(Invalid):
         await take(services, text)
@@ -194,11 +195,13 @@ async def test_there_must_be_a_list(services: Services) -> None:
 
 
 async def test_what_is_exported_is_imported_as_it_was(services: Services, store: Store) -> None:
+    reason = '=HYPERLINK("x"), he said, "no"'
     names = ["=cmd|x", "+plus", "-minus", "'quote", "'=both", "Ann", "jürgen", "ann+tag"]
     for position, name in enumerate(names):
         await services.subscriptions.add("news", f"{name}@b.org", verified=position % 2 == 0)
+    await services.subscriptions.edit("news", "Ann@b.org", blocked=reason)
     text = await exported(services)
-    assert text.splitlines()[0] == "email,verified,created_at"
+    assert text.splitlines()[0] == "email,verified,blocked,created_at"
     cells = [line.split(",")[0] for line in text.splitlines()[1:]]
     assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
     before = await on_list(services)
@@ -210,3 +213,62 @@ async def test_what_is_exported_is_imported_as_it_was(services: Services, store:
     assert counts(report) == (len(names), 0, 0, 0)
     assert report.ignored_columns == ["created_at"]
     assert await on_list(services) == before
+    assert (await services.subscriptions.get("news", "Ann@b.org")).blocked == reason
+    assert (await services.subscriptions.get("news", "jürgen@b.org")).blocked == ""
+    assert counts(await take(services, text)) == (0, 0, len(names), 0)
+
+
+async def test_a_line_that_says_why_blocks_and_one_that_does_not_unblocks_nobody(
+    services: Services,
+) -> None:
+    for name in ("ann", "bob"):
+        await services.subscriptions.add("news", f"{name}@b.org", verified=True)
+    await services.subscriptions.edit("news", "bob@b.org", blocked="bounced")
+    report = await take(services, "email,blocked\nann@b.org,moved away\nbob@b.org,\nc@b.org,x\n")
+    assert counts(report) == (1, 1, 1, 0)
+    for name, why in (("ann", "moved away"), ("bob", "bounced"), ("c", "x")):
+        assert (await services.subscriptions.get("news", f"{name}@b.org")).blocked == why
+
+
+async def left(services: Services, *emails: str) -> None:
+    for email in emails:
+        subscriber = await services.subscriptions.add("news", email, verified=True)
+        assert await services.subscriptions.unsubscribe("news", subscriber.guid) is not None
+
+
+async def test_whoever_has_unsubscribed_is_left_out_and_reported(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "CHUNK_LINES", 3)
+    await left(services, "Gone@b.org", "again@b.org")
+    await services.subscriptions.add("news", "again@b.org")  # by an administrator, knowingly
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    text = "email,verified\na@b.org,true\ngone@B.org,true\n@bad\nagain@b.org,true\nz@b.org,no\n"
+    report = await take(services, text)
+    assert counts(report) == (2, 1, 0, 2)
+    assert [each.line for each in report.errors] == [3, 4]
+    assert report.errors[0].email == "gone@b.org"
+    assert report.errors[0].reason.startswith(f"unsubscribed on {today}")
+    assert await on_list(services) == {"a@b.org": True, "again@b.org": True, "z@b.org": False}
+    # Only those: the same file once more changes nobody else.
+    assert counts(await take(services, text)) == (0, 0, 3, 2)
+    assert await check_rows_agree(store) == 3
+
+    everybody = await services.imports.import_csv(
+        "news", io.BytesIO(text.encode()), even_unsubscribed=True
+    )
+    assert counts(everybody) == (1, 0, 3, 1)
+    assert (await on_list(services))["gone@b.org"] is True
+
+
+async def test_a_chunk_of_nobody_but_those_who_left_is_told_of_and_passed_over(
+    services: Services,
+) -> None:
+    await left(services, *(f"u{n}@b.org" for n in range(5)))
+    seen: list[int] = []
+    text = "email\n" + "".join(f"u{n}@b.org\n" for n in range(5))
+    report = await services.imports.import_csv(
+        "news", io.BytesIO(text.encode()), progress=lambda done, report: seen.append(done)
+    )
+    assert counts(report) == (0, 0, 0, 5)
+    assert await on_list(services) == {}

@@ -14,7 +14,7 @@ from postroom.domain.messages import day_of
 from postroom.services import records
 from postroom.services.growth import EVERY, LATEST, TABLE
 from postroom.services.health import STUCK, Grade, HealthService
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.storage import Entity, open_store
 from postroom.wiring import Services
 

@@ -756,7 +756,10 @@ async def test_a_waiter_survives_a_restart(postgres: PostgresServer, store: Stor
 
 
 async def test_a_server_that_stays_away_is_reported_in_the_end(
-    postgres: PostgresServer, store: Store, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(connection, "PATIENCE_SECONDS", 2.0)
     await store.table("people").insert(Entity("p", "r", {"A": 1}))
@@ -773,3 +776,7 @@ async def test_a_server_that_stays_away_is_reported_in_the_end(
     assert found is not None
     with pytest.raises(AlreadyExists):
         await store.table("people").insert(Entity("p", "r", {}))
+    assert not [each for each in caplog.records if each.name.startswith("psycopg")]
+    away, again = [each.message for each in caplog.records if each.name.startswith("postroom")]
+    assert "cannot be reached" in away
+    assert "is there again, after" in again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,9 +12,16 @@ import pytest
 
 from postroom.domain.errors import NotNow
 from postroom.services import records
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.store_copy import PROGRESS, CopyFailed, StoreCopy
-from postroom.storage import Entity, NewMessage, Store, open_store
+from postroom.storage import (
+    Entity,
+    InvalidStoreUrl,
+    NewMessage,
+    Store,
+    open_existing_store,
+    open_store,
+)
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, dies
 from tests.integration.usecases.making import fill, make_list, schedule
@@ -143,6 +151,30 @@ async def test_it_is_refused_for_a_store_that_is_used(source: Store, target: Sto
 
     with pytest.raises(NotNow, match="not empty"):
         await StoreCopy(source, target).run()
+
+
+async def test_a_queue_or_a_container_makes_a_target_that_is_used(
+    source: Store, target: Store
+) -> None:
+    await target.queue("shop/orders").put("mine")
+    with pytest.raises(NotNow, match="it has the queue shop/orders"):
+        await StoreCopy(source, target).run()
+    await target.queue("shop/orders").drop()
+    await target.container("files").put("mine.txt", b"mine")
+    with pytest.raises(NotNow, match="it has the container files"):
+        await StoreCopy(source, target).run()
+
+
+async def test_a_store_with_nothing_in_it_is_not_copied(target: Store, tmp_path: Path) -> None:
+    async with await open_store(f"sqlite:///{tmp_path}/unused.db") as unused:
+        with pytest.raises(NotNow, match="is its URL right"):
+            await StoreCopy(unused, target).run()
+
+
+async def test_a_mistyped_name_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidStoreUrl, match=r"there is no store sqlite:///.*nope\.db"):
+        await open_existing_store(f"sqlite:///{tmp_path}/nope.db")
+    assert os.listdir(tmp_path) == []
 
 
 async def test_a_copy_that_differs_does_not_count(source: Store, target: Store) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from postroom.domain.addresses import Address
 from postroom.domain.lists import ListName
 from postroom.domain.messages import FINAL
-from postroom.hosted import run_host
+from postroom.hosted import register_apps, run_host
 from postroom.scheduler import Scheduler
 from postroom.sender import Sender, SenderSettings
 from postroom.services import records
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.subscriptions import new_subscriber
 from postroom.settings import load_settings
 from postroom.storage import Insert, open_store
@@ -79,6 +79,7 @@ async def count_idle_requests(folder: Path, seconds: float) -> Counter[str]:
     assert isinstance(opened, AzureStore)
     async with opened as store:
         stopping = asyncio.Event()
+        await register_apps(settings, Services(store).apps)
         parts = [Scheduler(store, lease_seconds=15).run(stopping)]
         parts.append(run_host(settings, store, stopping))
         running = [asyncio.create_task(part) for part in parts]

@@ -35,6 +35,12 @@ SETTINGS = {
     "full_page_writes": "off",
 }
 
+# With a limit in milliseconds it returns when they have ended: what they hold is free.
+END_OTHERS = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class PostgresServer:
@@ -43,6 +49,7 @@ class PostgresServer:
     port: int
     _process: ServiceProcess
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    _emptied: list[str] = field(default_factory=list)
 
     def url(self, database: str) -> str:
         """Return the address of a database for the superuser, who needs no password."""
@@ -62,6 +69,21 @@ class PostgresServer:
     def drop_database(self, url: str) -> None:
         """Remove a database that `create_database` made, whoever is still connected to it."""
         self.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    @contextmanager
+    def empty_database(self) -> Iterator[str]:
+        """Lend a database without a store in it; it is emptied in the end and lent again.
+
+        Emptying takes the server a quarter of the work of making one anew. Whoever does more to
+        the database than to keep a store in it makes one that is dropped.
+        """
+        url = self._emptied.pop() if self._emptied else self.create_database()
+        yield url
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(END_OTHERS)
+            connection.execute("SET client_min_messages = error")
+            connection.execute("DROP SCHEMA IF EXISTS postroom CASCADE")
+        self._emptied.append(url)
 
     def execute(self, statement: str) -> None:
         """Run one statement as the superuser, outside of every test's database."""

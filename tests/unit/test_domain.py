@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from email_validator import EmailNotValidError, validate_email
+from email_validator.rfc_constants import CASE_INSENSITIVE_MAILBOX_NAMES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from postroom.domain import emails, messages
 from postroom.domain.addresses import Address, masked, parse_address
 from postroom.domain.emails import Counts, EmailOutcome
 from postroom.domain.errors import Invalid, NotNow
-from postroom.domain.lists import new_guid, parse_guid, parse_list_name
+from postroom.domain.lists import new_guid, parse_guid, parse_list_name, parse_new_list_name
 from postroom.domain.messages import MessageStatus, check_editable, check_transition, day_of
 from postroom.domain.pages import WorkItem, parse_work_item
 from postroom.domain.refs import MessageRef, new_ref, parse_ref
@@ -68,6 +69,11 @@ def test_what_is_no_address_is_refused_with_the_field(text: str) -> None:
     assert "\n" not in str(failure.value)
 
 
+@pytest.mark.parametrize("name", CASE_INSENSITIVE_MAILBOX_NAMES)
+def test_names_that_mean_the_same_everywhere_have_one_spelling(name: str) -> None:
+    assert parse_address(f"{name.title()}@contoso.com") == f"{name}@contoso.com"
+
+
 _likely = st.from_regex(r"[A-Za-z0-9_+.-]{1,12}@[A-Za-z0-9.-]{1,12}\.[A-Za-z]{1,5}", fullmatch=True)
 
 
@@ -101,6 +107,13 @@ def test_a_list_name_has_letters_digits_and_three_signs(name: str) -> None:
 def test_another_list_name_is_refused(name: str) -> None:
     with pytest.raises(Invalid, match="list"):
         parse_list_name(name)
+
+
+def test_no_list_is_made_with_the_name_of_the_page_that_makes_lists() -> None:
+    with pytest.raises(Invalid, match="where lists are made"):
+        parse_new_list_name("new")
+    assert parse_list_name("new") == "new"  # one that is there stays within reach
+    assert parse_new_list_name("news") == "news"
 
 
 def test_references_are_18_digits_sort_by_time_and_differ_in_the_same_instant() -> None:

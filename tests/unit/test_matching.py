@@ -77,7 +77,7 @@ def test_an_explanation_names_every_candidate_with_its_reason() -> None:
     ]
     assert match("msmqWebHost", [HOST]).reason == "the queue is named exactly like this path"
     assert match("lonely", ["/"]).reason == "takes what no other path does"
-    assert "no application" in match("lonely", [HOST]).reason
+    assert match("lonely", [HOST]).reason == "no path fits this queue"
     assert "bells" in match("mail/schedule", ["/"]).reason
     assert "only a poison queue" in match("a;retry", ["/"]).reason
     assert "exactly like it" in match("a;poison", ["/a"]).candidates[0].reason

@@ -20,7 +20,8 @@ from postroom.storage.checked import singly
 
 
 @pytest.mark.parametrize("verified", [True, False])
-def test_rows_made_at_once_are_those_of_a_subscriber(verified: bool) -> None:
+@pytest.mark.parametrize("blocked", ["", "bounced"])
+def test_rows_made_at_once_are_those_of_a_subscriber(verified: bool, blocked: str) -> None:
     now = datetime.now(UTC)
     subscriber = Subscriber(
         list_name=ListName("news"),
@@ -29,9 +30,14 @@ def test_rows_made_at_once_are_those_of_a_subscriber(verified: bool) -> None:
         verified=verified,
         created_at=now,
         verified_at=now if verified else None,
+        blocked=blocked,
     )
     made = records.new_subscribers(
-        subscriber.list_name, {subscriber.address: subscriber.guid}, now, subscriber.verified_at
+        subscriber.list_name,
+        {subscriber.address: subscriber.guid},
+        now,
+        subscriber.verified_at,
+        {subscriber.address: blocked} if blocked else {},
     )
     ordinary = [records.subscriber_entity(subscriber), records.lookup_entity(subscriber)]
     assert singly(made) == [Insert(entity) for entity in ordinary]

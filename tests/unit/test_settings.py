@@ -7,16 +7,19 @@ import pytest
 
 from postroom.domain.durations import parse_duration
 from postroom.settings import SETTINGS, SettingError, load_settings
+from postroom.storage import opening
 
 
 def test_an_option_beats_the_environment_beats_the_file_beats_the_default(tmp_path: Path) -> None:
-    (tmp_path / "postroom.toml").write_text('connections = 3\nin_doubt = "hold"\nstore = "file"\n')
-    environment = {"POSTROOM_CONNECTIONS": "4", "POSTROOM_STORE": "environment"}
-    found = load_settings(environment, tmp_path, {"store": "option", "data": None}).found
+    (tmp_path / "postroom.toml").write_text(
+        'connections = 3\nin_doubt = "hold"\nstore = "azure://file"\n'
+    )
+    environment = {"POSTROOM_CONNECTIONS": "4", "POSTROOM_STORE": "azure://variable"}
+    found = load_settings(environment, tmp_path, {"store": "azure://option", "data": None}).found
     assert {name: (found[name].value, found[name].origin) for name in (
         "store", "connections", "in_doubt", "retry_first"
     )} == {
-        "store": ("option", "--store"),
+        "store": ("azure://option", "--store"),
         "connections": (4, "POSTROOM_CONNECTIONS"),
         "in_doubt": ("hold", "postroom.toml"),
         "retry_first": (timedelta(minutes=5), "default"),
@@ -48,6 +51,10 @@ def test_an_empty_variable_counts_as_none(tmp_path: Path) -> None:
         ("IN_DOUBT", "ask", "in_doubt 'ask' is one of resend, hold"),
         ("BASE_URL", "example.org", "base_url 'example.org' begins with http:// or https://"),
         ("RETRY_FOR", "5 days", "retry_for '5 days' is written like 500ms"),
+        ("STORE", "nope://x", "store 'nope://x' begins with one of sqlite://, postgresql://"),
+        ("TRANSPORT", "foo://x", "transport 'foo://x' begins with one of smtp://, smtps://"),
+        ("TRUSTED_PROXIES", "10.0.0.1,garbage", "trusted_proxies '10.0.0.1,garbage' has 'garbage'"),
+        ("TRUSTED_PROXIES", "10.0.0.1/8", "trusted_proxies '10.0.0.1/8' has '10.0.0.1/8'"),
         ("RATE", "fast", "rate 'fast' is a number of emails per second from 0.01 to 100000"),
         ("RATE", "-1", "rate '-1' is a number of emails per second"),
         (
@@ -78,6 +85,23 @@ def test_a_value_that_makes_no_sense_is_named_with_its_origin(
     with pytest.raises(SettingError) as caught:
         load_settings({f"POSTROOM_{variable}": value}, tmp_path)
     assert str(caught.value).startswith(f"POSTROOM_{variable}: {told}")
+
+
+def test_every_engine_and_transport_may_be_said(tmp_path: Path) -> None:
+    stores = [f"{scheme}://x" for scheme in opening._ENGINES]
+    transports = ["smtp://x", "smtps://x,smtp://y", "sendgrid://", "outbox:", " outbox: "]
+    proxies = ["*", "::1, 10.0.0.0/8", "127.0.0.1"]
+    for name, texts in (("STORE", stores), ("TRANSPORT", transports), ("TRUSTED_PROXIES", proxies)):
+        for text in texts:
+            load_settings({f"POSTROOM_{name}": text}, tmp_path)
+
+
+def test_a_mistake_on_the_command_line_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(SettingError) as by_option:
+        load_settings({}, tmp_path, {"port": "abc"})
+    with pytest.raises(SettingError) as by_variable:
+        load_settings({"POSTROOM_PORT": "abc"}, tmp_path)
+    assert (by_option.value.option, by_variable.value.option) == ("--port", "")
 
 
 def test_a_file_with_a_setting_that_does_not_exist_is_refused(tmp_path: Path) -> None:

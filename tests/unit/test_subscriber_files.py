@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
 from postroom.services.subscriber_files import (
+    EMAIL_NAMES,
     Chunk,
     SubscriberFile,
     protected,
@@ -69,7 +70,8 @@ def test_another_encoding_is_refused_with_its_line_and_read_when_it_is_named() -
     data = "email,name\na@b.org,Ann\nb@b.org,Jürgen\n".encode("windows-1252")
     assert problem(data).startswith("line 3 is not in UTF-8: save the file as UTF-8, or name")
     assert only(data, "windows-1252").wanted == {"a@b.org": None, "b@b.org": None}
-    assert problem(data, "ascii") == "line 3 is not in ascii: say another --encoding"
+    assert "windows-1252" in problem(data)
+    assert problem(data, "ascii").startswith("line 3 is not in ascii: name another encoding")
     assert problem(data, "no-such") == "there is no encoding 'no-such'"
     assert problem(data, "rot13").startswith("there is no encoding")
     assert "utf-16-le" in problem("email\na@b.org\n".encode("utf-16-le"))
@@ -106,11 +108,51 @@ def test_a_wrong_byte_far_behind_is_found_before_the_first_line_is_used() -> Non
 def test_headers_that_cannot_be_used() -> None:
     assert problem("").startswith("has no header line")
     assert problem("\n\n").startswith("has no header line")
-    assert problem("mail,name\na@b.org,Ann\n") == (
-        "has no column 'email': its header line is 'mail,name'"
+    assert problem("Phone;Last\u2028name\n1;Ann\n") == (
+        "has no column 'email': it has 'Phone', 'Last�name'; understood are email, e-mail, mail,"
+        " email address, mail address, e-mail-adresse, adresse e-mail and the like"
+    )
+    assert "'Phone', 'First name'" in problem("Phone\tFirst name\n1\tAnn\n".encode("utf-16"))
+    assert problem("Mail,E-Mail\n") == (
+        "has addresses in the columns 'Mail' and 'E-Mail': name one of them 'email'"
     )
     assert problem("a@b.org,Ann\n").startswith("the first line holds an address")
     assert problem("email,Email\n") == "has the column 'email' twice"
+
+
+@pytest.mark.parametrize("name", [*EMAIL_NAMES, "E_MAIL ADDRESS", "Email-Address", "E‑Mail"])
+def test_the_column_may_be_called_what_others_call_it(name: str) -> None:
+    file = SubscriberFile(io.BytesIO(f"Name,{name.title()}\nAnn,ann@b.org\n".encode()))
+    assert [chunk.wanted for chunk in file.chunks(10)] == [{"ann@b.org": None}]
+    assert file.ignored == ["Name"]
+
+
+def test_a_column_email_is_taken_before_others() -> None:
+    assert only("E-Mail,EMAIL,mail\na@x.org,b@x.org,c@x.org\n").wanted == {"b@x.org": None}
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [("bounced", "bounced"), ("'=bad", "=bad"), ("  a  b\u2028c ", "a b c"), ("", None),
+     ("no", None), ("false", None), ("0", None), (" ", None),
+     ("yes", "blocked in the file that was imported")],
+)  # fmt: skip
+def test_what_blocked_may_say(cell: str, reason: str | None) -> None:
+    chunk = only(f'email,blocked\na@b.org,"{cell}"\n')
+    assert chunk.blocked == ({} if reason is None else {"a@b.org": reason})
+    assert chunk.wanted == {"a@b.org": None}
+
+
+def test_a_line_may_end_before_the_columns_that_need_not_be_there() -> None:
+    chunk = only("email,verified,blocked\na@b.org\nb@b.org,yes\nc@b.org,no,why\n")
+    assert chunk.wanted == {"a@b.org": None, "b@b.org": True, "c@b.org": False}
+    assert chunk.blocked == {"c@b.org": "why"}
+
+
+def test_addresses_that_are_watched_come_with_their_lines() -> None:
+    file = SubscriberFile(io.BytesIO(b"email,verified\na@b.org,yes\nb@b.org\nc@b.org,no\n"))
+    [chunk] = file.chunks(10, lambda address: address != "a@b.org")
+    assert chunk.watched == {"b@b.org": 3, "c@b.org": 4}
 
 
 def test_other_columns_are_named_as_they_are_written() -> None:

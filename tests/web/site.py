@@ -15,7 +15,6 @@ from postroom.services.users import Role, User
 from postroom.settings import load_settings
 from postroom.storage import open_store
 from postroom.web.context import WebContext
-from postroom.web.routing import SESSION_COOKIE, VISITOR_COOKIE
 from postroom.web.server import bound_socket, serve
 from postroom.web.signing import csrf_token
 from postroom.wiring import Services
@@ -31,26 +30,27 @@ class Visitor:
         self.site = site
         self.user = user
         self.http = httpx2.AsyncClient(base_url=site.url, follow_redirects=False, timeout=60)
-        self.http.cookies.set(VISITOR_COOKIE, "a-visitor-of-the-tests", domain="127.0.0.1")
+        self._names = site.context.cookies
+        self.http.cookies.set(self._names.visitor, "a-visitor-of-the-tests", domain="127.0.0.1")
         self.use(token)
 
     def use(self, session: str) -> None:
         """Be logged in with this session from now on, or not at all."""
         if self.session:
-            self.http.cookies.delete(SESSION_COOKIE)
+            self.http.cookies.delete(self._names.session)
         if session:
-            self.http.cookies.set(SESSION_COOKIE, session, domain="127.0.0.1")
+            self.http.cookies.set(self._names.session, session, domain="127.0.0.1")
 
     @property
     def session(self) -> str:
         """The cookie that logs in whoever carries it."""
-        return self.http.cookies.get(SESSION_COOKIE) or ""
+        return self.http.cookies.get(self._names.session) or ""
 
     async def csrf(self) -> str:
         """The token that this visitor's forms carry."""
-        token = self.http.cookies.get(SESSION_COOKIE)
+        token = self.http.cookies.get(self._names.session)
         found = await self.site.services.sessions.find(token) if token else None
-        visitor = self.http.cookies.get(VISITOR_COOKIE) or ""
+        visitor = self.http.cookies.get(self._names.visitor) or ""
         return csrf_token(self.site.context.secret, visitor if found is None else found[1].id)
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:

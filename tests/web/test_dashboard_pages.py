@@ -14,7 +14,7 @@ from postroom.domain.emails import Counts
 from postroom.domain.pages import page_partition
 from postroom.services import records
 from postroom.services.growth import EVERY, TABLE
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.users import Role
 from postroom.storage import Entity
 from tests.web.site import Site, running_site
@@ -69,6 +69,28 @@ async def test_the_first_steps_lead_to_a_list_a_sign_up_and_a_message(site: Site
     assert "/subscribe?list=news" in start
     await site.services.subscriptions.add("news", "a@example.com", verified=True)
     await site.services.messages.create("news", "Hello", BODIES, NOW + timedelta(days=1))
+    assert "First steps" not in (await user.get("/")).text
+
+
+async def test_the_first_steps_know_of_every_list(site: Site) -> None:
+    user, services = await site.user(), site.services
+    await services.lists.create("a-staff", "Ours alone", "staff@example.com", public=False)
+    start = (await user.get("/")).text
+    assert 'href="/lists/a-staff/subscribers/add"' in start, "nobody can sign up there"
+    await services.lists.create("news", "News", "news@example.com")
+    start = (await user.get("/")).text
+    assert 'href="/subscribe?list=news"' in start
+    await services.lists.create("offers", "Offers", "offers@example.com")
+    await services.subscriptions.add("offers", "a@example.com", verified=True)
+    start = (await user.get("/")).text
+    assert "Done: there are subscribers." in start
+    assert 'href="/lists/offers"' in start
+    await services.messages.create("offers", "Hello", BODIES, NOW + timedelta(days=1))
+    assert "First steps" not in (await user.get("/")).text
+    # However many empty lists come before the one that somebody is on.
+    for number in range(25):
+        await services.lists.create(f"a{number:02}", "Empty", "a@example.com")
+    await services.growth.count_due()
     assert "First steps" not in (await user.get("/")).text
 
 
@@ -136,6 +158,17 @@ async def test_a_trace_tells_from_sign_up_to_each_email(site: Site) -> None:
     nobody = (await user.get("/trace?email=bob@example.com")).text
     assert "is on no list now" in nobody
     assert "No message has an email" in nobody
+
+
+async def test_a_trace_tells_who_left(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    services = site.services
+    await services.lists.create("news", "News", "news@example.com")
+    ann = await services.subscriptions.add("news", "ann@example.com", verified=True)
+    await services.subscriptions.unsubscribe("news", ann.guid)
+    shown = (await user.get("/trace?email=ann@example.com")).text
+    assert "is on no list now" in shown
+    assert '<a href="/lists/news">news</a>: unsubscribed' in shown
 
 
 async def test_a_trace_goes_through_many_messages_in_parts(site: Site) -> None:
@@ -217,6 +250,7 @@ async def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> Non
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'self'" in policy
     assert framed.headers["x-frame-options"] == "SAMEORIGIN"
+    assert "img-src data:;" in policy, "nothing is fetched from elsewhere"
     assert framed.text.startswith('<base target="_blank">')
     download = await user.get(f"/outbox/{name}/download")
     assert download.content == MAIL.encode()
@@ -253,3 +287,47 @@ async def test_an_address_is_an_address(site: Site) -> None:
     link = re.search(r'href="(/lists/news/subscribers/[^"]*)"', shown.text)
     assert link is not None
     assert (await user.get(html.unescape(link[1]))).status_code == 200
+
+
+async def test_as_long_as_mail_stays_here_pages_say_so(
+    tmp_path: Path, quick_passwords: None
+) -> None:
+    line = "Nothing leaves this machine yet"
+    for transport, is_said in (("outbox:", True), ("smtp://127.0.0.1:9", False)):
+        folder = tmp_path / transport[:4]
+        folder.mkdir()
+        async with running_site(folder, {"transport": transport}) as site:
+            await site.services.lists.create("news", "News", "news@example.com")
+            message = await site.services.messages.create(
+                "news", "Hi", NewBodies("<p>Hi</p>"), datetime.now(UTC)
+            )
+            user = await site.user(Role.EDITOR)
+            for path in ("/", "/messages/new", f"/messages/{message.ref}"):
+                page = await user.get(path)
+                assert (line in page.text) is is_said, path
+            assert line not in (await site.visitor().get("/subscribe?list=news")).text
+
+
+async def test_the_first_steps_lead_from_the_sign_up_to_the_outbox(site: Site) -> None:
+    user = await site.user(Role.EDITOR)
+    await site.services.lists.create("news", "News", "news@example.com")
+    start = await user.get("/")
+    assert 'waits in the <a href="/outbox">Outbox</a> then' in start.text
+    await site.services.subscriptions.add("news", "ann@example.com")
+    start = await user.get("/")
+    assert 'open the mail in the <a href="/outbox">Outbox</a>' in start.text
+    await site.services.subscriptions.edit("news", "ann@example.com", verified=True)
+    assert "Done: there are subscribers." in (await user.get("/")).text
+
+
+async def test_an_address_that_is_known_in_small_letters_is_offered(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    await site.services.lists.create("news", "News", "news@example.com")
+    await site.services.subscriptions.add("news", "mitglied45@example.com", verified=True)
+    page = await user.get("/trace", params={"email": "Mitglied45@Example.com"})
+    assert 'href="/trace?email=mitglied45%40example.com"' in page.text
+    for other in ("Nobody@example.com", "nobody@example.com", "mitglied45@example.com"):
+        page = await user.get("/trace", params={"email": other})
+        assert "capital letters before the @ count" not in page.text, other
+    wrong = await user.get("/trace", params={"email": "nobody"})
+    assert re.search(r'id="email-help" class="wrong">[A-Z]', wrong.text)

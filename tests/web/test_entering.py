@@ -15,7 +15,6 @@ import pytest
 
 from postroom.services.users import Role
 from postroom.web.accounts.entering import setup_link
-from postroom.web.routing import SESSION_COOKIE
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
 
 ANN = "ann@example.org"
@@ -148,7 +147,7 @@ async def test_with_a_second_factor_the_password_is_not_enough(site: Site) -> No
     visitor = site.visitor()
     page = await log_in(visitor, next="/events")
     assert page.status_code == 200
-    assert SESSION_COOKIE not in visitor.http.cookies
+    assert not visitor.session
     assert not await is_in(visitor)
     half = {"half": field(page, "half"), "next": field(page, "next")}
 
@@ -196,7 +195,7 @@ async def test_a_session_can_be_ended_from_another_browser(site: Site) -> None:
     assert len(sessions) == 3
     page = (await first.get("/account")).text
     assert page.count("this one") == 1
-    token = second.http.cookies[SESSION_COOKIE]
+    token = second.session
     found = await site.services.sessions.find(token)
     assert found is not None
     ended = await first.post("/account/sessions/end", {"id": found[1].id})
@@ -249,6 +248,15 @@ async def test_no_token_and_no_password_gets_into_the_log(
     assert secret
     told = " ".join(str(vars(each)) for each in caplog.records)
     stored = str([each async for each in site.services.store.table("audit").scan()])
-    for hidden in (token, PASSWORD, visitor.http.cookies[SESSION_COOKIE], secret[0]):
+    for hidden in (token, PASSWORD, visitor.session, secret[0]):
         assert hidden not in told
         assert hidden not in stored
+
+
+async def test_who_is_locked_out_or_without_a_key_is_told_where_to_get_in(site: Site) -> None:
+    assert "postroom user reset" in (await site.visitor().get("/login")).text
+    docs = await site.visitor().get("/api/docs")
+    assert "postroom apikey create" in docs.text
+    assert 'href="/keys"' not in docs.text
+    admin = await site.user(Role.ADMINISTRATOR)
+    assert '<a href="/keys">API keys</a>' in (await admin.get("/api/docs")).text

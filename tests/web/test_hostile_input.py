@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.users import Role
 from tests.web.site import Site, Visitor, problem_in
 
@@ -26,14 +26,16 @@ HOSTILE = [
     "e\u0301" * 300,
 ]
 FORMS: dict[str, tuple[str, ...]] = {
-    "/lists/new": ("name", "description", "from_address"),
+    "/lists/new": ("name", "description", "from_address", "public"),
     "/lists/news/edit": ("description", "from_address", "etag"),
     "/lists/news/subscribers/add": ("email", "verified"),
     "/lists/news/subscribers/ann@example.com": ("email", "verified", "blocked", "etag"),
     "/lists/news/subscribers/ann@example.com/move": ("to_list",),
     "/lists/news/bulk": ("action", "email", "state"),
-    "/lists/news/import": ("file", "encoding", "verified"),
-    "/messages/new": ("list", "subject", "html", "text", "when", "day", "clock", "zone", "key"),
+    "/lists/news/import": ("file", "encoding", "verified", "even_unsubscribed"),
+    "/messages/new": (
+        *("list", "subject", "html", "text", "when", "day", "clock", "zone", "key", "sure"),
+    ),
     "/messages/preview/words": ("list", "subject", "html", "text", "ref"),
     "/messages/test": ("list", "subject", "html", "text", "test_to", "ref"),
     "/messages/{ref}/edit": ("list", "subject", "html", "day", "clock", "zone", "etag"),
@@ -44,7 +46,7 @@ QUERIES: dict[str, tuple[str, ...]] = {
     "/lists": ("q", "after"),
     "/lists/news/subscribers": ("q", "after", "state"),
     "/messages": ("status", "list", "after"),
-    "/messages/new": ("list",),
+    "/messages/new": ("list", "like"),
     "/archive": ("before",),
     "/messages/{ref}/emails": ("q", "outcome", "after"),
 }

@@ -69,10 +69,29 @@ async def test_what_lines_do_not_say_the_form_says_and_other_encodings_are_read(
     data = "email;name\nann@example.com;Zoé\n".encode("windows-1252")
     page, _ = await finished(editor, await upload(editor, data))
     assert "The import stopped: file: line 2 is not in UTF-8" in page
+    assert "--encoding" not in page
+    assert "Nothing was imported." in page
+    assert f'href="{HERE}" role="button">Try again<' in page
     begun = await upload(editor, data, encoding="windows-1252", verified="yes")
     page, _ = await finished(editor, begun)
     assert "The file is imported." in page
     assert (await site.services.subscriptions.get("news", "ann@example.com")).verified
+
+
+async def test_whoever_has_unsubscribed_comes_back_only_if_the_form_says_so(
+    site: Site, editor: Visitor
+) -> None:
+    ann = await site.services.subscriptions.add("news", "ann@example.com", verified=True)
+    await site.services.subscriptions.unsubscribe("news", ann.guid)
+    data = b"email\nann@example.com\nbob@example.com\n"
+    page, _ = await finished(editor, await upload(editor, data))
+    assert "only its owner can come back, by signing up" in page
+    assert [each.address async for each in site.services.subscriptions.all(ann.list_name)] == [
+        "bob@example.com"
+    ]
+    page, _ = await finished(editor, await upload(editor, data, even_unsubscribed="yes"))
+    assert "only its owner can come back" not in page
+    assert not (await site.services.subscriptions.get("news", "ann@example.com")).verified
 
 
 async def test_a_file_that_is_none_is_refused_in_one_line(editor: Visitor) -> None:

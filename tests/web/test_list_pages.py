@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.services import records
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.users import Role
 from postroom.storage import Entity
 from tests.web.site import Site, Visitor
@@ -140,7 +140,7 @@ async def test_an_export_is_a_file_that_no_spreadsheet_takes_for_formulas(
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     assert answer.headers["content-disposition"] == 'attachment; filename="news.csv"'
     lines = answer.text.splitlines()
-    assert lines[0] == "email,verified,created_at"
+    assert lines[0] == "email,verified,blocked,created_at"
     assert lines[1].startswith("'+sum@example.com,true,")
     assert (await editor.get("/lists/nowhere/export")).status_code == 404
 
@@ -163,3 +163,25 @@ async def test_a_viewer_sees_but_is_offered_nothing_to_change(site: Site) -> Non
         assert 'method="post"' not in main, path
         for offer in ("new", "edit", "delete", "import", "export", "add"):
             assert not re.search(rf'href="[^"]*/{offer}["?]', main), (path, offer)
+
+
+async def test_who_may_sign_up_is_chosen_when_a_list_is_made(site: Site, editor: Visitor) -> None:
+    form = await editor.get("/lists/new")
+    assert re.search(r'value="yes" checked> Everyone', form.text)
+    fields = {"description": "Board", "from_address": "board@contoso.example"}
+    await editor.said(await editor.post("/lists/new", {**fields, "name": "a", "public": "yes"}))
+    await editor.said(await editor.post("/lists/new", {**fields, "name": "b", "public": "no"}))
+    assert (await site.services.lists.get("a")).public
+    assert not (await site.services.lists.get("b")).public
+    wrong = await editor.post("/lists/new", {**fields, "name": "b", "public": "no"})
+    assert re.search(r'value="no" checked> Nobody', wrong.text)
+    assert "Name is the name of a list already" in wrong.text
+
+
+async def test_a_list_leads_to_the_examples_for_itself(site: Site, editor: Visitor) -> None:
+    for name in ("first", "second"):
+        await site.services.lists.create(name, name, "news@contoso.example")
+    page = await editor.get("/lists/second")
+    assert 'href="/use-it?list=second"' in page.text
+    examples = await editor.get("/use-it?list=second")
+    assert "list_name&#34;: &#34;second" in examples.text

@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.messages import Message
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.users import Role
 from tests.services.smtp_sink import running_smtp_sink
+from tests.web.forms import forms_in
 from tests.web.site import Site, Visitor, problem_in, running_site
 
 LATER = {"when": "later", "day": "2099-07-01", "clock": "09:00", "zone": "Europe/Paris"}
+SANDBOX = 'sandbox="allow-popups allow-popups-to-escape-sandbox"'
 FORM = {"list": "news", "subject": "Hello", "html": "<p>Hi <b>you</b></p>", "text": "", **LATER}
+NOW = {**FORM, "when": "now", "day": ""}
 
 
 @pytest.fixture
@@ -55,9 +58,84 @@ async def test_a_message_is_scheduled_in_a_time_zone_with_a_text_made_of_its_htm
 
 async def test_now_means_now(site: Site, editor: Visitor) -> None:
     before = datetime.now(UTC)
-    await editor.said(await editor.post("/messages/new", {**FORM, "when": "now", "day": ""}))
+    made = await editor.post("/messages/new", {**NOW, "sure": "yes"})
+    assert await editor.said(made) == "The message goes out now."
     message = await only_message(site)
     assert before <= message.scheduled_at <= datetime.now(UTC)
+
+
+async def test_before_it_goes_to_everybody_somebody_has_to_say_yes(
+    site: Site, editor: Visitor
+) -> None:
+    for number in range(3):
+        await site.services.subscriptions.add("news", f"r{number}@example.com", verified=number > 0)
+    asked = await editor.post("/messages/new", {**NOW, "subject": "A & B", "text": "One\r\ntwo"})
+    assert asked.status_code == 200, problem_in(asked)
+    shown = html.unescape(asked.text)
+    assert "Send “A & B” to 2 people of news now?" in shown
+    assert "has passed" not in shown
+    assert (await site.services.messages.page()).messages == []
+    assert (await site.services.audit.page()).actions == [], "nothing was done yet"
+    [form] = [each for each in forms_in(asked.text, "") if each.action == "/messages/new"]
+    carried = {name: text for name, text in form.fields if name != "csrf"}
+    back = await editor.post("/messages/new", {**carried, "sure": "back"})
+    for text in ('value="A &amp; B"', "&lt;p&gt;Hi &lt;b&gt;you", ">\nOne\ntwo</textarea>"):
+        assert text in back.text.replace("\r\n", "\n"), text
+    assert (await site.services.messages.page()).messages == []
+    made = await editor.post("/messages/new", {**carried, "sure": "yes"})
+    assert await editor.said(made) == "The message goes out now."
+    bodies = await site.services.messages.bodies(await only_message(site))
+    assert bodies == NewBodies("<p>Hi <b>you</b></p>", "One\ntwo")
+
+
+async def test_a_time_that_has_passed_is_said_before_it_counts(site: Site, editor: Visitor) -> None:
+    past = {**FORM, "day": "2020-07-01"}
+    asked = await editor.post("/messages/new", past)
+    assert "The time that you chose has passed" in asked.text
+    assert '<time datetime="2020-07-01T07:00:00Z"' in asked.text
+    assert "Nobody is verified on the list news" in asked.text
+    await editor.post("/messages/new", FORM)
+    where = f"/messages/{(await only_message(site)).ref}/edit"
+    asked = await editor.post(where, past)
+    assert "The time that you chose has passed" in asked.text
+    assert f'action="{where}"' in asked.text
+    assert (await only_message(site)).scheduled_at.year == 2099
+    saved = await editor.post(where, {**past, "sure": "yes"})
+    assert await editor.said(saved) == "Saved."
+    assert (await only_message(site)).scheduled_at.year == 2020
+
+
+async def test_pictures_that_nobody_would_see_are_told_before(site: Site, editor: Visitor) -> None:
+    body = '<p><img alt="x" src="bild.png"><img src=https://example.org/seen.png></p>'
+    with_pictures = {**FORM, "html": body}
+    words = await editor.post("/messages/preview/words", with_pictures)
+    assert "Readers will not see this picture: bild.png." in words.text
+    asked = await editor.post("/messages/new", {**with_pictures, "when": "now"})
+    assert "Readers will not see this picture: bild.png." in asked.text
+    assert "seen.png" not in asked.text.partition("<form")[0].partition("main")[2]
+    made = await editor.post("/messages/new", with_pictures)
+    assert "Readers will not see: bild.png" in await editor.said(made)
+    preview = await editor.get(f"{made.headers['location']}/preview")
+    assert "Readers will not see this picture: bild.png." in preview.text
+
+
+async def test_the_only_list_is_chosen_and_a_message_can_be_used_again(
+    site: Site, editor: Visitor
+) -> None:
+    assert "<option selected>news</option>" in (await editor.get("/messages/new")).text
+    await site.services.lists.create("other", "Other", "other@contoso.example")
+    assert "<option selected>news" not in (await editor.get("/messages/new")).text
+    await editor.post("/messages/new", {**FORM, "subject": "Again & again"})
+    ref = (await only_message(site)).ref
+    await site.services.messages.cancel(ref)
+    page = await editor.get(f"/messages/{ref}")
+    assert f'href="/messages/new?like={ref}"' in page.text
+    again = await editor.get(f"/messages/new?like={ref}")
+    assert 'value="Again &amp; again"' in again.text
+    assert "&lt;p&gt;Hi &lt;b&gt;you" in again.text
+    assert 'name="ref" value=""' in again.text
+    assert 'name="etag" value=""' in again.text
+    assert (await editor.get("/messages/new?like=1")).status_code in (404, 422)
 
 
 async def test_files_are_taken_in_the_encoding_that_they_are_in(
@@ -140,7 +218,11 @@ async def test_the_preview_is_the_mail_in_a_frame_without_rights(
     assert "<h1 style='color:red'>Hi subscriber@example.com</h1>" in frame.text
     assert "/unsubscribe?" in frame.text, "the footer is there, too"
     policy_of_frame = frame.headers["content-security-policy"]
-    assert policy_of_frame.startswith("sandbox; default-src 'none';")
+    rights = policy_of_frame.partition(";")[0]
+    assert rights == "sandbox allow-popups allow-popups-to-escape-sandbox"
+    assert "default-src 'none'" in policy_of_frame
+    assert "img-src data: https: http:" in policy_of_frame, "who wrote it sees its pictures"
+    assert frame.headers["referrer-policy"] == "no-referrer"
     assert "script-src" not in policy_of_frame
     assert "frame-ancestors 'self'" in policy_of_frame
     assert frame.headers["x-frame-options"] == "SAMEORIGIN"
@@ -156,15 +238,21 @@ async def test_the_preview_is_the_mail_in_a_frame_without_rights(
     assert nothing.headers["content-security-policy"] == policy_of_frame
 
 
+async def test_a_document_keeps_its_type_in_the_frame(site: Site, editor: Visitor) -> None:
+    body = "<!DOCTYPE html><html><body><p>Hi</p></body></html>"
+    frame = await editor.post("/messages/preview/html", {**FORM, "html": body})
+    assert frame.text.startswith('<!DOCTYPE html><base target="_blank">')
+
+
 async def test_a_message_has_its_preview_for_viewers(site: Site, editor: Visitor) -> None:
     await editor.post("/messages/new", FORM)
     ref = (await only_message(site)).ref
     viewer = await site.user(Role.VIEWER)
     page = await viewer.get(f"/messages/{ref}/preview")
-    assert f'sandbox src="/messages/{ref}/preview/html"' in page.text
+    assert f'{SANDBOX} src="/messages/{ref}/preview/html"' in page.text
     frame = await viewer.get(f"/messages/{ref}/preview/html")
     assert "<p>Hi <b>you</b></p>" in frame.text
-    assert frame.headers["content-security-policy"].startswith("sandbox;")
+    assert frame.headers["content-security-policy"].startswith("sandbox allow-popups")
 
 
 async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Visitor) -> None:

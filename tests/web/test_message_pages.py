@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.emails import Counts, EmailOutcome
 from postroom.domain.messages import Message, MessageStatus
 from postroom.scheduler.completion import Completion
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
+from postroom.services.progress import Progress
 from postroom.services.users import Role
+from postroom.web.admin.message_details import rate_of
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.site import Site, Visitor
 
@@ -237,3 +239,45 @@ async def test_only_the_failed_are_tried_again_by_another_message(
     queued = await fan_out_whole(site.services.store, ref)
     assert (await site.services.outcomes.counts(queued)).planned == 2
     assert (await editor.post(f"/messages/{ref}/retry")).status_code == 409
+
+
+async def test_a_message_that_is_paused_before_it_began_says_when_it_would_go_out(
+    site: Site, editor: Visitor
+) -> None:
+    at = datetime.now(UTC) + timedelta(days=1, hours=1)
+    message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
+    said = await editor.said(await editor.post(f"/messages/{message.ref}/pause"))
+    assert said == "Paused: it does not go out until somebody resumes it."
+    page = await editor.get(f"/messages/{message.ref}")
+    assert "(in 1 d), but not before it is resumed" in page.text
+    assert "verified subscriber" in page.text, "an estimate"
+    assert re.search(r'id="progress"[^>]* hidden', page.text), "there is no sum yet"
+    question = await editor.get(f"/messages/{message.ref}/cancel")
+    assert "It has not begun: nobody has got it." in question.text
+    await editor.said(await editor.post(f"/messages/{message.ref}/cancel"))
+    page = await editor.get(f"/messages/{message.ref}")
+    assert "Nobody got it: it was cancelled before it began." in page.text
+
+
+async def test_only_what_is_being_sent_has_a_rate(site: Site, editor: Visitor) -> None:
+    await site.services.subscriptions.add("news", "ann@example.com", verified=True)
+    running = await site.services.messages.create(
+        "news", "Hi", NewBodies("<p>Hi</p>"), datetime.now(UTC)
+    )
+    running = await fan_out_whole(site.services.store, running.ref)
+    moving = Progress(Counts(planned=1), 12.34)
+    assert rate_of(running, moving) == 12.3
+    paused = await site.services.messages.pause(running.ref)
+    assert rate_of(paused, moving) is None
+
+
+async def test_a_message_to_nobody_says_why_nothing_happened(site: Site, editor: Visitor) -> None:
+    await site.services.lists.create("empty", "Empty", "news@contoso.example")
+    message = await site.services.messages.create(
+        "empty", "Hi", NewBodies("<p>Hi</p>"), datetime.now(UTC)
+    )
+    message = await fan_out_whole(site.services.store, message.ref)
+    done = Completion(site.services.store, site.services.messages, site.services.outcomes)
+    assert await done.check(message)
+    page = await editor.get(f"/messages/{message.ref}")
+    assert "Nobody got it: the list has no verified subscriber." in page.text

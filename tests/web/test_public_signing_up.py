@@ -130,6 +130,27 @@ async def test_without_a_list_there_is_a_choice_of_those_that_are_open(site: Sit
     assert await asked(site) == [("contoso1", "ko"), ("garden", "ko")]
 
 
+async def test_an_address_alone_is_a_sign_up_only_where_there_is_one_list(site: Site) -> None:
+    visitor = site.visitor()
+    await site.services.lists.create("garden", "Garden", FROM)
+    await site.services.lists.create("staff", "Staff only", FROM, public=False)
+    alone = await visitor.http.post("/subscribe?lang=en", data={"email": ANN})
+    assert alone.status_code == 200
+    assert await asked(site) == [("garden", "en")]
+
+    await site.services.lists.create("contoso1", "Contoso", FROM)
+    several = await visitor.http.post("/subscribe?lang=en", data={"email": "b@example.com"})
+    assert several.status_code == 422
+    assert "Choose at least one." in several.text
+    assert 'value="b@example.com"' in several.text
+    assert await asked(site) == [("garden", "en")]
+    linked = await visitor.http.post(
+        "/subscribe?lang=en&list=garden&list=contoso1", data={"email": "b@example.com"}
+    )
+    assert linked.status_code == 200
+    assert await asked(site) == [("contoso1", "en"), ("garden", "en"), ("garden", "en")]
+
+
 @pytest.mark.usefixtures("lists")
 async def test_a_list_that_is_not_open_is_as_if_it_were_not_there(site: Site) -> None:
     visitor = site.visitor()

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from postroom.services.users import Role
 from postroom.web.app import PAGES
-from postroom.web.routing import SESSION_COOKIE, Page
+from postroom.web.cookies import cookie_names
+from postroom.web.routing import Page
 from postroom.web.templating import make_environment
 from postroom.web.visit import Visit
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
@@ -146,7 +147,7 @@ async def test_cookies_are_for_the_server_only_and_behind_tls_for_tls_only(
             [cookie] = [
                 each
                 for each in response.headers.get_list("set-cookie")
-                if each.startswith(SESSION_COOKIE)
+                if each.startswith(site.context.cookies.session)
             ]
             flags = {part.strip().lower() for part in cookie.split(";")[1:]}
             assert {"httponly", "samesite=lax", "path=/"} <= flags
@@ -226,7 +227,7 @@ async def test_a_page_that_says_nothing_is_recorded_by_its_address(site: Site) -
     templates = make_environment()
     app = Starlette(routes=[each.route(site.context, templates) for each in (page, unaudited)])
     transport = httpx2.ASGITransport(app)
-    cookies = {SESSION_COOKIE: admin.http.cookies[SESSION_COOKIE]}
+    cookies = {site.context.cookies.session: admin.session}
     async with httpx2.AsyncClient(
         transport=transport, base_url="http://test", cookies=cookies
     ) as http:
@@ -266,7 +267,7 @@ async def test_any_method_but_the_reading_ones_needs_the_token(site: Site) -> No
     methods = ("GET", "POST", "PROPFIND")
     page = Page("/it", done, role=Role.ADMINISTRATOR, methods=methods, audited=False)
     app = Starlette(routes=[page.route(site.context, make_environment())])
-    cookies = {SESSION_COOKIE: admin.session}
+    cookies = {site.context.cookies.session: admin.session}
     async with httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app), base_url="http://test", cookies=cookies
     ) as http:
@@ -280,3 +281,14 @@ async def test_every_answer_has_an_id_that_the_log_knows(site: Site) -> None:
     ids = [each.headers["x-request-id"] for each in (first, second)]
     assert all(len(each) == 12 for each in ids)
     assert len(set(ids)) == 2
+
+
+def test_cookies_of_two_installations_on_one_host_have_different_names() -> None:
+    here, there = cookie_names("http://localhost:8420"), cookie_names("http://localhost:8421")
+    assert {here.session, here.visitor, here.said}.isdisjoint(
+        {there.session, there.visitor, there.said}
+    )
+    assert here.session == "postroom_session_8420"
+    for plain in ("https://lists.example.org", "https://lists.example.org/a:1", "http://[::1]"):
+        assert cookie_names(plain).session == "postroom_session", plain
+    assert cookie_names("http://[::1]:80/lists").session == "postroom_session_80"

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from postroom.domain.pages import CONFIRM_QUEUE
 from postroom.services.bulk import BLOCKED_BY_HAND
 from postroom.services.users import Role
 from tests.web.site import Site, Visitor
@@ -118,6 +119,25 @@ async def test_a_subscriber_moves_to_another_list_with_the_same_links(
         answer = await editor.post(back, {"to_list": nowhere})
         assert answer.status_code == 422
         assert "there is no such list" in answer.text
+
+
+async def test_somebody_who_was_added_is_asked_to_confirm(site: Site, editor: Visitor) -> None:
+    where = f"{HERE}/ann@example.com"
+    ann = await site.services.subscriptions.add("news", "ann@example.com")
+    assert "Ask to confirm" in (await editor.get(where)).text
+    asked = await editor.post(f"{where}/ask", {})
+    assert await editor.said(asked) == "ann@example.com gets a mail with a link to confirm."
+    [item] = await site.services.store.queue(CONFIRM_QUEUE).peek(10)
+    assert item.body == f"{ann.guid},news"
+    await editor.post(f"{where}/ask", {})
+    refused = await editor.post(f"{where}/ask", {})
+    assert refused.status_code == 409
+    assert "was asked too often of late" in refused.text
+    await site.services.subscriptions.confirm("news", ann.guid)
+    assert "Ask to confirm" not in (await editor.get(where)).text
+    refused = await editor.post(f"{where}/ask", {})
+    assert refused.status_code == 409
+    assert "is verified already" in refused.text
 
 
 async def test_many_are_verified_blocked_and_removed_at_once(site: Site, editor: Visitor) -> None:

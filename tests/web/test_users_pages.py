@@ -138,7 +138,7 @@ async def test_a_key_is_shown_once_and_works_until_it_is_revoked(site: Site) -> 
     assert "There are no keys yet" in (await admin.get("/keys")).text
     nothing = await admin.post("/keys/create", {"name": "site"})
     assert nothing.status_code == 422
-    assert "choose at least one" in nothing.text
+    assert "Choose at least one" in nothing.text
     page = await admin.post("/keys/create", {"name": "site", "scope": ["lists", "read"]})
     found = re.search(r'value="(pr_[^"]+)"', page.text)
     assert found, problem_in(page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 from postroom.domain.apps import App
 from postroom.domain.emails import EmailOutcome
@@ -12,8 +13,8 @@ from postroom.domain.messages import Message
 from postroom.scheduler.completion import Completion
 from postroom.services.events import Severity
 from postroom.services.hosts import AppStatus, ProcessStatus
+from postroom.services.message_contents import NewBodies
 from postroom.services.message_history import Failure
-from postroom.services.messages import NewBodies
 from postroom.services.users import Role
 from postroom.storage import Entity, Value
 from postroom.web.app import PAGES
@@ -73,7 +74,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/keys": ("/keys",),
     "/keys/revoke": ("/keys/revoke?id={key}",),
     "/": ("/",),
-    "/lists": ("/lists", "/lists?q=gar", "/lists?q=nothing"),
+    "/lists": ("/lists", "/lists?q=gar&sort=-all", "/lists?q=nothing", "/lists?sort=nothing"),
     "/lists/new": ("/lists/new",),
     "/lists/{name}": ("/lists/{list}", "/lists/{other}", "/lists/nope"),
     "/lists/{name}/edit": ("/lists/{list}/edit",),
@@ -83,7 +84,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/lists/{name}/import/{run}": ("/lists/{list}/import/{run}", "/lists/{list}/import/nope"),
     "/lists/{name}/subscribers": (
         "/lists/{list}/subscribers",
-        "/lists/{list}/subscribers?state=verified&q=user0",
+        "/lists/{list}/subscribers?state=verified&q=user0&sort=-since",
         "/lists/{list}/subscribers?q=nobody",
         "/lists/{other}/subscribers",
     ),
@@ -92,10 +93,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/lists/{name}/subscribers/{email:path}": (
         "/lists/{list}/subscribers/{ann}",
         "/lists/{list}/subscribers/{blocked}",
+        "/lists/{list}/subscribers/{not_yet}",
     ),
     "/messages": ("/messages", "/messages?status=Paused", "/messages?list=nothing"),
     "/archive": ("/archive",),
-    "/messages/new": ("/messages/new", "/messages/new?list={list}"),
+    "/messages/new": ("/messages/new", "/messages/new?list={list}", "/messages/new?like={done}"),
     "/messages/{ref}/edit": ("/messages/{pending}/edit", "/messages/{done}/edit"),
     "/messages/{ref}/preview": ("/messages/{pending}/preview",),
     "/messages/{ref}/cancel": ("/messages/{running}/cancel",),
@@ -114,7 +116,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/messages/{done}",
         "/messages/{cancelled}",
     ),
-    "/trace": ("/trace", "/trace?email={ann}", "/trace?email=nobody@example.com"),
+    "/trace": (
+        "/trace",
+        "/trace?email={ann}",
+        "/trace?email=nobody@example.com",
+        "/trace?email=Ann@Example.com",
+        "/trace?email=nobody",
+    ),
     "/queues": ("/queues",),
     "/queues/{name:path}": (
         "/queues/{queue}",
@@ -211,6 +219,7 @@ async def _lists(site: Site, names: dict[str, str]) -> None:
     await services.lists.create(OTHER, "Nobody yet", "none@example.com")
     ann = await services.subscriptions.add(LIST, ANN, verified=True)
     names["guid"] = ann.guid
+    names["not_yet"] = quote(NOT_YET)
     names["guid_not_yet"] = (await services.subscriptions.add(LIST, NOT_YET)).guid
     await services.subscriptions.add(LIST, BLOCKED, verified=True)
     await services.subscriptions.edit(LIST, BLOCKED, blocked="asked us by telephone")

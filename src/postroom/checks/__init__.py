@@ -15,6 +15,7 @@ from postroom.checks.records import check_sending_domains
 from postroom.checks.site import check_base_url
 from postroom.checks.store import check_store
 from postroom.checks.transport import check_transport, send_test_mail
+from postroom.checks.variables import check_variables
 from postroom.settings import Settings
 
 __all__ = ["Finding", "State", "check_everything"]
@@ -29,5 +30,10 @@ async def check_everything(settings: Settings, *, mail_to: str = "") -> list[Fin
         check_base_url(settings),
         check_sending_domains(settings, domains),
     )
-    found = [*local, *store, *(each for part in elsewhere for each in part)]
+    found = [
+        *check_variables(settings),
+        *local,
+        *store,
+        *(each for part in elsewhere for each in part),
+    ]
     return [*found, await send_test_mail(settings, mail_to)] if mail_to else found

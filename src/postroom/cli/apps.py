@@ -54,6 +54,7 @@ def ls(settings: Settings, watch: bool, as_json: bool) -> None:
 @click.option("--max-processes", type=int, help="On each host. [default: 4]")
 @click.option("--concurrency", type=int, help="Messages in hand of one process. [default: 1]")
 @click.option("--idle-timeout", type=DURATION, help="Without work it stops then. [default: 20m]")
+@click.option("--handler-timeout", type=DURATION, help="For one message. [default: no limit]")
 @click.option("--receive-retry-count", type=int, help="Retries in one cycle. [default: 5]")
 @click.option("--max-retry-cycles", type=int, help="Cycles after the first. [default: 2]")
 @click.option("--retry-cycle-delay", type=DURATION, help="Between two cycles. [default: 30m]")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from postroom.services.messages import NewBodies
+    from postroom.services.message_contents import NewBodies
 
 BODY_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 
@@ -17,7 +17,7 @@ BODY_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=Tr
 def read_bodies(html: str | None, text: str | None) -> NewBodies:
     """Both files, decoded. `Invalid` says what is wrong with which."""
     from postroom.mail.bodies import html_from_file, text_from_file
-    from postroom.services.messages import NewBodies
+    from postroom.services.message_contents import NewBodies
 
     return NewBodies(
         None if html is None else html_from_file(_read("html", html)),

@@ -6,10 +6,12 @@ import getpass
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from postroom.cli import output
 from postroom.cli.running import run
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _LOOKS = frozenset(
         "explain",
         "export",
         "export-data",
+        "get",
         "history",
         "ls",
         "peek",
@@ -43,13 +46,44 @@ def call(settings: Settings, work: Callable[[Services], Awaitable[T]]) -> T:
     """Do one thing with the services; unless it was only a look, it is put on record."""
     from postroom.wiring import opened_services
 
+    is_new = _is_store_new(settings)
+
     async def opened() -> T:
         async with opened_services(settings) as services:
             result = await work(services)
             await _audit(services)
             return result
 
-    return run(opened())
+    result = run(opened())
+    if is_new:
+        _tell_of_new_store(settings)
+    return result
+
+
+def place_of_store(settings: Settings) -> str:
+    """Which store it is, for people."""
+    file = _file_of_store(settings)
+    if file is None:
+        return settings.shown("store")
+    return str(file) if file.is_absolute() else f"./{file}"
+
+
+def _file_of_store(settings: Settings) -> Path | None:
+    scheme, _, path = settings.store_url.partition(":///")
+    return Path(path) if scheme == "sqlite" and path else None
+
+
+def _is_store_new(settings: Settings) -> bool:
+    file = _file_of_store(settings)
+    return file is not None and not file.exists()
+
+
+def _tell_of_new_store(settings: Settings) -> None:
+    """Whoever looks for something in a wrong folder would find an empty store there."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.command.name not in _LOOKS or context.params.get("as_json"):
+        return
+    output.note(f"{place_of_store(settings)} was not there: this is a new store.")
 
 
 async def _audit(services: Services) -> None:
@@ -79,8 +113,13 @@ def call_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
     """Do one thing with the store itself."""
     from postroom.wiring import opened_store
 
+    is_new = _is_store_new(settings)
+
     async def opened() -> T:
         async with opened_store(settings) as store:
             return await work(store)
 
-    return run(opened())
+    result = run(opened())
+    if is_new:
+        _tell_of_new_store(settings)
+    return result

@@ -17,8 +17,8 @@ import click
 
 from postroom.cli import output
 from postroom.cli.calling import call
+from postroom.cli.files import STANDARD, FileTrouble, written
 from postroom.cli.running import with_settings
-from postroom.errors import PostroomError
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -29,18 +29,24 @@ if TYPE_CHECKING:
     from postroom.wiring import Services
 
 _ERRORS_SHOWN = 10
-_STANDARD = "-"
-
-
-class FileTrouble(PostroomError):
-    """A file that cannot be read or written."""
 
 
 @click.command("import")
 @click.argument("list_name", metavar="LIST")
-@click.argument("source", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
+@click.argument(
+    "source", metavar="FILE", type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+)
 @click.option("--encoding", help="If not UTF-8 or UTF-16: windows-1252, …")
-@click.option("--verified", is_flag=True, help="Lines that do not say it are of verified owners.")
+@click.option(
+    "--verified",
+    is_flag=True,
+    help="Everybody in the file has agreed to get mail, but for lines that say otherwise.",
+)
+@click.option(
+    "--even-unsubscribed",
+    is_flag=True,
+    help="Bring those back who have unsubscribed. Only if they have asked you to.",
+)
 @click.option(
     "--rejected",
     metavar="FILE",
@@ -55,16 +61,18 @@ def import_file(
     source: str,
     encoding: str | None,
     verified: bool,
+    even_unsubscribed: bool,
     rejected: str | None,
     as_json: bool,
 ) -> None:
     """Put the addresses of a CSV file on a list.
 
-    FILE may be '-' for standard input. It has a header line with a column 'email', and perhaps one
-    'verified' (true or false); other columns are ignored. Addresses that are on the list are
-    updated: they are verified or not as their line says, and stay as they are where it says
-    nothing. Lines that cannot be used are reported and do not stop the others. An interrupted
-    import is finished by importing again.
+    FILE may be '-' for standard input. It has a header line with a column 'email' (or 'E-Mail
+    address' and the like), and perhaps one 'verified' (true or false) and one 'blocked' (why);
+    other columns are ignored. Addresses that are on the list are updated: they are verified or not
+    as their line says, and stay as they are where it says nothing. Whoever has unsubscribed from
+    the list stays off it. Lines that cannot be used are reported and do not stop the others. An
+    interrupted import is finished by importing again.
     """
     from postroom.services import shapes
 
@@ -80,6 +88,7 @@ def import_file(
                 file,
                 encoding=encoding,
                 verified=verified,
+                even_unsubscribed=even_unsubscribed,
                 progress=lambda done, report: advance(done, report.lines),
                 on_rejected=tell_rejected,
             )
@@ -99,27 +108,30 @@ def import_file(
 @click.command("export")
 @click.argument("list_name", metavar="LIST")
 @click.argument(
-    "target", metavar="[FILE]", default=_STANDARD, type=click.Path(dir_okay=False, allow_dash=True)
+    "target", metavar="[FILE]", default=STANDARD, type=click.Path(dir_okay=False, allow_dash=True)
 )
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each, instead of CSV.")
 @with_settings
-def export_list(settings: Settings, list_name: str, target: str) -> None:
+def export_list(settings: Settings, list_name: str, target: str, as_json: bool) -> None:
     """Write a list's subscribers into a CSV file.
 
-    In the order of their addresses; without FILE to standard output. Cells that a spreadsheet would
-    take for a formula get an apostrophe in front; import removes it.
+    In the order of their addresses; without FILE to standard output. Importing the file again
+    changes nobody, and blocked ones stay blocked on another list, too. Cells that a spreadsheet
+    would take for a formula get an apostrophe in front; import removes it.
     """
 
     async def work(services: Services) -> int:
-        lines = -1  # the header is none
-        with _written(target) as file, _export_bar() as advance:
-            async for piece in services.exports.export_csv(list_name):
+        exported = services.exports.export_json if as_json else services.exports.export_csv
+        lines = 0 if as_json else -1  # the header is none
+        with written(target) as file, _export_bar() as advance:
+            async for piece in exported(list_name):
                 file.write(piece.encode())
                 lines += piece.count("\n")
                 advance(lines)
         return lines
 
     count = call(settings, work)
-    if target != _STANDARD:
+    if target != STANDARD:
         output.say(f"{count:,} subscribers of {list_name} are in {target}.")
 
 
@@ -156,7 +168,7 @@ def _opened(source: str) -> Iterator[BinaryIO]:
     """A file that can be read twice; standard input is kept in a temporary one for that."""
     with ExitStack() as stack:
         try:
-            if source == _STANDARD:
+            if source == STANDARD:
                 file: BinaryIO = stack.enter_context(tempfile.TemporaryFile())
                 shutil.copyfileobj(sys.stdin.buffer, file, 1024 * 1024)
             else:
@@ -184,27 +196,6 @@ def _rejected_into(path: str) -> Iterator[Callable[[RejectedLine], None]]:
         writer = csv.writer(file)
         writer.writerow(("line", "email", "reason"))
         yield lambda each: writer.writerow((each.line, protected(each.email), each.reason))
-
-
-@contextmanager
-def _written(target: str) -> Iterator[BinaryIO]:
-    """The file, whole or as it was before: its name is given when the last byte is in."""
-    if target == _STANDARD:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    path = Path(target)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(path)
-    except PostroomError:
-        raise  # one of the store's, which may be an OSError too
-    except OSError as exc:
-        raise FileTrouble(f"{target}: {exc.strerror}") from exc
-    finally:
-        part.unlink(missing_ok=True)
 
 
 # -- progress -------------------------------------------------------------------------------------

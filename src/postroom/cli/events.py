@@ -30,8 +30,7 @@ _STYLES = {"info": "", "warning": "yellow", "error": "bold red"}
     show_default=True,
     help="Only what is at least so grave.",
 )
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--after", help="Go on after an earlier answer.")
+@output.page_options(limit=50)
 @output.json_option
 @with_settings
 def events(

@@ -7,9 +7,9 @@ import asyncio
 import click
 
 from postroom.cli.running import run_until_stopped, with_settings
-from postroom.hosted import run_host
+from postroom.hosted import register_apps, run_host
 from postroom.settings import Settings
-from postroom.wiring import opened_store
+from postroom.wiring import opened_services
 
 
 @click.command()
@@ -23,7 +23,8 @@ def host(settings: Settings) -> None:
     """
 
     async def work(stopping: asyncio.Event) -> None:
-        async with opened_store(settings) as store:
-            await run_host(settings, store, stopping)
+        async with opened_services(settings) as services:
+            await register_apps(settings, services.apps)
+            await run_host(settings, services.store, stopping)
 
     run_until_stopped(work, settings)

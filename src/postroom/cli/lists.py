@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli import output
-from postroom.cli.calling import call
+from postroom.cli.calling import call, place_of_store
 from postroom.cli.running import with_settings
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def create(
 
 
 @lists.command()
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--after", help="Go on after an earlier answer.")
+@output.page_options(limit=100)
 @output.json_option
 @with_settings
 def ls(settings: Settings, limit: int, after: str | None, as_json: bool) -> None:
@@ -52,7 +51,9 @@ def ls(settings: Settings, limit: int, after: str | None, as_json: bool) -> None
         output.print_json({"items": list(map(shapes.of_list, page.lists)), "next": page.next})
         return
     if not page.lists:
-        output.note("There are no lists: make one with postroom list create.")
+        output.note(
+            f"There are no lists in {place_of_store(settings)}: make one with postroom list create."
+        )
         return
     rows = [
         (each.name, output.plain(each.description), each.from_address, output.when(each.created_at))
@@ -107,7 +108,7 @@ def edit(
 
 @lists.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.yes_option
 @output.json_option
 @with_settings
 def delete(settings: Settings, name: str, yes: bool, as_json: bool) -> None:

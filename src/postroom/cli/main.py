@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
@@ -55,6 +57,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "blob": ("contents:blobs", "Blobs, by container."),
     },
 }
+# What runs until it is stopped.
+PARTS = frozenset({"up", "web", "scheduler", "sender", "host"})
 _PLACES = {name: place for part in COMMANDS.values() for name, (place, _) in part.items()}
 
 
@@ -96,9 +100,32 @@ def main() -> None:
     click itself handles wrong use. An error that is not ours is a fault in the code and keeps its
     traceback.
     """
+    if sys.argv[1:2] and sys.argv[1] in PARTS:
+        _end_well_when_stopped()
     try:
         postroom(prog_name="postroom")
     except PostroomError as error:
-        # One line, whatever a driver or a mail server put into it.
-        click.echo(f"postroom: {' '.join(str(error).split())}", err=True)
-        sys.exit(1)
+        _fail(error)
+    except BaseExceptionGroup as group:  # of parts that run side by side
+        ours, others = group.split(PostroomError)
+        if ours is None or others is not None:
+            raise
+        _fail(_first_of(ours))
+
+
+def _end_well_when_stopped() -> None:
+    """From the first moment on; as soon as there is something to finish, the part takes over."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+
+
+def _fail(error: BaseException) -> NoReturn:
+    """One line, whatever a driver or a mail server put into it."""
+    click.echo(f"postroom: {' '.join(str(error).split())}", err=True)
+    sys.exit(1)
+
+
+def _first_of(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -9,7 +9,7 @@ import click
 
 from postroom.cli import output
 from postroom.cli.bodies import BODY_FILE, read_bodies
-from postroom.cli.calling import call
+from postroom.cli.calling import call, place_of_store
 from postroom.cli.emails import decide, email, emails
 from postroom.cli.progress import show_message, watch_message
 from postroom.cli.retries import retry, test
@@ -18,6 +18,8 @@ from postroom.cli.running import with_settings
 if TYPE_CHECKING:
     from postroom.domain.emails import Counts
     from postroom.domain.messages import Message
+    from postroom.services.message_rows import MessagePage
+    from postroom.services.message_times import NewestMessages
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -50,7 +52,9 @@ for command in (emails, email, decide, retry, test):
 @click.argument("list_name", metavar="LIST")
 @click.option("--subject", required=True)
 @click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
-@click.option("--text", type=BODY_FILE, help="The text body, a .txt file.")
+@click.option(
+    "--text", type=BODY_FILE, help="The text body, a .txt file. Without it: made of the HTML."
+)
 @click.option(
     "--at",
     metavar="TIME",
@@ -77,6 +81,8 @@ def create(
     now; a time without a zone is a local one.
     """
     from postroom.domain.emails import Counts
+    from postroom.domain.messages import has_passed
+    from postroom.services import shapes
 
     asked_at = datetime.now(UTC)
 
@@ -86,30 +92,38 @@ def create(
         return await services.messages.create(list_name, subject, bodies, at)
 
     made = call(settings, work)
-    if not as_json:
-        output.say(f"The message {made.ref} is scheduled.")
-        if (asked_at - at).total_seconds() > 60:
-            output.say(f"{output.when(at)} has passed: it is sent now.")
+    passed = has_passed(at, asked_at)
+    if as_json:
+        output.print_json(shapes.of_scheduled(made, Counts(), has_passed=passed))
+        return
+    output.say(f"The message {made.ref} is scheduled.")
+    if passed:
+        output.say(f"{output.when(at)} has passed: it is sent now.")
     show_message(made, Counts(), as_json)
 
 
 @messages.command()
 @click.option("--done", is_flag=True, help="Those that are completed or cancelled.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--after", help="Go on after an earlier answer.")
+@output.page_options(limit=100)
 @output.json_option
 @with_settings
 def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: bool) -> None:
-    """Show the messages that are not done, or those that are, by time."""
+    """Show the messages that are not done, by time, or those that are, newest first."""
     from postroom.services import shapes
 
-    page = call(settings, lambda s: s.messages.page(done=done, limit=limit, after=after))
+    async def look(services: Services) -> MessagePage | NewestMessages:
+        if done:
+            return await services.times.done(limit=limit, before=after)
+        return await services.messages.page(done=False, limit=limit, after=after)
+
+    page = call(settings, look)
     if as_json:
         items = list(map(shapes.of_message, page.messages))
         output.print_json({"items": items, "next": page.next})
         return
     if not page.messages:
-        output.note("There are none." if done else "There are none. Those that are done: --done")
+        hint = "" if done else " Those that are done: --done"
+        output.note(f"There are none in {place_of_store(settings)}.{hint}")
         return
     rows = [
         (
@@ -148,7 +162,9 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @click.option("--list", "list_name", help="To another list.")
 @click.option("--subject")
 @click.option("--html", type=BODY_FILE, help="Another HTML body.")
-@click.option("--text", type=BODY_FILE, help="Another text body.")
+@click.option(
+    "--text", type=BODY_FILE, help="Another text body. One that was made of the HTML follows it."
+)
 @click.option("--at", metavar="TIME", callback=_moment, help="Another time.")
 @output.json_option
 @with_settings
@@ -184,7 +200,7 @@ def edit(
 
 @messages.command()
 @click.argument("ref")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.yes_option
 @with_settings
 def delete(settings: Settings, ref: str, yes: bool) -> None:
     """Delete a message that is still Pending."""
@@ -224,7 +240,7 @@ def resume(settings: Settings, ref: str, as_json: bool) -> None:
 
 @messages.command()
 @click.argument("ref")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.yes_option
 @output.json_option
 @with_settings
 def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:

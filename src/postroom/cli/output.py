@@ -45,6 +45,28 @@ def json_option(command: F) -> F:
     return decorated
 
 
+def yes_option(command: F) -> F:
+    """`--yes`, as the argument `yes` of `confirm`."""
+    decorated: F = click.option(
+        "--yes", is_flag=True, help="Do not ask. Without a terminal nobody is asked."
+    )(command)
+    return decorated
+
+
+def page_options(*, limit: int) -> Callable[[F], F]:
+    """`--limit` and `--after`, for what is shown in parts."""
+
+    def decorate(command: F) -> F:
+        some = click.option(
+            "--limit", default=limit, show_default=True, type=click.IntRange(1, 1000)
+        )
+        following = click.option("--after", help="Go on after an earlier answer.")
+        decorated: F = some(following(command))
+        return decorated
+
+    return decorate
+
+
 def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
@@ -156,12 +178,10 @@ def more(token: str | None, command: str) -> None:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before what cannot be undone; without a terminal nobody can answer."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise click.UsageError("this cannot be undone: say --yes")
-    click.confirm(question, abort=True)
+    """Ask a person before what cannot be undone. A script, which has no terminal to be asked at, is
+    taken at its word, as is `--yes`."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(question, abort=True, err=True)
 
 
 def columns() -> int:

@@ -28,7 +28,7 @@ def export_data(settings: Settings, email: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("email")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.yes_option
 @output.json_option
 @with_settings
 def erase(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
@@ -36,8 +36,7 @@ def erase(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
 
     The records stay, under a name that leads to nobody, so that sums still tell what was sent.
     """
-    if not yes:
-        click.confirm(f"Forget {email} for good?", abort=True, err=True)
+    output.confirm(f"Forget {email} for good?", yes=yes)
     done = call(settings, lambda s: s.personal_data.erase(email))
     if as_json:
         output.print_json(

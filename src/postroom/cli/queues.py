@@ -15,7 +15,6 @@ from postroom.cli.queue_access import access
 from postroom.cli.running import with_settings
 
 if TYPE_CHECKING:
-    from postroom.services.message_history import HistoryEntry
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -140,7 +139,7 @@ def redrive(
 @queues.command()
 @click.argument("queue")
 @click.argument("identity", metavar="ID")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.yes_option
 @with_settings
 def delete(settings: Settings, queue: str, identity: str, yes: bool) -> None:
     """Remove one message of a queue, with its history."""
@@ -151,7 +150,7 @@ def delete(settings: Settings, queue: str, identity: str, yes: bool) -> None:
 
 @queues.command()
 @click.argument("queue")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.yes_option
 @with_settings
 def purge(settings: Settings, queue: str, yes: bool) -> None:
     """Remove all messages of a queue, also those that somebody has in hand."""
@@ -179,7 +178,7 @@ def history(settings: Settings, identity: str, as_json: bool) -> None:
             f"{entry.cycle}",
             f"{entry.attempt}",
             output.plain(entry.process),
-            output.plain(_what_happened(entry)),
+            output.plain(entry.event or entry.error),
         )
         for entry in found
     ]
@@ -217,8 +216,3 @@ def _properties(pairs: Sequence[str]) -> dict[str, str]:
             raise click.BadParameter(f"{pair!r} is not written NAME=VALUE", param_hint="--property")
         properties[name] = value
     return properties
-
-
-def _what_happened(entry: HistoryEntry) -> str:
-    status = "" if entry.exit_status is None else f" (exit status {entry.exit_status})"
-    return entry.event or f"{entry.error}{status}"

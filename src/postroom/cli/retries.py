@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 @click.argument("address")
 @click.option("--subject", required=True)
 @click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
-@click.option("--text", type=BODY_FILE, help="The text body, a .txt file.")
+@click.option(
+    "--text", type=BODY_FILE, help="The text body, a .txt file. Without it: made of the HTML."
+)
 @output.json_option
 @with_settings
 def test(
@@ -40,10 +42,11 @@ def test(
 
     async def work(services: Services) -> Result:
         from postroom.sender.drafts import send_test
+        from postroom.services.message_contents import checked_bodies, with_text
         from postroom.wiring import opened_transport
 
         mailing_list = await services.lists.get(list_name)
-        bodies = read_bodies(html, text)
+        bodies = await with_text(checked_bodies(read_bodies(html, text)))
         async with opened_transport(settings) as transport:
             return await send_test(
                 transport, mailing_list, subject, bodies, address, settings.value("base_url")
@@ -60,7 +63,7 @@ def test(
 
 @click.command()
 @click.argument("ref")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.yes_option
 @output.json_option
 @with_settings
 def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
@@ -13,7 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from postroom.settings import Settings, load_settings
+from postroom.settings import SettingError, Settings, load_settings
+from postroom.tuning import collect_less, quick_loop
 
 T = TypeVar("T")
 
@@ -29,10 +29,19 @@ def with_settings(command: Callable[..., T]) -> Callable[..., T]:
         for name in ("transport", "port"):
             if name in kwargs:
                 options[name] = kwargs.pop(name)
-        settings = load_settings(os.environ, Path.cwd(), options)
-        return command(settings, *args, **kwargs)
+        return command(_load(options), *args, **kwargs)
 
     return wrapped
+
+
+def _load(options: dict[str, str | None]) -> Settings:
+    """A mistake on the command line is wrong use, one in the environment or the file is not."""
+    try:
+        return load_settings(os.environ, Path.cwd(), options)
+    except SettingError as exc:
+        if exc.option:
+            raise click.UsageError(str(exc)) from exc
+        raise
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -46,8 +55,8 @@ def run_until_stopped(work: Callable[[asyncio.Event], Awaitable[None]], settings
     from postroom.spans import flush_spans
 
     set_up_observation(settings, click.get_current_context().info_name or "")
-    _collect_less()
-    with asyncio.Runner(loop_factory=_quick_loop) as runner:
+    collect_less()
+    with asyncio.Runner(loop_factory=quick_loop) as runner:
         runner.run(_until_stopped(work))
     flush_spans()
 
@@ -58,19 +67,3 @@ async def _until_stopped(work: Callable[[asyncio.Event], Awaitable[None]]) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     await work(stopping)
-
-
-def _quick_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed: it halves the processor time of a mail."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-def _collect_less() -> None:
-    """Fewer searches for cycles: a page makes thousands of objects and hardly ever one. What was
-    imported stays, and is not searched again."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)

@@ -38,9 +38,9 @@ async def _copy(source: str, target: str, *, quiet: bool) -> dict[str, int]:
     import msgspec
 
     from postroom.services.store_copy import CopyReport, StoreCopy
-    from postroom.storage import open_store
+    from postroom.storage import open_existing_store, open_store
 
-    async with await open_store(source) as old, await open_store(target) as new:
+    async with await open_existing_store(source) as old, await open_store(target) as new:
         with output.console(stderr=True).status("Copying", refresh_per_second=4) as shown:
 
             def told(what: str, report: CopyReport) -> None:

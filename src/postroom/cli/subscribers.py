@@ -37,17 +37,30 @@ subscribers.add_command(erase)
 @output.json_option
 @with_settings
 def add(settings: Settings, list_name: str, email: str, verified: bool, as_json: bool) -> None:
-    """Put an address on a list. Only verified ones get messages."""
+    """Put an address on a list. Only verified ones get messages: ask makes one confirm."""
     added = call(settings, lambda s: s.subscriptions.add(list_name, email, verified=verified))
     _show(added, as_json, f"{added.address} is on the list {added.list_name}.")
 
 
 @subscribers.command()
 @click.argument("list_name", metavar="LIST")
+@click.argument("email")
+@output.json_option
+@with_settings
+def ask(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
+    """Send an address that is not verified the mail to confirm.
+
+    Twice in five minutes and three times a day at most, as for sign-ups.
+    """
+    asked = call(settings, lambda s: s.subscriptions.ask(list_name, email))
+    _show(asked, as_json, f"{asked.address} gets a mail with a link to confirm.")
+
+
+@subscribers.command()
+@click.argument("list_name", metavar="LIST")
 @click.option("--prefix", default="", help="Only addresses that begin so.")
 @click.option("--verified/--unverified", default=None, help="Only those.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000))
-@click.option("--after", help="Go on after an earlier answer.")
+@output.page_options(limit=100)
 @output.json_option
 @with_settings
 def ls(

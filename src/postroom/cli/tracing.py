@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def trace(settings: Settings, address: str, as_json: bool) -> None:
     """What happened to one address.
 
-    On which lists it is, and for each message, newest first, what became of the email to it, with
-    the mail server's reply.
+    On which lists it is, which it has left, and for each message, newest first, what became of the
+    email to it, with the mail server's reply.
     """
     from postroom.cli.subscribers import state_of
     from postroom.services import shapes
@@ -37,6 +37,8 @@ def trace(settings: Settings, address: str, as_json: bool) -> None:
         console.print(output.table(("list", "state", "since"), lists))
     else:
         output.say(f"{found.address} is on no list.")
+    for left in found.departures:
+        output.say(f"Unsubscribed from {left.list_name} on {output.when(left.left_at)}.")
     console.print()
     if not found.emails:
         output.say("No message has an email to it.")

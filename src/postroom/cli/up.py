@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import click
 
 from postroom.cli.running import run_until_stopped, with_settings
-from postroom.hosted import run_host
+from postroom.hosted import register_apps, run_host
 from postroom.settings import Settings
 from postroom.wiring import (
     make_alerts,
@@ -35,6 +35,7 @@ def up(settings: Settings, demo: bool) -> None:
 
     async def work(stopping: asyncio.Event) -> None:
         async with opened_services(settings) as services, opened_transport(settings) as transport:
+            await register_apps(settings, services.apps)
             filled = demo and await demonstration.fill(services, settings)
             context = make_context(services, settings)
             async with asyncio.TaskGroup() as parts:
@@ -48,6 +49,7 @@ def up(settings: Settings, demo: bool) -> None:
                 _say_where(settings, await first_step(context), listener, demo=filled)
 
     run_until_stopped(work, settings)
+    click.echo("Stopped.", err=True)
 
 
 def _say_where(settings: Settings, setup: str, listener: socket.socket, *, demo: bool) -> None:

@@ -77,7 +77,7 @@ def ls(settings: Settings, as_json: bool) -> None:
 
 @users.command()
 @click.argument("email")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@output.yes_option
 @output.json_option
 @with_settings
 def remove(settings: Settings, email: str, yes: bool, as_json: bool) -> None:

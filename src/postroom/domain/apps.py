@@ -41,7 +41,8 @@ class App(msgspec.Struct, frozen=True):
 
     `handler` is a Python callable, `command` a program for each message; `serve` is a callable that
     receives by itself, which only Postroom's own applications may be. `folder` is importable, and
-    the working folder of programs. `recycle_…`: None is never. `origin` says who registered it.
+    the working folder of programs. `handler_timeout` and `recycle_…`: None is never. `origin` says
+    who registered it.
     """
 
     path: str
@@ -53,6 +54,7 @@ class App(msgspec.Struct, frozen=True):
     max_processes: int = 4
     concurrency: int = 1
     idle_timeout: timedelta = timedelta(minutes=20)
+    handler_timeout: timedelta | None = None
     receive_retry_count: int = 5
     max_retry_cycles: int = 2
     retry_cycle_delay: timedelta = timedelta(minutes=30)
@@ -135,15 +137,20 @@ def app_values(app: App) -> dict[str, Any]:
         "max_processes": app.max_processes,
         "concurrency": app.concurrency,
         "idle_timeout": show_duration(app.idle_timeout),
+        "handler_timeout": _shown(app.handler_timeout),
         "receive_retry_count": app.receive_retry_count,
         "max_retry_cycles": app.max_retry_cycles,
         "retry_cycle_delay": show_duration(app.retry_cycle_delay),
         "on_poison": app.on_poison.value,
         "drain_timeout": show_duration(app.drain_timeout),
-        "recycle_after": None if app.recycle_after is None else show_duration(app.recycle_after),
+        "recycle_after": _shown(app.recycle_after),
         "recycle_messages": app.recycle_messages,
         "recycle_memory": app.recycle_memory,
     }
+
+
+def _shown(length: timedelta | None) -> str | None:
+    return None if length is None else show_duration(length)
 
 
 # -- one reader for each field --------------------------------------------------------------------
@@ -216,6 +223,7 @@ FIELDS: Mapping[str, Callable[[str, object], Any]] = {
     "max_processes": _number(1, 1000),
     "concurrency": _number(1, 1000),
     "idle_timeout": _duration(timedelta(milliseconds=10), _YEAR),
+    "handler_timeout": _duration(timedelta(milliseconds=10), _YEAR),
     "receive_retry_count": _number(0, 1000),
     "max_retry_cycles": _number(0, 1000),
     "retry_cycle_delay": _duration(timedelta(0), LONGEST_DELAY),

@@ -70,6 +70,13 @@ def parse_list_name(text: str, field: str = "list") -> ListName:
     return ListName(text)
 
 
+def parse_new_list_name(text: str, field: str = "name") -> ListName:
+    """As `parse_list_name`, for a list that is to be made: its page must have an address."""
+    if text == "new":
+        raise Invalid(field, "a list cannot be called 'new': that is where lists are made")
+    return parse_list_name(text, field)
+
+
 def new_guid() -> SubscriberGuid:
     """Unguessable: 128 random bits in the form of a GUID (version 4)."""
     return SubscriberGuid(str(uuid.UUID(bytes=secrets.token_bytes(16), version=4)))

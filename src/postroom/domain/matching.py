@@ -47,7 +47,7 @@ def match(queue: str, paths: Iterable[str]) -> Match:
     candidates = [_judged(queue, path, best) for path in known]
     candidates.sort(key=lambda each: (not each.fits, -_depth(each.path)))
     if best is None:
-        return Match(queue, None, "no application: no path fits this queue", tuple(candidates))
+        return Match(queue, None, "no path fits this queue", tuple(candidates))
     return Match(queue, best, candidates[0].reason, tuple(candidates))
 
 

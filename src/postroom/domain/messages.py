@@ -9,7 +9,7 @@ Everything that affects the life of a message is here; pages, API, scheduler and
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -22,6 +22,10 @@ from postroom.domain.refs import MessageRef
 
 LONGEST_SUBJECT = 500
 LARGEST_BODY = 10 * 1024 * 1024  # bytes, each of the two
+
+
+# Clocks differ, and people write minutes.
+_GRACE = timedelta(minutes=1)
 
 
 class MessageStatus(StrEnum):
@@ -118,3 +122,8 @@ def check_editable(current: MessageStatus) -> None:
         raise NotNow(
             f"a message that is {current} cannot be changed or deleted: only while it is Pending"
         )
+
+
+def has_passed(scheduled_at: datetime, now: datetime) -> bool:
+    """Whether a time that somebody asks for is so long ago that they should be told."""
+    return now - scheduled_at > _GRACE

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from postroom.errors import PostroomError
 from postroom.host import parents
+from postroom.host.endings import in_words
 from postroom.host.handling import Message
 
 LONGEST_REASON = 4096
@@ -46,7 +46,7 @@ async def run(message: Message, command: Sequence[str]) -> None:
         status = await process.wait()
         reason = said.text()
     if status != 0:
-        raise CommandFailed(": ".join(filter(None, (_in_words(status), reason)))) from None
+        raise CommandFailed(": ".join(filter(None, (in_words(status), reason)))) from None
 
 
 def variables(message: Message) -> dict[str, str]:
@@ -66,15 +66,6 @@ def variables(message: Message) -> dict[str, str]:
 
 def _without_nul(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in properties.items() if "\0" not in value}
-
-
-def _in_words(status: int) -> str:
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"
 
 
 @contextmanager

@@ -124,13 +124,19 @@ class Launcher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-P", "-m", ZYGOTE, str(theirs.fileno()), *self._preload]
-            self._zygote = subprocess.Popen(  # noqa: S603 - ourselves
-                command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno(),  # what handlers print belongs to the host's log
-                pass_fds=[theirs.fileno()],
-            )
+            # Ctrl-C is ours to answer. The zygote inherits this, and so is not interrupted before
+            # it can say that it ignores the signal.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                self._zygote = subprocess.Popen(  # noqa: S603 - ourselves
+                    command,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sys.stderr.fileno(),  # what handlers print belongs to the host's log
+                    pass_fds=[theirs.fileno()],
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         ours.setblocking(False)
         self._socket = ours
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable
 from typing import Protocol
 
 from postroom.domain.apps import App
 from postroom.host import scaling
 from postroom.host.breaker import Breaker, BreakerState
+from postroom.host.endings import in_words
 from postroom.host.launcher import CannotLaunch, Line, Listener
 from postroom.host.processes import Event, Handed, Process, State
 from postroom.host.scaling import Demand, Pace
@@ -59,7 +59,7 @@ class Owner(Protocol):
     def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
 
     def returned(self, handed: Handed) -> None:
-        """It has not begun: no attempt."""
+        """No fault of its own: no attempt."""
 
     def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
         """Its process ended while it worked on it: how, in words and as in `Exited`."""
@@ -169,11 +169,10 @@ class Pool:
             self._start()
 
     def tick(self) -> None:
-        """Whatever is due by time: idle and worn processes, drain limits, lines that wait."""
+        """Whatever is due by time: idle and worn processes, limits, lines that wait."""
         now = self._clock()
         for process in list(self.processes):
-            if process.kill_at is not None and now >= process.kill_at and process.pid:
-                process.killed = True
+            if process.pid and process.must_be_killed(now):
                 self._launcher.kill(process.pid)
             if process.state is State.STARTING and now - process.started_at >= START_SECONDS:
                 process.problem = f"not ready {START_SECONDS:g} s after its start"
@@ -188,6 +187,8 @@ class Pool:
         """Seconds until `tick` may have something to do; None: nothing that time brings about."""
         now = self._clock()
         times = [p.kill_at - now for p in self.processes if p.kill_at is not None]
+        over_time = (process.over_time_in(now) for process in self.processes)
+        times += [seconds for seconds in over_time if seconds is not None]
         times += [
             p.started_at + START_SECONDS - now for p in self.processes if p.state is State.STARTING
         ]
@@ -331,21 +332,19 @@ class Pool:
     def ended(self, process: Process, status: int) -> None:
         now = self._clock()
         process.happened(_event_of(process, status), now)
-        how = process.problem or in_words(status)
-        if process.killed:
-            limit = process.app.drain_timeout.total_seconds()
-            how = f"killed {limit:g} s after it was told to stop"
+        how = process.killed_for or process.problem or in_words(status)
         if process.state is State.CRASHED:
             self.crashes += 1
             self.breaker.crashed(now, how)
             log.error("%s: process %d crashed: %s", self.app.path, process.pid, how)
             if self.breaker.state(now) is BreakerState.OPEN:
                 self._owner.breaker_opened(how, self.breaker.opens_for(now))
+        to_blame = process.to_blame(now)
         for handed in process.in_hand.values():
-            if handed.begun_at is None:
-                self._owner.returned(handed)
-            else:
+            if handed in to_blame:
                 self._owner.died(process, handed, how, status)
+            else:
+                self._owner.returned(handed)
         process.in_hand.clear()
         self._forget(process)
 
@@ -373,16 +372,6 @@ class _Ear:
 def _event_of(process: Process, status: int) -> Event:
     if status == 0:
         return Event.ENDED_WELL
-    if process.killed and process.state is State.DRAINING:
+    if process.killed_for:
         return Event.KILLED_BY_US
     return Event.ENDED_BADLY
-
-
-def in_words(status: int) -> str:
-    """How a process ended, for people."""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"

@@ -1,5 +1,7 @@
 """The life of a worker process, as one table, and what the host knows about one.
 
+                   ┌───────────────────────┐
+                   │                       ▼
     starting ──▶ ready ──▶ draining ──▶ stopped
         │          │           │
         └──────────┴───────────┴──▶ crashed
@@ -34,7 +36,7 @@ class Event(StrEnum):
     TOLD_TO_DRAIN = "was told to drain, or said that it does"
     ENDED_WELL = "ended with status 0"
     ENDED_BADLY = "ended with another status, or was killed"
-    KILLED_BY_US = "was killed because its drain limit had passed"
+    KILLED_BY_US = "was killed because its drain limit, or a message's time, had passed"
 
 
 LIFE: Mapping[tuple[State, Event], State] = {
@@ -45,6 +47,7 @@ LIFE: Mapping[tuple[State, Event], State] = {
     (State.READY, Event.TOLD_TO_DRAIN): State.DRAINING,
     (State.READY, Event.ENDED_WELL): State.CRASHED,  # nobody had asked it to
     (State.READY, Event.ENDED_BADLY): State.CRASHED,
+    (State.READY, Event.KILLED_BY_US): State.STOPPED,
     (State.DRAINING, Event.SAID_READY): State.DRAINING,  # it was told while it started
     (State.DRAINING, Event.TOLD_TO_DRAIN): State.DRAINING,
     (State.DRAINING, Event.ENDED_WELL): State.STOPPED,
@@ -67,6 +70,10 @@ class Handed(msgspec.Struct, eq=False):
     at: float = 0.0
     begun_at: float | None = None
 
+    def taken(self, now: float) -> float:
+        """For how long it has been worked on."""
+        return 0.0 if self.begun_at is None else now - self.begun_at
+
 
 class Process:
     """One worker process, as the host sees it."""
@@ -81,7 +88,7 @@ class Process:
         self.handled = 0
         self.busy = False
         self.kill_at: float | None = None
-        self.killed = False
+        self.killed_for = ""
         self.problem = ""
         self.idle_since = now
         self._line: deque[int] = deque()
@@ -138,10 +145,36 @@ class Process:
 
     def slowest(self, now: float) -> float:
         """For how long it has been working on what it has been working on for longest."""
-        begun = (each.begun_at for each in self.in_hand.values() if each.begun_at is not None)
-        return now - min(begun, default=now)
+        return max((each.taken(now) for each in self.in_hand.values()), default=0.0)
 
     # -- when its time is over ----------------------------------------------------------------
+
+    def over_time_in(self, now: float) -> float | None:
+        """Seconds until a message has taken too long; None: none ever does."""
+        if self.app.handler_timeout is None or not self.in_hand:
+            return None
+        return self.app.handler_timeout.total_seconds() - self.slowest(now)
+
+    def must_be_killed(self, now: float) -> bool:
+        """Whether one of its limits has passed; from then on `killed_for` says which."""
+        if self.killed_for:
+            return True
+        if any(self._is_late(each, now) for each in self.in_hand.values()):
+            self.killed_for = "killed: a message took longer than handler_timeout allows"
+        elif self.kill_at is not None and now >= self.kill_at:
+            limit = self.app.drain_timeout.total_seconds()
+            self.killed_for = f"killed {limit:g} s after it was told to stop"
+        return bool(self.killed_for)
+
+    def to_blame(self, now: float) -> list[Handed]:
+        """The messages for which it counts as a failed attempt that the process has ended: those
+        that it had begun; if some of them took too long, only these."""
+        begun = [each for each in self.in_hand.values() if each.begun_at is not None]
+        return [each for each in begun if self._is_late(each, now)] or begun
+
+    def _is_late(self, handed: Handed, now: float) -> bool:
+        limit = self.app.handler_timeout
+        return limit is not None and handed.taken(now) >= limit.total_seconds()
 
     def idle_for(self, now: float) -> float:
         return now - self.idle_since if self.is_idle else 0.0

@@ -11,7 +11,6 @@ the host is gone.
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import logging
 import os
@@ -43,6 +42,7 @@ from postroom.host.wire import (
     frame,
     frames_to_worker,
 )
+from postroom.tuning import collect_less, quick_loop
 
 COMMANDS = "postroom.host.commands:run"
 """The handler of applications that are programs."""
@@ -60,8 +60,8 @@ def run(spec: WorkerSpec, line: socket.socket) -> None:
     parents.call_yourself(f"postroom {spec.path}")
     _prepare(spec)
     if spec.serve:
-        gc.set_threshold(50_000, 20, 50)  # a page makes thousands of objects and hardly a cycle
-    with asyncio.Runner(loop_factory=_quick_loop if spec.serve else None) as runner:
+        collect_less()
+    with asyncio.Runner(loop_factory=quick_loop if spec.serve else None) as runner:
         runner.run(_serve(spec, line) if spec.serve else _handle(spec, line))
 
 
@@ -78,15 +78,6 @@ def _prepare(spec: WorkerSpec) -> None:
         format=f"%(asctime)s %(levelname)-7s {spec.path} %(name)s: %(message)s",
         force=True,
     )
-
-
-def _quick_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed: our own senders gain by it."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 # --------------------------------------------------------------------------------------------

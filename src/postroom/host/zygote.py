@@ -72,6 +72,7 @@ class _Zygote:
         # The host decides when to stop: Ctrl-C in its terminal reaches us, too.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see launcher.py
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:

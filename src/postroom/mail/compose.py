@@ -86,12 +86,19 @@ def _subject(subject: str, sender: Sender) -> list[str | Slot]:
     return _filled(split_fields("subject", subject.strip()), replaced)
 
 
+def _why(texts: Texts, sender: Sender) -> str:
+    """Why somebody gets this. A description that ends with a full stop (`e. V.`) needs no other."""
+    ends_by_itself = sender.description.endswith(".")
+    why = texts.why.replace("{list}.", "{list}") if ends_by_itself else texts.why
+    return why.format(list=_LIST_FIELD)
+
+
 def _text_part(text: str, sender: Sender, link: Link, texts: Texts) -> Part:
     body = _ended(clean_body("text", text))
     pieces = list(split_fields("text", body))
     if Field.UNSUBSCRIBE_URL not in pieces:
         footer = _TEXT_FOOTER.format(
-            why=texts.why.format(list=_LIST_FIELD), unsubscribe=texts.unsubscribe, link=_LINK_FIELD
+            why=_why(texts, sender), unsubscribe=texts.unsubscribe, link=_LINK_FIELD
         )
         pieces += split_fields("text", footer)
     replaced = _replacements(sender, link, Slot.EMAIL_IN_TEXT, str)
@@ -102,7 +109,7 @@ def _html_part(html: str, sender: Sender, link: Link, texts: Texts) -> Part:
     body = _ended(declare_utf8(clean_body("html", html)))
     if not _shows_link(body):
         footer = _HTML_FOOTER.format(
-            why=texts.why.format(list=_LIST_FIELD), unsubscribe=texts.unsubscribe, link=_LINK_FIELD
+            why=_why(texts, sender), unsubscribe=texts.unsubscribe, link=_LINK_FIELD
         )
         place = place_of_footer(body)
         body = body[:place] + footer + body[place:]

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from email_validator import EmailNotValidError, validate_email
-
 from postroom.domain.addresses import Address
 from postroom.domain.errors import Invalid
 
@@ -48,6 +46,9 @@ def ascii_domain(domain: str) -> str:
     """The ASCII form of a domain. One that has none is left as it is: then SMTPUTF8 must do."""
     if domain.isascii():
         return domain
+    # As in `domain.addresses`: most processes never need it.
+    from email_validator import EmailNotValidError, validate_email
+
     try:
         return validate_email(
             f"x@{domain}", check_deliverability=False, test_environment=True

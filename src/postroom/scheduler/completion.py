@@ -13,7 +13,7 @@ from postroom.domain.pages import SEND_QUEUE, WorkItem
 from postroom.domain.refs import MessageRef
 from postroom.services import records
 from postroom.services.events import EventService
-from postroom.services.messages import MessageService
+from postroom.services.message_rows import MessageRows
 from postroom.services.outcomes import OutcomeService
 from postroom.storage import Entity, KeyRange, StaleETag, Store, eq
 
@@ -21,7 +21,7 @@ _PARKED_SECONDS = 30.0
 
 
 class Completion:
-    def __init__(self, store: Store, messages: MessageService, outcomes: OutcomeService) -> None:
+    def __init__(self, store: Store, messages: MessageRows, outcomes: OutcomeService) -> None:
         self._pages = store.table(records.PAGES)
         self._queue = store.queue(SEND_QUEUE)
         self._messages = messages

@@ -29,7 +29,7 @@ from postroom.domain.messages import Message, MessageStatus, check_transition
 from postroom.domain.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
 from postroom.scheduler.refused import RefusedRecipients
 from postroom.services import records
-from postroom.services.messages import MessageService
+from postroom.services.message_rows import MessageRows
 from postroom.storage import (
     AlreadyExists,
     Entity,
@@ -58,7 +58,7 @@ class Superseded(Exception):
 
 
 class FanOut:
-    def __init__(self, store: Store, messages: MessageService) -> None:
+    def __init__(self, store: Store, messages: MessageRows) -> None:
         self._lists = store.table(records.LISTS)
         self._emails = store.table(records.MESSAGES)
         self._pages = store.table(records.PAGES)

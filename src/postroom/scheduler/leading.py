@@ -18,7 +18,7 @@ from postroom.domain.pages import SCHEDULE_QUEUE
 from postroom.domain.refs import MessageRef
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut, Superseded
-from postroom.services.messages import MessageService
+from postroom.services.message_rows import MessageRows
 from postroom.services.outcomes import OutcomeService
 from postroom.spans import span
 from postroom.storage import Lease, LeaseLost, Store, StoreUnavailable
@@ -37,7 +37,7 @@ class Scheduler:
         self._store = store
         self._lease_seconds = lease_seconds
         self._bell = store.queue(SCHEDULE_QUEUE)
-        self._messages = MessageService(store)
+        self._messages = MessageRows(store)
         self._fan_out = FanOut(store, self._messages)
         self._completion = Completion(store, self._messages, OutcomeService(store))
         self._tasks: dict[MessageRef, asyncio.Task[None]] = {}

@@ -10,13 +10,13 @@ from postroom.domain.lists import Subscriber
 from postroom.domain.messages import Message
 from postroom.domain.refs import MessageRef
 from postroom.services import records
-from postroom.services.messages import MessageService
+from postroom.services.message_rows import MessageRows
 from postroom.services.outcomes import OutcomeService
 from postroom.storage import Store
 
 
 class RefusedRecipients:
-    def __init__(self, store: Store, messages: MessageService) -> None:
+    def __init__(self, store: Store, messages: MessageRows) -> None:
         self._lists = store.table(records.LISTS)
         self._messages = messages
         self._outcomes = OutcomeService(store)

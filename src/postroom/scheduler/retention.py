@@ -1,7 +1,9 @@
-"""Records of messages that were done long ago are removed, if a setting says so.
+"""Records of what was done long ago are removed, if a setting says so: messages with their emails,
+events, and histories of queue messages that are gone.
 
-The entry in the index goes last: what an interruption leaves is found and finished by the next
-round.
+A message is old when it ended long ago: the time for which it was scheduled may have been long over
+when it was sent. The entry in the index goes last: what an interruption leaves is found and
+finished by the next round.
 """
 
 from __future__ import annotations
@@ -17,16 +19,16 @@ from postroom.domain.refs import MessageRef
 from postroom.services import records
 from postroom.services.audit import AuditService
 from postroom.services.events import EventService
+from postroom.services.history_retention import HistoryRetention
 from postroom.services.messages import MessageService
 from postroom.services.outcomes import OutcomeService
+from postroom.services.row_removal import remove_rows
 from postroom.services.turns import now_and_then
-from postroom.storage import Delete, KeyRange, NotFound, Store, Table
+from postroom.storage import Entity, KeyRange, Store
 
 log = logging.getLogger(__name__)
 
 _EVERY = 3600.0
-_BATCH = 100
-_MESSAGES_A_ROUND = 100
 
 
 class Retention:
@@ -40,6 +42,7 @@ class Retention:
         self._messages = MessageService(store)
         self._outcomes = OutcomeService(store)
         self._events = EventService(store)
+        self._histories = HistoryRetention(store)
         self._audit = AuditService(store)
         self._keep_archive = archive
         self._keep_events = events
@@ -54,45 +57,39 @@ class Retention:
         await self._audit.forget_old()
         if self._keep_events is not None:
             await self._events.forget_old(self._keep_events)
+            await self._histories.forget_old(self._keep_events)
         if self._keep_archive is None:
             return 0
         before = datetime.now(UTC) - self._keep_archive
+        # None is completed before it is due, and a cancelled one stays until then at least.
         due = KeyRange(stop=records.due_row(before, MessageRef("")))
         removed = 0
-        while True:
-            found = await self._index.query(
-                KeyRange.only(records.DONE), due, limit=_MESSAGES_A_ROUND
-            )
-            for entry in found.entities:
-                await self._remove(entry.row)
-                removed += 1
-            if not found.entities:
-                break
+        async for entry in self._index.scan(KeyRange.only(records.DONE), due):
+            removed += await self._remove_if_old(entry, before)
         if removed:
             log.info("%d messages from before %s were removed", removed, f"{before:%Y-%m-%d}")
         return removed
 
-    async def _remove(self, row: str) -> None:
+    async def _remove_if_old(self, entry: Entity, before: datetime) -> bool:
+        ended = records.read_optional(entry, records.ENDED_AT, datetime)
+        if ended is not None and ended >= before:
+            return False
         try:
-            message = await self._messages.get(row.rpartition(",")[2])
+            message = await self._messages.get(entry.row.rpartition(",")[2])
         except NoSuch:
-            await self._messages.forget_done(row)
-            return
+            await self._messages.forget_done(entry.row)
+            return True
+        if ended is None and (message.completed_at or message.created_at) >= before:
+            return False  # archived by an earlier version, which did not note it in the index
         await self._remove_emails(message)
         await self._messages.remove_done(message)
+        return True
 
     async def _remove_emails(self, message: Message) -> None:
         async for page in self._outcomes.pages(message):
             partition = page_partition(message.day, message.ref, int(page.row))
             found = await self._archive.query(KeyRange.only(partition))
-            await self._delete_rows(self._archive, partition, [each.row for each in found.entities])
+            await remove_rows(self._archive, partition, [each.row for each in found.entities])
         partition = records.pages_partition(message.day, message.ref)
-        while rows := (await self._pages.query(KeyRange.only(partition), limit=_BATCH)).entities:
-            await self._delete_rows(self._pages, partition, [each.row for each in rows])
-
-    async def _delete_rows(self, table: Table, partition: str, rows: list[str]) -> None:
-        for start in range(0, len(rows), _BATCH):
-            try:
-                await table.apply([Delete(partition, row) for row in rows[start : start + _BATCH]])
-            except NotFound:
-                return  # somebody else is at it
+        while rows := (await self._pages.query(KeyRange.only(partition))).entities:
+            await remove_rows(self._pages, partition, [each.row for each in rows])

@@ -10,7 +10,7 @@ from postroom.domain.lists import MailingList, new_guid
 from postroom.domain.refs import MessageRef
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.services.messages import NewBodies, checked_subject
+from postroom.services.message_contents import NewBodies, checked_subject
 from postroom.transport.contract import Result, Transport
 
 SUBJECT_MARK = "[Test] "

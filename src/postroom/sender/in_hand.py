@@ -31,15 +31,11 @@ class InHand(msgspec.Struct):
     message: QueueMessage
     item: WorkItem
     held_since: float = msgspec.field(default_factory=_now)
-    renewing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    held: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    """Taken by whoever needs claim and receipt to stay as they are, or changes them."""
     claim: Claim | None = None
     taken: TakenPage | None = None
     sending: asyncio.Task[list[Result]] | None = None
-
-    @property
-    def is_sending(self) -> bool:
-        """The only step that can take longer than a lease."""
-        return self.sending is not None and not self.sending.done()
 
     def stop_sending(self) -> None:
         """What is on the wire comes to its end; the rest is not sent."""
@@ -57,13 +53,16 @@ class Leases:
         self._seconds = seconds
 
     async def keep(self, pages: Callable[[], Collection[InHand]]) -> None:
-        """For ever: renew what takes longer than a third of its lease to send."""
+        """For ever: renew what takes longer than a third of its lease."""
         while True:
             await asyncio.sleep(self._seconds / 3)
             for in_hand in list(pages()):
+                if in_hand.held.locked():
+                    continue  # it is being settled
                 try:
-                    async with in_hand.renewing:
-                        if in_hand.is_sending and in_hand.claim is not None:
+                    async with in_hand.held:
+                        # Before, nothing takes long; and who parks a page needs its claim as it is.
+                        if in_hand.sending is not None and in_hand.claim is not None:
                             await self._renew(in_hand, in_hand.claim)
                 except (LeaseLost, PageLost):
                     log.warning("page %s was lost to another sender", in_hand.item.partition)
@@ -74,16 +73,16 @@ class Leases:
                     log.exception("page %s could not be renewed", in_hand.item.partition)
 
     async def secure(self, in_hand: InHand, claim: Claim) -> tuple[Claim, QueueMessage]:
-        """The claim and the work item, with time enough to settle. `PageLost`, `LeaseLost`.
+        """The claim and the work item, with time enough to settle; for whoever has taken `held`.
+        `PageLost`, `LeaseLost`.
 
         Who was suspended may have lost the page long ago, and must not record anything for it:
         another sender counts on finding its own records only.
         """
-        async with in_hand.renewing:
-            claim = in_hand.claim or claim
-            if _now() - in_hand.held_since > self._seconds / 2:
-                claim = await self._renew(in_hand, claim)
-            return claim, in_hand.message
+        claim = in_hand.claim or claim
+        if _now() - in_hand.held_since > self._seconds / 2:
+            claim = await self._renew(in_hand, claim)
+        return claim, in_hand.message
 
     async def _renew(self, in_hand: InHand, claim: Claim) -> Claim:
         asked_at = _now()

@@ -18,6 +18,7 @@ settles its pages from what is written (`recovery.py`).
 from __future__ import annotations
 
 import fcntl
+import glob
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from pathlib import Path
 import msgspec
 
 from postroom.domain.addresses import Address
+from postroom.folders import make_writable
 from postroom.transport.contract import Result, ResultKind
 
 _SUFFIX = ".journal"
@@ -51,7 +53,7 @@ class Journal:
     """The journal of this process. Long work goes into further files; done ones are removed."""
 
     def __init__(self, folder: Path, owner: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_writable(folder)
         self.owner = owner
         self._folder = folder
         self._number = 0
@@ -201,6 +203,11 @@ class DeadJournal:
     def leave(self) -> None:
         """For another time."""
         os.close(self._file)
+
+
+def has_journal(folder: Path, owner: str) -> bool:
+    """Whether a sender's journal is on this machine: it lives, or is still to be settled."""
+    return any(folder.glob(f"{glob.escape(owner)}.*{_SUFFIX}"))
 
 
 def dead_journals(folder: Path) -> Iterator[DeadJournal]:

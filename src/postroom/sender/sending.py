@@ -31,7 +31,7 @@ from postroom.mail.mailing import Recipient
 from postroom.metrics import EMAILS, PAGE_SECONDS
 from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.in_hand import InHand, Leases
-from postroom.sender.journal import Journal
+from postroom.sender.journal import Journal, has_journal
 from postroom.sender.mailings import Mailings
 from postroom.sender.one_core import kept_on_one_core
 from postroom.sender.pages import Claim, LoadedPage, PageLost, PageStore, PageTaken
@@ -87,7 +87,9 @@ class Sender:
         self._poison = store.queue(POISON_QUEUE)
         self._messages = MessageService(store)
         self._mailings = Mailings(self._messages, settings.base_url)
-        self._pages = PageStore(store, self.owner)
+        self._pages = PageStore(
+            store, self.owner, lambda owner: has_journal(settings.journals, owner)
+        )
         self._recovery = Recovery(
             store, self._pages, settings.retry, settings.in_doubt, settings.lease
         )
@@ -294,8 +296,13 @@ class Sender:
         """Record the verdicts. If the store is away, they wait for it: nobody else knows them."""
         while True:
             try:
-                claim, work = await self._leases.secure(in_hand, claim)
-                return await self._pages.settle(claim, loaded, verdicts, parked=parked, item=work)
+                async with in_hand.held:
+                    claim, work = await self._leases.secure(in_hand, claim)
+                    counts = await self._pages.settle(
+                        claim, loaded, verdicts, parked=parked, item=work
+                    )
+                    in_hand.claim = None
+                    return counts
             except StoreUnavailable as exc:
                 log.warning("page %s waits to be recorded: %s", in_hand.item.partition, exc)
             again = None

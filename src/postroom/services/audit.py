@@ -20,6 +20,7 @@ import msgspec
 from postroom.domain.texts import printable
 from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
 from postroom.services.records import read
+from postroom.services.whole_ranges import read_whole
 from postroom.storage import EVERY_KEY, Entity, KeyRange, NotFound, Store, StoreError, Value
 
 log = logging.getLogger(__name__)
@@ -76,12 +77,21 @@ class AuditService:
     ) -> ActionPage:
         """Newest first: of everybody or of one actor, ever or on one day (UTC)."""
         found = await self._log.query(
-            KeyRange.only(_by(printable(who, longest=_LONGEST)) if who else _ALL),
-            EVERY_KEY if day is None else rows_of_day(day),
-            limit=limit,
-            after=after,
+            KeyRange.only(_partition(who)), _rows(day), limit=limit, after=after
         )
         return ActionPage([_action(entity) for entity in found.entities], found.next)
+
+    async def whole(
+        self, *, who: str = "", day: date | None = None, most: int
+    ) -> list[Action] | None:
+        """All of them at once, newest first; None if there are more than `most`."""
+        found = await read_whole(self._log, _Row, _partition(who), _rows(day), most=most)
+        if found is None:
+            return None
+        return [
+            Action(moment_of(key), row.Who, row.What, row.On, row.Place)
+            for key, row in found.items()
+        ]
 
     async def forget_old(self, kept: timedelta = KEPT) -> int:
         """Remove what is older; answers how much. What an interruption leaves, the next removes:
@@ -94,6 +104,23 @@ class AuditService:
                     await self._log.delete(partition, entity.row)
             removed += 1
         return removed
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an action."""
+
+    Who: str
+    What: str
+    On: str
+    Place: str
+
+
+def _partition(who: str) -> str:
+    return _by(printable(who, longest=_LONGEST)) if who else _ALL
+
+
+def _rows(day: date | None) -> KeyRange:
+    return EVERY_KEY if day is None else rows_of_day(day)
 
 
 def _by(who: str) -> str:

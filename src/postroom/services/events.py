@@ -27,13 +27,13 @@ from postroom.services.newest_first import (
     rows_of_day,
 )
 from postroom.services.records import read
+from postroom.services.row_removal import remove_rows
+from postroom.services.whole_ranges import read_whole
 from postroom.storage import (
     EVERY_KEY,
     AlreadyExists,
-    Delete,
     Entity,
     KeyRange,
-    NotFound,
     Store,
     StoreError,
 )
@@ -44,7 +44,6 @@ EVENTS = "events"
 KEPT = timedelta(days=90)
 _ALL = "all"
 _LONGEST = 1000
-_BATCH = 100  # the operations of one batch
 _MOST_WAITING = 1000  # while the store is away; the oldest are dropped then
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _CLEANED_EVERY = 3600.0  # seconds, by a process that has something to note
@@ -129,12 +128,21 @@ class EventService:
     ) -> EventPage:
         """Newest first: all, or those at least so severe; ever or on one day (UTC)."""
         found = await self._events.query(
-            KeyRange.only(_partition(least)),
-            EVERY_KEY if day is None else rows_of_day(day),
-            limit=limit,
-            after=after,
+            KeyRange.only(_partition(least)), _rows(day), limit=limit, after=after
         )
         return EventPage([_event(entity) for entity in found.entities], found.next)
+
+    async def whole(
+        self, *, least: Severity = Severity.INFO, day: date | None = None, most: int
+    ) -> list[Event] | None:
+        """All of them at once, newest first; None if there are more than `most`."""
+        found = await read_whole(self._events, _Row, _partition(least), _rows(day), most=most)
+        if found is None:
+            return None
+        return [
+            Event(key, moment_of(key), Severity(row.Severity), row.Part, row.Text, row.Subject)
+            for key, row in found.items()
+        ]
 
     async def since(
         self, event_id: str | None, *, least: Severity = Severity.INFO, limit: int = 100
@@ -149,11 +157,8 @@ class EventService:
         removed = 0
         before = rows_before(datetime.now(UTC) - kept)
         for partition in map(_partition, Severity):
-            while found := (
-                await self._events.query(KeyRange.only(partition), before, limit=_BATCH)
-            ).entities:
-                with contextlib.suppress(NotFound):  # somebody else cleans at the same time
-                    await self._events.apply([Delete(each.partition, each.row) for each in found])
+            while found := (await self._events.query(KeyRange.only(partition), before)).entities:
+                await remove_rows(self._events, partition, [each.row for each in found])
                 removed += len(found) if partition == _ALL else 0
         return removed
 
@@ -198,6 +203,19 @@ class EventService:
 def _reaches(severity: Severity, least: Severity) -> bool:
     order = list(Severity)
     return order.index(severity) >= order.index(least)
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an event."""
+
+    Severity: str
+    Part: str
+    Text: str
+    Subject: str
+
+
+def _rows(day: date | None) -> KeyRange:
+    return EVERY_KEY if day is None else rows_of_day(day)
 
 
 def _partition(least: Severity) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.storage import (
+    EVERY_KEY,
     BlobInfo,
     BlobListing,
     Entity,
@@ -37,6 +38,7 @@ FIXED = frozenset({"audit"})
 
 _KEYS_SHOWN = frozenset({"users"})
 _CLOSED_ROWS = 100
+_BLOBS = 1000  # that the store lists at once
 
 
 class TableName(msgspec.Struct, frozen=True):
@@ -82,16 +84,17 @@ class ExplorerService:
     async def rows(
         self,
         table: str,
-        partition: str,
+        partition: str | None,
         *,
         prefix: str = "",
         after: str | None = None,
         limit: int = 50,
     ) -> QueryResult:
-        """Rows of one partition whose keys begin with `prefix`."""
+        """Rows of one partition, or of all (None), whose keys begin with `prefix`."""
         _check_open(table)
+        partitions = EVERY_KEY if partition is None else KeyRange.only(partition)
         return await self._store.table(table).query(
-            KeyRange.only(partition), KeyRange.prefix(prefix), limit=limit, after=after
+            partitions, KeyRange.prefix(prefix), limit=limit, after=after
         )
 
     async def masked_rows(self, table: str) -> list[Entity]:
@@ -137,6 +140,19 @@ class ExplorerService:
         self, container: str, *, prefix: str = "", after: str | None = None, limit: int = 50
     ) -> BlobListing:
         return await self._store.container(container).list(prefix, limit=limit, after=after)
+
+    async def all_blobs(
+        self, container: str, *, prefix: str = "", most: int
+    ) -> list[BlobInfo] | None:
+        """All of them at once, in the order of their names; None if there are more than `most`."""
+        found: list[BlobInfo] = []
+        after: str | None = None
+        while len(found) <= most:
+            listing = await self.blobs(container, prefix=prefix, after=after, limit=_BLOBS)
+            found += listing.blobs
+            if (after := listing.next) is None:
+                return found if len(found) <= most else None
+        return None
 
     async def blob(self, container: str, name: str) -> BlobInfo:
         """`NoSuch`."""

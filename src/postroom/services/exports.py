@@ -1,4 +1,4 @@
-"""A list's subscribers as a CSV file: any number, in flat memory."""
+"""A list's subscribers as a file, in CSV or lines of JSON: any number, in flat memory."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import io
 from collections.abc import AsyncIterator
 from datetime import UTC
 
+import msgspec
+
 from postroom.domain.lists import Subscriber
+from postroom.services import shapes
 from postroom.services.lists import ListService
 from postroom.services.subscriber_files import protected
 from postroom.services.subscriptions import SubscriptionService
 
-HEADER = ("email", "verified", "created_at")
+HEADER = ("email", "verified", "blocked", "created_at")
 _LINES_AT_ONCE = 1_000
 
 
@@ -37,10 +40,22 @@ class ExportService:
                 text.truncate()
         yield text.getvalue()
 
+    async def export_json(self, list_name: str) -> AsyncIterator[str]:
+        """The same as lines of JSON, one for each subscriber."""
+        mailing_list = await self._lists.get(list_name)
+        lines: list[bytes] = []
+        async for subscriber in self._subscriptions.all(mailing_list.name):
+            lines.append(msgspec.json.encode(shapes.of_subscriber(subscriber)) + b"\n")
+            if len(lines) == _LINES_AT_ONCE:
+                yield b"".join(lines).decode()
+                lines.clear()
+        yield b"".join(lines).decode()
 
-def _exported(subscriber: Subscriber) -> tuple[str, str, str]:
+
+def _exported(subscriber: Subscriber) -> tuple[str, str, str, str]:
     return (
         protected(subscriber.address),
         "true" if subscriber.verified else "false",
+        protected(subscriber.blocked),
         subscriber.created_at.astimezone(UTC).isoformat(timespec="seconds"),
     )

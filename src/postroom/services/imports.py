@@ -5,6 +5,9 @@
 - An address that is on the list keeps its GUID and its age. Where its line says true or false, that
   counts (so a file that was exported, edited and imported again means what it says); a line that
   says nothing changes nothing. If a file names an address more than once, the last word counts.
+- An address that is blocked stays so. A line that says why one is blocked blocks it.
+- Whoever has left the list by their own act stays away, and their line is reported, unless the
+  caller wants them even so: only they can come back, by signing up.
 - A line that cannot be used is reported, and does not stop the others.
 - An import that was interrupted is finished by importing the same file again.
 
@@ -26,6 +29,7 @@ from postroom.domain.addresses import Address
 from postroom.domain.errors import Overtaken
 from postroom.domain.lists import ListName, Subscriber, SubscriberGuid, new_guids
 from postroom.services import records
+from postroom.services.departures import DepartedFrom, Departures
 from postroom.services.events import EventService
 from postroom.services.lists import ListService
 from postroom.services.subscriber_files import Chunk, RejectedLine, SubscriberFile
@@ -34,7 +38,7 @@ from postroom.storage import Conflict, Entity, KeyRange, Operation, Replace, Sto
 CHUNK_LINES = 20_000
 BATCH = 50  # subscribers: two rows each make the 100 operations of one atomic batch
 BATCHES_AT_ONCE = 32
-REJECTED_KEPT = 1_000
+REJECTED_KEPT = 10_000
 _TRIES = 10
 
 
@@ -66,6 +70,7 @@ class ImportService:
     def __init__(self, store: Store, lists: ListService) -> None:
         self._rows = store.table(records.LISTS)
         self._lists = lists
+        self._departures = Departures(store)
         self._events = EventService(store)
 
     async def import_csv(
@@ -75,12 +80,14 @@ class ImportService:
         *,
         encoding: str | None = None,
         verified: bool = False,
+        even_unsubscribed: bool = False,
         progress: Progress | None = None,
         on_rejected: OnRejected | None = None,
     ) -> ImportReport:
         """Put the addresses of a file on a list. `NoSuch` list; `Invalid` file.
 
         The file must allow seeking. `verified` counts for new addresses whose line says nothing.
+        `even_unsubscribed` brings back those who have left.
         """
         mailing_list = await self._lists.get(list_name)
         source = await asyncio.to_thread(SubscriberFile, file, encoding)
@@ -88,9 +95,14 @@ class ImportService:
         importing = _Importing(self._rows, mailing_list.name, report, verified_unless_said=verified)
         done = 0
         try:
-            async with aclosing(_read_ahead(source)) as chunks:
+            left = None
+            if not even_unsubscribed:
+                left = await self._departures.of_list(mailing_list.name)
+            async with aclosing(_read_ahead(source, left)) as chunks:
                 async for chunk in chunks:
                     await self._lists.get(list_name)  # it may have been deleted meanwhile
+                    if chunk.watched:
+                        await self._leave_out_departed(mailing_list.name, chunk)
                     _note_rejected(report, chunk.rejected, on_rejected)
                     tell = _telling(progress, done, chunk, report) if progress else None
                     await importing.write(chunk, tell)
@@ -105,6 +117,32 @@ class ImportService:
         )
         return report
 
+    async def _leave_out_departed(self, name: ListName, chunk: _Prepared) -> None:
+        """Those who left and are not on the list: reported, and taken out of what is written."""
+        watched = sorted(chunk.watched.items())
+        work_left = iter(watched)
+        gone: dict[Address, datetime] = {}
+
+        async def work() -> None:
+            for address, _ in work_left:
+                left_at = await self._departures.left_at(name, address)
+                if left_at is None:
+                    continue
+                if await self._rows.get(name, records.email_row(address)) is None:
+                    gone[address] = left_at
+
+        await _all_of(work() for _ in range(BATCHES_AT_ONCE))
+        for address, line in watched:
+            if address in gone:
+                del chunk.wanted[address]
+                reason = (
+                    f"unsubscribed on {gone[address]:%Y-%m-%d}: only its owner can come back, by"
+                    " signing up"
+                )
+                chunk.rejected.append(RejectedLine(line, address, reason))
+        chunk.rejected.sort(key=lambda each: each.line)
+        chunk.batches = await asyncio.to_thread(_batches, chunk.wanted)
+
 
 class _Batch(msgspec.Struct):
     """Neighbours in the order of addresses. `end`: so many of its chunk are done with it."""
@@ -118,6 +156,8 @@ class _Prepared(msgspec.Struct):
     """A chunk of the file, ready to be written."""
 
     wanted: dict[Address, bool | None]
+    blocked: dict[Address, str]
+    watched: dict[Address, int]
     batches: list[_Batch]
     rejected: list[RejectedLine]
     repeated: int
@@ -125,13 +165,24 @@ class _Prepared(msgspec.Struct):
 
 
 def _prepared(chunk: Chunk) -> _Prepared:
-    addresses = sorted(chunk.wanted)
+    return _Prepared(
+        wanted=chunk.wanted,
+        blocked=chunk.blocked,
+        watched=chunk.watched,
+        batches=_batches(chunk.wanted),
+        rejected=chunk.rejected,
+        repeated=chunk.repeated,
+        bytes_read=chunk.bytes_read,
+    )
+
+
+def _batches(wanted: dict[Address, bool | None]) -> list[_Batch]:
+    addresses = sorted(wanted)
     guids = new_guids(len(addresses))
-    batches = [
+    return [
         _Batch(addresses[start : start + BATCH], guids[start : start + BATCH], start + BATCH)
         for start in range(0, len(addresses), BATCH)
     ]
-    return _Prepared(chunk.wanted, batches, chunk.rejected, chunk.repeated, chunk.bytes_read)
 
 
 class _Importing:
@@ -155,13 +206,13 @@ class _Importing:
 
         async def work() -> None:
             for batch in work_left:
-                await self._write_batch(chunk.wanted, batch)
+                await self._write_batch(chunk, batch)
                 if tell is not None:
                     tell(batch.end)
 
         await _all_of(work() for _ in range(BATCHES_AT_ONCE))
 
-    async def _write_batch(self, wanted: dict[Address, bool | None], batch: _Batch) -> None:
+    async def _write_batch(self, chunk: _Prepared, batch: _Batch) -> None:
         """Add those that are new and change the others. Somebody else may do so, too."""
         addresses, guids = batch.addresses, batch.guids
         there: dict[Address, Subscriber] = {}
@@ -169,7 +220,7 @@ class _Importing:
             if self._look_first:
                 there = await self._read(addresses)
                 self._look_first = bool(there)
-            operations, added, updated = self._operations(wanted, addresses, guids, there)
+            operations, added, updated = self._operations(chunk, addresses, guids, there)
             try:
                 if operations:
                     await self._rows.apply(operations)
@@ -185,7 +236,7 @@ class _Importing:
 
     def _operations(
         self,
-        wanted: dict[Address, bool | None],
+        chunk: _Prepared,
         addresses: list[Address],
         guids: list[SubscriberGuid],
         there: dict[Address, Subscriber],
@@ -195,21 +246,29 @@ class _Importing:
         new: dict[bool, dict[Address, SubscriberGuid]] = {True: {}, False: {}}
         updated = 0
         for address, guid in zip(addresses, guids, strict=True):
-            said = wanted[address]
+            said = chunk.wanted[address]
             old = there.get(address)
             if old is None:
                 new[self._verified_unless_said if said is None else said][address] = guid
-            elif said is not None and said != old.verified:
-                changed = msgspec.structs.replace(
-                    old, verified=said, verified_at=self._now if said else None
-                )
+                continue
+            changed = self._changed(old, said, chunk.blocked.get(address))
+            if changed != old:
                 operations.append(Replace(records.subscriber_entity(changed), old.etag))
                 updated += 1
         for verified, added in new.items():
             if added:
                 verified_at = self._now if verified else None
-                operations += records.new_subscribers(self._list, added, self._now, verified_at)
+                operations += records.new_subscribers(
+                    self._list, added, self._now, verified_at, chunk.blocked
+                )
         return operations, sum(map(len, new.values())), updated
+
+    def _changed(self, old: Subscriber, said: bool | None, blocked: str | None) -> Subscriber:
+        """As the line wants it."""
+        if said is not None and said != old.verified:
+            verified_at = self._now if said else None
+            old = msgspec.structs.replace(old, verified=said, verified_at=verified_at)
+        return old if blocked is None else msgspec.structs.replace(old, blocked=blocked)
 
     async def _read(self, addresses: list[Address]) -> dict[Address, Subscriber]:
         """Those that are on the list already.
@@ -230,9 +289,15 @@ class _Importing:
         return {each.address: each for each in found}
 
 
-async def _read_ahead(source: SubscriberFile) -> AsyncGenerator[_Prepared]:
-    """The file's chunks; while one is being used, the next is made ready in a thread."""
-    chunks = map(_prepared, source.chunks(CHUNK_LINES))
+async def _read_ahead(
+    source: SubscriberFile, left: DepartedFrom | None
+) -> AsyncGenerator[_Prepared]:
+    """The file's chunks; while one is being used, the next is made ready in a thread.
+
+    Watched are those who may have left.
+    """
+    watch = left.may_hold if left else None
+    chunks = map(_prepared, source.chunks(CHUNK_LINES, watch))
     coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
     try:
         while (chunk := await coming) is not None:

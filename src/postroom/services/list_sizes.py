@@ -32,13 +32,12 @@ class ListSizes:
 
     async def of(self, names: Sequence[ListName]) -> dict[ListName, Size]:
         """The sizes of lists, but for large ones that have not been counted yet."""
-        known = {size.name: size for size in await self._growth.sizes()}
+        known = await self.counted()
         found: dict[ListName, Size] = {}
         unsure = []
         for name in names:
             if name in known and known[name].subscribers > _SMALL:
-                size = known[name]
-                found[name] = Size(size.subscribers, size.verified, size.counted_at)
+                found[name] = known[name]
             else:
                 unsure.append(name)
         for name, counted in zip(
@@ -47,9 +46,15 @@ class ListSizes:
             if counted is not None:
                 found[name] = counted
             elif name in known:  # has grown since
-                size = known[name]
-                found[name] = Size(size.subscribers, size.verified, size.counted_at)
+                found[name] = known[name]
         return found
+
+    async def counted(self) -> dict[ListName, Size]:
+        """The last count of every list: one look, however many there are."""
+        return {
+            size.name: Size(size.subscribers, size.verified, size.counted_at)
+            for size in await self._growth.sizes()
+        }
 
     async def _count(self, name: ListName) -> Size | None:
         result = await self._rows.query(

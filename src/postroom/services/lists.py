@@ -17,11 +17,13 @@ from postroom.domain.lists import (
     ListName,
     MailingList,
     parse_list_name,
+    parse_new_list_name,
 )
 from postroom.domain.messages import FINAL
 from postroom.domain.texts import one_line, some_lines
 from postroom.services import records
-from postroom.services.messages import MessageService
+from postroom.services.departures import Departures
+from postroom.services.message_rows import MessageRows
 from postroom.storage import (
     AlreadyExists,
     Conflict,
@@ -50,10 +52,11 @@ class ListPage(msgspec.Struct, frozen=True):
 
 
 class ListService:
-    def __init__(self, store: Store, messages: MessageService) -> None:
+    def __init__(self, store: Store, messages: MessageRows) -> None:
         self._lists = store.table(records.LISTS)
         self._index = store.table(records.LIST_INDEX)
         self._logos = store.container(records.LOGOS)
+        self._departures = Departures(store)
         self._messages = messages
 
     async def create(
@@ -69,7 +72,7 @@ class ListService:
     ) -> MailingList:
         """Make a list. `Invalid`, `Exists`."""
         new = MailingList(
-            name=parse_list_name(name, "name"),
+            name=parse_new_list_name(name),
             description=one_line("description", description, longest=LONGEST_DESCRIPTION),
             from_address=parse_address(from_address, "from_address"),
             created_at=datetime.now(UTC),
@@ -220,7 +223,15 @@ class ListService:
         return [e.row for e in result.entities if e.row != records.LIST_ROW]
 
     async def _remove_list(self, name: ListName, mark: str) -> None:
-        """Pictures and index entry, if they are still those of the marked list; then its row."""
+        """Pictures and index entry, if they are still those of the marked list; then its row.
+
+        Who left it is forgotten when nobody is on it any more: nobody can leave after that.
+        """
+
+        async def are_ours() -> bool:
+            return await self._find_mark(name) == mark
+
+        await self._departures.remove_all(name, are_ours)
         entry = await self._index.get(records.BY_NAME, name)
         if entry is not None and await self._find_mark(name) == mark:
             for logo in (await self._logos.list(records.logo_prefix(name))).blobs:

@@ -4,15 +4,18 @@
 |----------------|---------------|-----------------------|-----------------------------------------|
 | `queuehistory` | id of message | round.cycle.attempt   | Time, Queue, Process, Error, and        |
 |                |               |                       | Traceback, ExitStatus, if there are any |
-| `queuehistory` | id of message | round.cycle.attempt.x | Time, Queue, Event: what became of it   |
+| `queuehistory` | id of message | round.cycle.attempt.x | Time, Queue, Event: what became of it,  |
+|                |               |                       | To: the queue that it went to           |
 
 Rows are written before what they tell of is done, under keys that follow from the message: a
 process that dies between the two leaves something that is written once more, the same way.
+
+All of it goes when the message is accepted or deleted, or some time later
+(`history_retention.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,7 +23,8 @@ from datetime import datetime
 import msgspec
 
 from postroom.services import records
-from postroom.storage import Delete, Entity, KeyRange, NotFound, QueueMessage, Store, Value
+from postroom.services.row_removal import remove_rows
+from postroom.storage import Entity, KeyRange, QueueMessage, Store, Value
 
 TABLE = "queuehistory"
 
@@ -32,6 +36,9 @@ CYCLE = "cycle"
 
 ROUND = "round"
 """How often its counters have begun anew: each time it was put aside or redriven."""
+
+DROPPED = "dropped"
+"""The event after which a message is nowhere."""
 
 UNANSWERED = "no answer: the process, its host or its lease came to an end"
 
@@ -55,7 +62,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """A failed attempt, or an event: then `event` says what was done with the message.
+    """A failed attempt, or an event: then `event` says what was done with the message, and `to` in
+    which queue it is since.
 
     `exit_status` is negative after a signal.
     """
@@ -66,6 +74,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     cycle: int
     attempt: int
     event: str = ""
+    to: str = ""
     error: str = ""
     traceback: str = ""
     exit_status: int | None = None
@@ -100,12 +109,15 @@ class MessageHistory:
         if await self._table.get(partition, row) is None:
             await self._table.upsert(_failure(message, attempt, Failure(UNANSWERED), now))
 
-    async def event(self, message: QueueMessage, event: str, now: datetime) -> None:
-        """Something is about to be done with the message."""
+    async def event(
+        self, message: QueueMessage, event: str, now: datetime, *, to: str = ""
+    ) -> None:
+        """Something is about to be done with the message; it will be in `to`, or nowhere."""
         properties: dict[str, Value] = {
             "Time": now,
             "Queue": message.queue,
             "Event": _clean(event, _LONGEST_ERROR),
+            "To": to,
         }
         row = f"{_row(message, message.dequeue_count)}.x"
         await self._table.upsert(Entity(stable_id(message), row, properties))
@@ -116,11 +128,7 @@ class MessageHistory:
 
     async def forget(self, identity: str) -> None:
         rows = [row.row async for row in self._table.scan(KeyRange.only(identity))]
-        for start in range(0, len(rows), 100):
-            with contextlib.suppress(NotFound):  # somebody else forgets it, too
-                await self._table.apply(
-                    [Delete(identity, row) for row in rows[start : start + 100]]
-                )
+        await remove_rows(self._table, identity, rows)
 
 
 def _row(message: QueueMessage, attempt: int) -> str:
@@ -151,6 +159,7 @@ def _entry(entity: Entity) -> HistoryEntry:
         cycle=cycle,
         attempt=attempt,
         event=records.read_optional(entity, "Event", str) or "",
+        to=records.read_optional(entity, "To", str) or "",
         error=records.read_optional(entity, "Error", str) or "",
         traceback=records.read_optional(entity, "Traceback", str) or "",
         exit_status=records.read_optional(entity, "ExitStatus", int),

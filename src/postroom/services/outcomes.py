@@ -114,6 +114,44 @@ class OutcomeService:
                 found.append(record)
         return EmailPage(found, None)
 
+    async def whole(
+        self,
+        message: Message,
+        *,
+        outcome: EmailOutcome | None = None,
+        prefix: str = "",
+        most: int,
+    ) -> list[EmailRecord] | None:
+        """All of them at once, in the order of addresses; None if the pages that hold them have
+        more than `most` emails, or are too many to look at."""
+        first = await self._first_page_until(message, prefix) if prefix else 0
+        pages: list[int] = []
+        looked = emails = 0
+        async for row in self.pages(message, first):
+            if not _reaches(row, prefix):
+                break
+            looked += 1
+            if outcome is None or not _has_none(row, outcome):
+                emails += records.read(row, "Planned", int)
+                pages.append(int(row.row))
+            if emails > most or looked > _PAGES_LOOKED_AT:
+                return None
+        return [
+            record
+            for record in await self._emails_of(message, pages)
+            if record.address.startswith(prefix) and (outcome is None or record.outcome is outcome)
+        ]
+
+    async def _emails_of(self, message: Message, pages: list[int]) -> list[EmailRecord]:
+        """As `page_emails`, of many pages together."""
+        partitions = {page_partition(message.day, message.ref, page): page for page in pages}
+        found: dict[str, EmailRecord] = {}
+        for table in (self._emails, self._archive):
+            rows = await table.read_partitions(_Row, partitions) if partitions else {}
+            for partition, page in partitions.items():
+                found |= {key: _record(key, row, page) for key, row in rows[partition].items()}
+        return [found[address] for address in sorted(found)]
+
     async def page_emails(self, message: Message, page: int) -> list[EmailRecord]:
         """One page: who waits and who is done. Whoever is in both tables is done."""
         partition = KeyRange.only(page_partition(message.day, message.ref, page))
@@ -186,6 +224,34 @@ def _position(token: str | None) -> tuple[int, str]:
 def _has_none(page: Entity, outcome: EmailOutcome) -> bool:
     """As the sum has it, which is made of the same rows."""
     return records.counts_from(page).as_dict()[outcome.value] == 0
+
+
+def _reaches(page: Entity, prefix: str) -> bool:
+    """Whether addresses with this beginning can be on the page, or on one behind it."""
+    begin = records.read(page, "FirstAddress", str)
+    return begin <= prefix or begin.startswith(prefix)
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an email in either table: one that is not done has no outcome yet."""
+
+    Outcome: str = EmailOutcome.PENDING.value
+    Tries: int = 0
+    Reply: str = ""
+    WasInDoubt: bool = False
+    At: datetime | None = None
+
+
+def _record(address: str, row: _Row, page: int) -> EmailRecord:
+    return EmailRecord(
+        address=Address(address),
+        outcome=EmailOutcome(row.Outcome),
+        page=page,
+        tries=row.Tries,
+        reply=row.Reply,
+        was_in_doubt=row.WasInDoubt,
+        at=row.At,
+    )
 
 
 def _pending(entity: Entity, page: int) -> EmailRecord:

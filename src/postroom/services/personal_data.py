@@ -1,8 +1,9 @@
 """What is kept about one person: shown on request, and erased on request.
 
-An erased person leaves every list. Records of emails to them stay, so that sums and pages still
-tell what happened, but under a name that leads to nobody, and without their address in the mail
-server's replies. Each step can be repeated: an interrupted erasure is finished by asking again.
+An erased person leaves every list, and that they had left others is forgotten. Records of emails to
+them stay, so that sums and pages still tell what happened, but under a name that leads to nobody,
+and without their address in the mail server's replies. Each step can be repeated: an interrupted
+erasure is finished by asking again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.messages import Message
 from postroom.domain.pages import page_partition
 from postroom.services import records
+from postroom.services.departures import Departures
 from postroom.services.message_times import MessageTimes
 from postroom.services.outcomes import OutcomeService
 from postroom.services.subscriptions import SubscriptionService
@@ -50,6 +52,7 @@ class PersonalDataService:
         self._archive = store.table(records.ARCHIVE)
         self._pages = store.table(records.PAGES)
         self._subscriptions = subscriptions
+        self._departures = Departures(store)
         self._tracing = tracing
         self._times = times
         self._outcomes = outcomes
@@ -58,6 +61,8 @@ class PersonalDataService:
         """Forget a person."""
         address = parse_address(email)
         lists = await self._leave_all_lists(address)
+        for left in await self._tracing.departures(address):
+            await self._departures.forget(left.list_name, address)
         emails, waiting = 0, []
         async for message in self._all_messages():
             page = await self._outcomes.find_page(message, address)

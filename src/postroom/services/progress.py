@@ -1,8 +1,10 @@
 """How far messages have come, for pages that many look at often.
 
 Counting reads a row for each page: ten thousand of them for a million emails. So a message is
-counted once for all who look, and again in the background once the figures are a second old. One
-that is done has its sum with it.
+counted once for all who look, and again in the background once the figures are a second old.
+
+Nothing of this is stored: figures of a message that goes on would be old when they are written, and
+one that is done has its sum with it (`Message.counts`), which never changes again.
 """
 
 from __future__ import annotations

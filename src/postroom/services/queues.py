@@ -35,6 +35,7 @@ from postroom.services.events import EventService, Severity
 from postroom.services.hosts import HostStatusService
 from postroom.services.message_history import (
     CYCLE,
+    DROPPED,
     ROUND,
     STABLE_ID,
     UNANSWERED,
@@ -46,7 +47,8 @@ from postroom.services.message_history import (
     stable_id,
 )
 from postroom.services.queue_faults import QueueFaults
-from postroom.storage import InvalidName, LeaseLost, QueueMessage, Store
+from postroom.storage import InvalidName, LeaseLost, QueueMessage, Store, StoredMessage
+from postroom.storage.limits import QUERY_ROWS
 
 EXPIRES_AT = "expires_at"
 """When a message is too old to be delivered: a time in ISO 8601."""
@@ -83,6 +85,13 @@ class Verdict(msgspec.Struct, frozen=True):
     queue: str
     delay: float = 0.0
     reason: str = ""
+
+
+class QueuePage(msgspec.Struct, frozen=True):
+    """Some messages of a queue in the order of their arrival; `next` goes on."""
+
+    messages: list[StoredMessage]
+    next: str | None
 
 
 class QueueService:
@@ -137,6 +146,25 @@ class QueueService:
         """The next messages, untouched. `NotAllowed`."""
         await self._access.check(principal, Right.PEEK, queue)
         return await self._store.queue(queue).peek(limit)
+
+    async def page(
+        self,
+        queue: str,
+        *,
+        limit: int = 100,
+        after: str | None = None,
+        principal: str | None = None,
+    ) -> QueuePage:
+        """Messages in the order of their arrival, delayed and leased ones too, untouched; `after`
+        is the `next` of the page before. `NotAllowed`. See `Queue.browse` for what Azure can show.
+        """
+        await self._access.check(principal, Right.PEEK, queue)
+        # One more, to know whether there are more; where that is over the limit, there may be.
+        looked_at = min(limit + 1, QUERY_ROWS)
+        found = await self._store.queue(queue).browse(looked_at, after=after)
+        messages = found[:limit]
+        goes_on = len(found) == looked_at
+        return QueuePage(messages, messages[-1].message.id if goes_on else None)
 
     async def history(self, identity: str) -> list[HistoryEntry]:
         """What happened to the message that has, or had, this id; oldest first."""
@@ -280,13 +308,13 @@ class QueueService:
         if app.on_poison is OnPoison.REJECT or message.queue.endswith(POISON):
             return await self._dead_letter(message, error)
         to = poison_queue(message.queue)
-        await self._history.event(message, f"moved to {to}", self._now())
+        await self._history.event(message, f"moved to {to}", self._now(), to=to)
         await self._move(message, to, _anew(message))
         return Verdict(Action.POISONED, to, 0.0, error)
 
     async def _drop(self, message: QueueMessage, error: str) -> Verdict:
-        """The line of history outlives the message: it is the only trace."""
-        await self._history.event(message, "dropped", self._now())
+        """Its history outlives the message for a while: it is the only trace."""
+        await self._history.event(message, DROPPED, self._now())
         await self._store.queue(message.queue).delete(message)
         _log.warning(
             "message %s of queue %s was dropped: %s", stable_id(message), message.queue, error
@@ -296,7 +324,7 @@ class QueueService:
     async def _fault(self, message: QueueMessage, error: str) -> Verdict:
         """The mark first: without it the message would be tried over and over."""
         reason = f"message {message.id} failed: {error}"
-        await self._history.event(message, "stopped the queue", self._now())
+        await self._history.event(message, "stopped the queue", self._now(), to=message.queue)
         await self._stop(message.queue, reason)
         await self._move(message, message.queue, _anew(message))
         return Verdict(Action.FAULTED, message.queue, 0.0, reason)
@@ -312,7 +340,7 @@ class QueueService:
 
     async def _dead_letter(self, message: QueueMessage, reason: str) -> Verdict:
         to = self._dead_letters_of(message)
-        await self._history.event(message, f"moved to {to}: {reason}", self._now())
+        await self._history.event(message, f"moved to {to}: {reason}", self._now(), to=to)
         await self._move(message, to, _without(_anew(message), DEAD_LETTERS))
         return Verdict(Action.DEAD_LETTERED, to, 0.0, reason)
 
@@ -361,7 +389,7 @@ class QueueService:
         return moved
 
     async def _redrive_one(self, message: QueueMessage, home: str) -> None:
-        await self._history.event(message, f"redriven to {home}", self._now())
+        await self._history.event(message, f"redriven to {home}", self._now(), to=home)
         await self._move(message, home, _without(_anew(message), EXPIRES_AT))
 
     async def _take(self, queue: str, identity: str) -> QueueMessage:

@@ -12,8 +12,10 @@
 | `messagepage`    | day,ref       | page            | what a page holds and became         |
 | `messagepage`    | day,ref       | page `,claim`   | which sender has the page in hand    |
 | `messageindex`   | `ref`         | ref             | the day of a message                 |
-| `messageindex`   | `open`/`done` | time,ref        | messages by when they are due        |
+| `messageindex`   | `open`/`done` | time,ref        | messages by when they are due;       |
+|                  |               |                 | of `done` ones, when they ended      |
 | `messageindex`   | `retry`       | ref             | which message tries its failed again |
+| `departed`       | list          | a digest        | see `services/departures.py`         |
 | `throttle`       | limit         | domain          | see `sender/throttle.py`             |
 | `signuplimit`    | end of time   | who or what     | see `services/signup_limits.py`      |
 
@@ -38,6 +40,7 @@ from postroom.storage import Entity, InsertMany, StoreDamaged, Value
 
 LISTS = "mailinglist"
 LIST_INDEX = "listindex"
+DEPARTED = "departed"
 MESSAGES = "message"
 ARCHIVE = "messagearchive"
 PAGES = "messagepage"
@@ -52,6 +55,7 @@ MESSAGE_PREFIX = "message"
 
 BY_NAME = "list"
 BY_REF, OPEN, DONE, RETRY = "ref", "open", "done", "retry"
+ENDED_AT = "EndedAt"
 
 V = TypeVar("V", bound=Value)
 
@@ -159,6 +163,7 @@ def new_subscribers(
     guids: Mapping[Address, SubscriberGuid],
     created_at: datetime,
     verified_at: datetime | None,
+    blocked: Mapping[Address, str] = {},
 ) -> list[InsertMany]:
     """Both rows of each of these new subscribers, at once: an import makes millions.
 
@@ -167,12 +172,13 @@ def new_subscribers(
     shared: dict[str, Value] = {"Verified": verified_at is not None, "CreatedAt": created_at}
     if verified_at is not None:
         shared["VerifiedAt"] = verified_at
+    rows: dict[str, dict[str, str]] = {
+        EMAIL_PREFIX + each: {"SubscriberGUID": guid} for each, guid in guids.items()
+    }
+    for each in blocked.keys() & guids.keys():
+        rows[EMAIL_PREFIX + each]["Blocked"] = blocked[each]
     return [
-        InsertMany(
-            list_name,
-            {EMAIL_PREFIX + each: {"SubscriberGUID": guid} for each, guid in guids.items()},
-            shared,
-        ),
+        InsertMany(list_name, rows, shared),
         InsertMany(
             list_name, {GUID_PREFIX + guid: {"EmailAddress": each} for each, guid in guids.items()}
         ),

@@ -8,6 +8,7 @@ from postroom.domain.errors import NotNow
 from postroom.domain.messages import FINAL, Message
 from postroom.domain.refs import MessageRef, new_ref
 from postroom.services import records
+from postroom.services.message_contents import NewBodies
 from postroom.services.messages import MessageService
 from postroom.services.outcomes import OutcomeService
 from postroom.storage import AlreadyExists, Entity, Store
@@ -35,7 +36,7 @@ class RetryService:
         return await self._messages.create(
             message.list_name,
             message.subject,
-            bodies,
+            NewBodies(bodies.html, bodies.text or ""),  # the same mail: no text is made
             datetime.now(UTC),
             ref=await self._kept_ref(message.ref),
             retry_of=message.ref,

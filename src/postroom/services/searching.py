@@ -8,14 +8,17 @@ next look goes on.
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from postroom.domain.addresses import Address
 from postroom.domain.lists import Subscriber
 from postroom.services import records
 from postroom.services.lists import ListService
+from postroom.services.whole_ranges import read_whole
 from postroom.storage import KeyRange, Store
 
 _SECONDS: Final = 0.06
@@ -29,7 +32,7 @@ class SubscriberState(StrEnum):
     UNVERIFIED = "unverified"
     BLOCKED = "blocked"
 
-    def fits(self, subscriber: Subscriber) -> bool:
+    def fits(self, subscriber: Subscriber | SubscriberLine) -> bool:
         match self:
             case SubscriberState.VERIFIED:
                 return subscriber.verified
@@ -37,6 +40,15 @@ class SubscriberState(StrEnum):
                 return not subscriber.verified
             case SubscriberState.BLOCKED:
                 return bool(subscriber.blocked)
+
+
+class SubscriberLine(msgspec.Struct, frozen=True, gc=False):
+    """What an index shows of a subscriber, and can be sorted by."""
+
+    address: Address
+    verified: bool
+    blocked: str
+    created_at: datetime
 
 
 class FoundSubscribers(msgspec.Struct, frozen=True):
@@ -87,6 +99,36 @@ class SubscriberSearch:
             if time.monotonic() > deadline:
                 return FoundSubscribers(found, last, is_cut_short=True)
             start = _behind(last)
+
+    async def whole(
+        self,
+        list_name: str,
+        *,
+        state: SubscriberState | None = None,
+        prefix: str = "",
+        most: int,
+    ) -> list[SubscriberLine] | None:
+        """All of them at once, in the order of addresses; None if more than `most` begin with
+        `prefix`, whatever their state. `NoSuch` list."""
+        mailing_list = await self._lists.get(list_name)
+        within = KeyRange.prefix(records.EMAIL_PREFIX + prefix)
+        rows = await read_whole(self._rows, _Row, mailing_list.name, within, most=most)
+        if rows is None:
+            return None
+        begin = len(records.EMAIL_PREFIX)
+        lines = [
+            SubscriberLine(Address(key[begin:]), row.Verified, row.Blocked, row.CreatedAt)
+            for key, row in rows.items()
+        ]
+        return [line for line in lines if state is None or state.fits(line)]
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an `email:` row."""
+
+    CreatedAt: datetime
+    Verified: bool = False
+    Blocked: str = ""
 
 
 def _behind(address: str) -> str:

@@ -18,7 +18,8 @@ from postroom.services.message_history import HistoryEntry, stable_id
 from postroom.services.outcomes import EmailRecord
 from postroom.services.queue_overview import QueueOverview
 from postroom.services.tracing import Trace
-from postroom.storage import QueueMessage
+from postroom.services.typed_values import shown
+from postroom.storage import Entity, QueueMessage, StoredMessage
 
 
 def of_list(mailing_list: MailingList) -> dict[str, Any]:
@@ -64,6 +65,12 @@ def of_message(message: Message, counts: Counts | None = None) -> dict[str, Any]
     return shown if counts is None else {**shown, "counts": counts.as_dict()}
 
 
+def of_scheduled(message: Message, counts: Counts, *, has_passed: bool) -> dict[str, Any]:
+    """A message, for whoever has just said when it goes out."""
+    note = "the time has passed: it is sent now" if has_passed else None
+    return {**of_message(message, counts), "note": note}
+
+
 def of_email(email: EmailRecord) -> dict[str, Any]:
     return {
         "email": email.address,
@@ -75,9 +82,11 @@ def of_email(email: EmailRecord) -> dict[str, Any]:
 
 
 def of_import(report: ImportReport) -> dict[str, Any]:
+    """Added, updated and rejected are all lines. Those `unchanged` are a part of the updated ones:
+    they were on the list already, just as their line says."""
     return {
         "added": report.added,
-        "updated": report.updated,
+        "updated": report.updated + report.unchanged,
         "unchanged": report.unchanged,
         "rejected": report.rejected,
         "ignored_columns": report.ignored_columns,
@@ -102,6 +111,10 @@ def of_trace(trace: Trace) -> dict[str, Any]:
     return {
         "email": trace.address,
         "lists": [of_subscriber(each) for each in trace.subscriptions],
+        "left": [
+            {"list": each.list_name, "left_at": of_moment(each.left_at)}
+            for each in trace.departures
+        ],
         "messages": [{**of_message(message), **of_email(email)} for message, email in trace.emails],
     }
 
@@ -175,6 +188,15 @@ def of_queue_message(message: QueueMessage) -> dict[str, Any]:
     }
 
 
+def of_stored_message(stored: StoredMessage, now: datetime) -> dict[str, Any]:
+    """A queue message, and when it can be received: a delay or a lease may have to run out."""
+    return {
+        **of_queue_message(stored.message),
+        "ready_at": of_moment(stored.ready_at),
+        "is_ready": stored.ready_at <= now,
+    }
+
+
 def of_history(entry: HistoryEntry) -> dict[str, Any]:
     return {
         "time": of_moment(entry.time),
@@ -204,3 +226,16 @@ def of_moment(moment: datetime | None) -> str | None:
     if moment is None:
         return None
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def of_entity(entity: Entity) -> dict[str, Any]:
+    """Moments and bytes, which JSON does not have, as people type them."""
+    return {
+        "partition": entity.partition,
+        "row": entity.row,
+        "properties": {
+            name: shown(value) if isinstance(value, bytes | datetime) else value
+            for name, value in entity.properties.items()
+        },
+        "etag": entity.etag,
+    }

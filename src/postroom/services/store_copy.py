@@ -23,7 +23,7 @@ from postroom.domain.messages import MessageStatus
 from postroom.domain.queue_names import is_internal
 from postroom.errors import PostroomError
 from postroom.services import hosts
-from postroom.services.messages import MessageService
+from postroom.services.message_rows import MessageRows
 from postroom.services.records import read
 from postroom.storage import (
     Container,
@@ -73,6 +73,8 @@ class StoreCopy:
 
     async def run(self) -> CopyReport:
         """`NotNow`, `CopyFailed`."""
+        if not await self._source.tables():
+            raise NotNow("there is nothing in the store to copy from: is its URL right?")
         await self._check_nothing_is_sent()
         await self._check_target()
         for name in await self._source.tables():
@@ -91,7 +93,7 @@ class StoreCopy:
     # -- may it be done? ---------------------------------------------------------------------
 
     async def _check_nothing_is_sent(self) -> None:
-        async for message in MessageService(self._source).open_messages():
+        async for message in MessageRows(self._source).open_messages():
             if message.status in (MessageStatus.QUEUING, MessageStatus.PROCESSING):
                 raise NotNow(
                     f"message {message.ref} is being sent: wait until it is done, or pause it"
@@ -108,8 +110,11 @@ class StoreCopy:
                     f"the target holds a part of another store ({other}): use an empty one"
                 )
             return
-        if [name for name in await self._target.tables() if name != PROGRESS]:
-            raise NotNow("the target is not empty: use a new one")
+        held = [f"table {name}" for name in await self._target.tables() if name != PROGRESS]
+        held += [f"queue {info.name}" for info in await self._target.queues()]
+        held += [f"container {name}" for name in await self._target.containers()]
+        if held:
+            raise NotNow(f"the target is not empty, it has the {held[0]}: use a new one")
         await self._progress.upsert(Entity("copy", "source", {"Location": source}))
 
     # -- copying -----------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """Subscribers in CSV files: how a file is understood, and which of its lines can be used.
 
-A file has a header line with a column `email`, and perhaps one `verified` (true/false, yes/no,
-1/0; empty says nothing). Case does not count there, and other columns are ignored. The delimiter
-is a comma, a semicolon or a tab: the one that finds the column. The file is in UTF-8, or in UTF-16
-with its mark, or in what the caller says.
+A file has a header line with a column `email` (or another of `EMAIL_NAMES`), and perhaps one
+`verified` (true/false, yes/no, 1/0; empty says nothing) and one `blocked` (why; empty says
+nothing). Case does not count there, and other columns are ignored. The delimiter is a comma, a
+semicolon or a tab: the one that finds the column. The file is in UTF-8, or in UTF-16 with its mark,
+or in what the caller says.
 
 The whole file is decoded once before its first line is used, so that one in a wrong encoding is
 refused before anything was done.
@@ -15,7 +16,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import BinaryIO, Final
 
@@ -24,11 +25,25 @@ import msgspec
 from postroom.domain.addresses import Address, parse_address
 from postroom.domain.errors import Invalid
 
-EMAIL, VERIFIED = "email", "verified"
+EMAIL, VERIFIED, BLOCKED = "email", "verified", "blocked"
+
+# What spreadsheets, address books and other services call the column, the usual ones first. Only
+# letters and digits count: `E-Mail_Address` is `email address`.
+EMAIL_NAMES: Final = (
+    "email", "e-mail", "mail", "email address", "mail address", "e-mail-adresse", "adresse e-mail",
+    "mailadresse", "adresse mail", "adresse email", "courriel", "correo electrónico",
+    "e-mail 1 - value", "primary email", "subscriber email", "contact email",
+    "이메일", "이메일 주소", "전자우편", "электронная почта", "эл. почта",
+    "адрес электронной почты",
+)  # fmt: skip
+_NAMES_SHOWN = 7
 DELIMITERS: Final = ",;\t"
 _PIECE = 256 * 1024  # bytes, read at once
 _LONGEST_HEADER = 64 * 1024
 _LONGEST_SHOWN = 100
+_LONGEST_FOUND = 300
+_LONGEST_REASON = 1000
+_REASON_NOT_SAID = "blocked in the file that was imported"
 _MOST_LINES = 100  # of one record: a cell may hold line breaks, but so many are a missing quote
 
 _TRUTH: Final = {
@@ -86,12 +101,15 @@ class RejectedLine(msgspec.Struct, frozen=True):
 class Chunk(msgspec.Struct):
     """Some lines of a file: what they want for each address (None: nothing was said).
 
-    `repeated` counts lines about an address that an earlier line of the chunk was about;
-    `bytes_read` is how much of the file was read by its end.
+    `blocked` says why, for those whose line does; `watched` has the lines of those that the caller
+    wants to look at. `repeated` counts lines about an address that an earlier line of the chunk was
+    about; `bytes_read` is how much of the file was read by its end.
     """
 
     wanted: dict[Address, bool | None]
     rejected: list[RejectedLine]
+    blocked: dict[Address, str] = {}
+    watched: dict[Address, int] = {}
     lines: int = 0
     repeated: int = 0
     bytes_read: int = 0
@@ -112,10 +130,12 @@ class SubscriberFile:
         self._text = io.TextIOWrapper(file, self._encoding, newline="")
         delimiter, columns = _understood_header(self._text.readline(_LONGEST_HEADER))
         names = list(map(str.lower, columns))
-        self._email = names.index(EMAIL)
+        self._email = _email_column(columns)
         self._verified = names.index(VERIFIED) if VERIFIED in names else None
+        self._blocked = names.index(BLOCKED) if BLOCKED in names else None
+        ours = (self._email, self._verified, self._blocked)
         self.ignored = [
-            shown(each) for each in columns if each.lower() not in (EMAIL, VERIFIED, "")
+            shown(each) for place, each in enumerate(columns) if each and place not in ours
         ]
         self._line = 1
         self._rows = csv.reader(self._text, delimiter=delimiter)
@@ -124,14 +144,15 @@ class SubscriberFile:
         """Leave the binary file open for whoever opened it."""
         self._text.detach()
 
-    def chunks(self, lines: int) -> Iterator[Chunk]:
-        """The file's lines, so many at a time. Empty ones do not count."""
-        while chunk := self._chunk(lines):
+    def chunks(self, lines: int, watch: Callable[[Address], bool] | None = None) -> Iterator[Chunk]:
+        """The file's lines, so many at a time. Empty ones do not count. `watch` says of which
+        addresses the lines are kept in mind."""
+        while chunk := self._chunk(lines, watch):
             yield chunk
 
-    def _chunk(self, lines: int) -> Chunk | None:
+    def _chunk(self, lines: int, watch: Callable[[Address], bool] | None) -> Chunk | None:
         chunk = Chunk({}, [])
-        wanted, email, verified = chunk.wanted, self._email, self._verified
+        email, verified, blocked = self._email, self._verified, self._blocked
         rows = self._rows
         ended = True
         while True:
@@ -146,11 +167,16 @@ class SubscriberFile:
                         raw = row[email]
                         address = parse_address(raw if raw[:1] != "'" else unprotected(raw))
                         said = None if verified is None else _TRUTH[row[verified].strip().lower()]
+                        why = "" if blocked is None else row[blocked]
                     except (IndexError, KeyError, Invalid):
-                        self._look_closer(chunk, line, row)
+                        self._look_closer(chunk, line, row, watch)
                         continue
                     chunk.lines += 1
-                    _want(chunk, wanted, address, said)
+                    _want(chunk, address, said)
+                    if why:
+                        _block(chunk, address, why)
+                    if watch is not None and watch(address):
+                        chunk.watched[address] = line
                 chunk.bytes_read = self._file.tell()
                 return None if ended else chunk
             except csv.Error as exc:
@@ -158,7 +184,13 @@ class SubscriberFile:
                 line, self._line = self._line + 1, 1 + rows.line_num
                 _reject_swallowed(chunk, line, self._line, str(exc))
 
-    def _look_closer(self, chunk: Chunk, line: int, row: list[str]) -> None:
+    def _look_closer(
+        self,
+        chunk: Chunk,
+        line: int,
+        row: list[str],
+        watch: Callable[[Address], bool] | None,
+    ) -> None:
         """A row that did not fit at first sight: empty, short, protected, or bad."""
         if not any(cell.strip() for cell in row):
             return
@@ -169,8 +201,12 @@ class SubscriberFile:
             said = self._said(row)
         except Invalid as exc:
             chunk.rejected.append(RejectedLine(line, shown(raw), exc.problem))
-        else:
-            _want(chunk, chunk.wanted, address, said)
+            return
+        _want(chunk, address, said)
+        if self._blocked is not None and self._blocked < len(row):
+            _block(chunk, address, row[self._blocked])
+        if watch is not None and watch(address):
+            chunk.watched[address] = line
 
     def _said(self, row: list[str]) -> bool | None:
         if self._verified is None or self._verified >= len(row):
@@ -188,10 +224,9 @@ def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
     chunk.rejected.append(RejectedLine(first, "", reason))
 
 
-def _want(
-    chunk: Chunk, wanted: dict[Address, bool | None], address: Address, said: bool | None
-) -> None:
+def _want(chunk: Chunk, address: Address, said: bool | None) -> None:
     """The last line that says something about an address counts."""
+    wanted = chunk.wanted
     if address in wanted:
         chunk.repeated += 1
         if said is None:
@@ -199,10 +234,19 @@ def _want(
     wanted[address] = said
 
 
-def shown(text: str) -> str:
+def _block(chunk: Chunk, address: Address, cell: str) -> None:
+    """A cell says why, or just that it is so."""
+    meaning = _TRUTH.get(cell.strip().lower(), True)
+    if meaning:
+        is_reason = cell.strip().lower() not in _TRUTH
+        reason = " ".join(unprotected(cell).split()) if is_reason else _REASON_NOT_SAID
+        chunk.blocked[address] = shown(reason, longest=_LONGEST_REASON)
+
+
+def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
     """What stood in the file, fit for one line of a report."""
-    plain = "".join(each if each.isprintable() else "�" for each in text)
-    return plain if len(plain) <= _LONGEST_SHOWN else f"{plain[:_LONGEST_SHOWN]}…"
+    plain = "".join(each if each.isprintable() else " " if each == "\t" else "�" for each in text)
+    return plain if len(plain) <= longest else f"{plain[:longest]}…"
 
 
 def _checked_cell(raw: str) -> str:
@@ -239,7 +283,11 @@ def _marked_encoding(file: BinaryIO) -> str:
         return "utf-16"
     if 0 in head[:2]:
         order = "le" if head[1:2] == b"\0" else "be"
-        raise Invalid("file", f"looks like UTF-16 without its mark: say --encoding utf-16-{order}")
+        raise Invalid(
+            "file",
+            f"looks like UTF-16 without its mark: name its encoding, utf-16-{order}, or save it"
+            " as UTF-8",
+        )
     return "utf-8-sig"
 
 
@@ -261,11 +309,11 @@ def _check_decodes(file: BinaryIO, encoding: str, *, was_given: bool) -> None:
 
 def _not_decoded(line: int, encoding: str, was_given: bool) -> str:
     if was_given:
-        return f"line {line} is not in {encoding}: say another --encoding"
+        return f"line {line} is not in {encoding}: name another encoding, or save it as UTF-8"
     name = encoding.removesuffix("-sig").upper()
     return (
-        f"line {line} is not in {name}: save the file as UTF-8, or name what it is in,"
-        " as in --encoding windows-1252"
+        f"line {line} is not in {name}: save the file as UTF-8, or name the encoding that it is in"
+        " (such as windows-1252)"
     )
 
 
@@ -280,15 +328,41 @@ def _understood_header(line: str) -> tuple[str, list[str]]:
     # Most columns first; a comma where nothing is divided.
     for delimiter in sorted(DELIMITERS, key=header.count, reverse=True):
         columns = [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter))]
-        if EMAIL in map(str.lower, columns):
+        if any(_squeezed(each) in _SQUEEZED_NAMES for each in columns):
             _check_named_once(columns)
             return delimiter, columns
     if "@" in header:
         raise Invalid("file", "the first line holds an address: a header line must come before it")
-    raise Invalid("file", f"has no column 'email': its header line is {shown(header)!r}")
+    most_used = max(DELIMITERS, key=header.count)
+    found = ", ".join(repr(shown(each.strip())) for each in header.split(most_used))
+    raise Invalid(
+        "file",
+        f"has no column 'email': it has {shown(found, longest=_LONGEST_FOUND)}; understood are"
+        f" {', '.join(EMAIL_NAMES[:_NAMES_SHOWN])} and the like",
+    )
+
+
+def _squeezed(name: str) -> str:
+    """Letters and digits alone: how a column is written does not count."""
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+_SQUEEZED_NAMES: Final = frozenset(map(_squeezed, EMAIL_NAMES))
+
+
+def _email_column(columns: list[str]) -> int:
+    """The column `email`; without it, the only one that is called something like it."""
+    names = list(map(str.lower, columns))
+    if EMAIL in names:
+        return names.index(EMAIL)
+    fitting = [at for at, name in enumerate(names) if _squeezed(name) in _SQUEEZED_NAMES]
+    if len(fitting) > 1:
+        found = " and ".join(repr(shown(columns[at])) for at in fitting)
+        raise Invalid("file", f"has addresses in the columns {found}: name one of them 'email'")
+    return fitting[0]
 
 
 def _check_named_once(columns: list[str]) -> None:
-    for name in (EMAIL, VERIFIED):
-        if [each.lower() for each in columns].count(name) > 1:
+    for name in (EMAIL, VERIFIED, BLOCKED):
+        if list(map(str.lower, columns)).count(name) > 1:
             raise Invalid("file", f"has the column {name!r} twice")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from postroom.domain.addresses import Address, parse_address
-from postroom.domain.errors import Exists, NoSuch, Overtaken
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import parse_language
 from postroom.domain.lists import (
     ListName,
@@ -27,6 +27,7 @@ from postroom.domain.lists import (
 )
 from postroom.domain.pages import CONFIRM_QUEUE
 from postroom.services import records
+from postroom.services.departures import Departures
 from postroom.services.lists import ListService
 from postroom.services.signup_limits import SignupLimits
 from postroom.storage import (
@@ -66,6 +67,7 @@ class SubscriptionService:
         self._confirmations = store.queue(CONFIRM_QUEUE)
         self._lists = lists
         self._limits = limits or SignupLimits(store)
+        self._departures = Departures(store)
 
     # -- sign-up and leaving, by the subscriber ----------------------------------------------
 
@@ -140,11 +142,15 @@ class SubscriptionService:
         return subscriber
 
     async def confirm(self, list_name: str, guid: str) -> Subscriber | None:
-        """Verify the owner of a confirmation link. Repeating is harmless; None: no such link."""
+        """Verify the owner of a confirmation link. Repeating is harmless; None: no such link.
+
+        That they had left before is forgotten first: whoever is interrupted here confirms again.
+        """
         for _ in range(10):
             subscriber = await self.by_guid(list_name, guid)
             if subscriber is None or subscriber.verified:
                 return subscriber
+            await self._departures.forget(subscriber.list_name, subscriber.address)
             try:
                 saved = await self._save(_verified(subscriber), subscriber.etag)
             except Overtaken:
@@ -154,16 +160,23 @@ class SubscriptionService:
         raise Overtaken("subscriber", guid)
 
     async def unsubscribe(self, list_name: str, guid: str) -> Subscriber | None:
-        """Remove the owner of an unsubscribe link; None: is off the list already."""
+        """Remove the owner of an unsubscribe link; None: is off the list already.
+
+        That they left is remembered before they are removed: no import brings them back.
+        """
         for _ in range(10):
             subscriber = await self.by_guid(list_name, guid)
             if subscriber is None:
                 return None
-            if await self._remove(subscriber):
+            if await self._leave(subscriber):
                 await self._limits.forget(subscriber.address)
                 return subscriber
             # Gone between the looks: off the list, or under another address.
         raise Overtaken("subscriber", guid)
+
+    async def left_at(self, list_name: ListName, address: Address) -> datetime | None:
+        """When the owner of an address left a list by their own act; None: did not."""
+        return await self._departures.left_at(list_name, address)
 
     # -- by an administrator -----------------------------------------------------------------
 
@@ -175,6 +188,26 @@ class SubscriptionService:
             return await self._insert(new)
         except AlreadyExists as exc:
             raise Exists("subscriber", new.address) from exc
+
+    async def ask(self, list_name: str, email: str) -> Subscriber:
+        """Send the owner of an address that is not verified the mail to confirm. `NotNow` if it is
+        verified or blocked, or was asked too often of late (`SignupLimits`).
+
+        Counted before it is queued: what a crash leaves between is asked for again.
+        """
+        subscriber = await self.get(list_name, email)
+        if subscriber.verified:
+            raise NotNow(f"{subscriber.address} is verified already: there is nothing to confirm")
+        if subscriber.blocked:
+            raise NotNow(f"{subscriber.address} is blocked: take that back first")
+        allowance = await self._limits.look(subscriber.address, subscriber.list_name, None)
+        if allowance is None or not await self._limits.take(allowance):
+            raise NotNow(
+                f"{subscriber.address} was asked too often of late: wait five minutes or, after"
+                " three times on one day, until tomorrow"
+            )
+        await self._confirmations.put_many([_item(subscriber, "")])
+        return subscriber
 
     async def get(self, list_name: str, email: str) -> Subscriber:
         """The subscriber. `NoSuch` list or subscriber."""
@@ -332,15 +365,28 @@ class SubscriptionService:
             raise Overtaken("subscriber", subscriber.address) from exc
         return msgspec.structs.replace(subscriber, etag=saved)
 
+    async def _leave(self, subscriber: Subscriber) -> bool:
+        """Remember, then remove; False if somebody else was quicker."""
+        name, address = subscriber.list_name, subscriber.address
+        steps: list[Step] = [
+            self._departures.noting(name, address, datetime.now(UTC)),
+            Batch(records.LISTS, _removal(subscriber)),
+        ]
+        try:
+            await self._store.write_in_order(steps)
+        except NotFound:
+            try:
+                await self._lists.get(name)
+            except NoSuch:
+                # Deleted meanwhile: its deletion may have gone past the row that we have written.
+                await self._departures.forget(name, address)
+            return False
+        return True
+
     async def _remove(self, subscriber: Subscriber, etag: str | None = None) -> bool:
         """Both rows together; False if somebody else was quicker."""
         try:
-            await self._rows.apply(
-                [
-                    Delete(subscriber.list_name, records.email_row(subscriber.address), etag),
-                    Delete(subscriber.list_name, records.guid_row(subscriber.guid)),
-                ]
-            )
+            await self._rows.apply(_removal(subscriber, etag))
         except NotFound:
             return False
         return True
@@ -362,6 +408,13 @@ def _insertion(subscriber: Subscriber) -> list[Insert]:
     return [
         Insert(records.subscriber_entity(subscriber)),
         Insert(records.lookup_entity(subscriber)),
+    ]
+
+
+def _removal(subscriber: Subscriber, etag: str | None = None) -> list[Delete]:
+    return [
+        Delete(subscriber.list_name, records.email_row(subscriber.address), etag),
+        Delete(subscriber.list_name, records.guid_row(subscriber.guid)),
     ]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import msgspec
 
 from postroom.domain.addresses import Address, parse_address
 from postroom.domain.errors import NoSuch
-from postroom.domain.lists import MailingList, Subscriber
+from postroom.domain.lists import ListName, MailingList, Subscriber
 from postroom.domain.messages import Message
 from postroom.services.lists import ListService
 from postroom.services.message_times import MessageTimes
@@ -19,11 +20,20 @@ from postroom.services.subscriptions import SubscriptionService
 _AT_ONCE = 100
 
 
+class Departure(msgspec.Struct, frozen=True):
+    """The owner of an address left a list. Who is on it nevertheless was put back by somebody."""
+
+    list_name: ListName
+    left_at: datetime
+
+
 class Trace(msgspec.Struct, frozen=True):
-    """Subscriptions in the order of lists' names; emails with their messages, newest first."""
+    """Subscriptions and departures in the order of lists' names; emails with their messages, newest
+    first."""
 
     address: Address
     subscriptions: list[Subscriber]
+    departures: list[Departure]
     emails: list[tuple[Message, EmailRecord]]
 
 
@@ -54,13 +64,14 @@ class TraceService:
         """All of it. `Invalid`."""
         address = parse_address(email)
         subscriptions = await self.subscriptions(address)
+        departures = await self.departures(address)
         emails: list[tuple[Message, EmailRecord]] = []
         before: str | None = None
         while True:
             part = await self.emails(address, before=before)
             emails += part.emails
             if (before := part.next) is None:
-                return Trace(address, subscriptions, emails)
+                return Trace(address, subscriptions, departures, emails)
 
     async def subscriptions(self, address: Address) -> list[Subscriber]:
         """On which lists an address is."""
@@ -69,6 +80,20 @@ class TraceService:
             found = await asyncio.gather(*(self._subscription(each, address) for each in lists))
             subscriptions += [each for each in found if each is not None]
         return subscriptions
+
+    async def departures(self, address: Address) -> list[Departure]:
+        """Which lists the owner of an address has left by their own act."""
+        departures: list[Departure] = []
+        async for lists in self._all_lists():
+            found = await asyncio.gather(
+                *(self._subscriptions.left_at(each.name, address) for each in lists)
+            )
+            departures += [
+                Departure(each.name, at)
+                for each, at in zip(lists, found, strict=True)
+                if at is not None
+            ]
+        return departures
 
     async def emails(
         self, address: Address, *, before: str | None = None, limit: int = _AT_ONCE

@@ -57,7 +57,7 @@ from postroom.storage.errors import (
     TooLarge,
 )
 from postroom.storage.filters import Filter, eq, ge, gt, le, lt, ne
-from postroom.storage.opening import open_store
+from postroom.storage.opening import open_existing_store, open_store
 from postroom.storage.values import Properties, Value
 
 __all__ = [
@@ -119,5 +119,6 @@ __all__ = [
     "le",
     "lt",
     "ne",
+    "open_existing_store",
     "open_store",
 ]

@@ -35,6 +35,7 @@ from postroom.storage.contract import (
     S,
     SingleOperation,
     Store,
+    StoredMessage,
     Table,
     Upsert,
 )
@@ -61,6 +62,8 @@ from postroom.storage.names import (
     check_table_name,
 )
 from postroom.storage.values import check_alike, check_properties, check_text
+
+_SCANNED_AT_ONCE = 500  # queue messages, so that memory stays flat
 
 
 class CheckedTable(Table):
@@ -219,6 +222,9 @@ class CheckedQueue(Queue):
     async def _peek(self, limit: int) -> list[QueueMessage]: ...
 
     @abstractmethod
+    async def _browse(self, limit: int, after: str | None) -> list[StoredMessage]: ...
+
+    @abstractmethod
     async def _wait(self, timeout: float) -> bool: ...
 
     async def put(
@@ -283,6 +289,18 @@ class CheckedQueue(Queue):
     async def peek(self, limit: int = 1) -> list[QueueMessage]:
         check_count("limit", limit, limits.RECEIVE_MESSAGES)
         return await self._peek(limit)
+
+    @measured("queue browse")
+    async def browse(self, limit: int = 100, *, after: str | None = None) -> list[StoredMessage]:
+        check_count("limit", limit, limits.QUERY_ROWS)
+        return await self._browse(limit, after)
+
+    async def scan(self) -> AsyncIterator[StoredMessage]:
+        after: str | None = None
+        while found := await self._browse(_SCANNED_AT_ONCE, after):
+            for each in found:
+                yield each
+            after = found[-1].message.id
 
     async def wait(self, timeout: float) -> bool:
         check_seconds("timeout", timeout, 0.0)

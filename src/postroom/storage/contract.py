@@ -277,7 +277,8 @@ class StoredMessage(msgspec.Struct, frozen=True):
 
 class QueueInfo(msgspec.Struct, frozen=True):
     """`length` counts all messages: ready, delayed and leased. `oldest` is when the message that
-    will be received next was put; None if none is ready. Both are approximate."""
+    will be received next was put; None if none is ready. Both are approximate: Azure counts an
+    expired message until it has swept it out."""
 
     name: str
     length: int
@@ -378,6 +379,16 @@ class Queue(ABC):
     @abstractmethod
     async def peek(self, limit: int = 1) -> list[QueueMessage]:
         """Up to `limit` (1 to 32) ready messages, next first, without changing anything."""
+
+    @abstractmethod
+    async def browse(self, limit: int = 100, *, after: str | None = None) -> list[StoredMessage]:
+        """Up to `limit` (1 to 1,000) messages, delayed and leased ones too, without changing
+        anything: the first ones in the order of arrival, or those behind the id `after`, which may
+        be gone by now. Fewer than `limit`: no more follow. `InvalidValue` for what is no id.
+
+        Azure cannot show more than the next 32 that are ready, and nothing behind one that is not
+        among them any more.
+        """
 
     @abstractmethod
     def scan(self) -> AsyncIterator[StoredMessage]:

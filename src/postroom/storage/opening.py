@@ -15,6 +15,13 @@ _ENGINES: dict[str, tuple[str, str | None]] = {
 }
 
 
+async def open_existing_store(url: str) -> Store:
+    """The same as `open_store`, but no file is made for a name that was mistyped."""
+    if url.startswith("sqlite://"):
+        import_module("postroom.storage.sqlite").check_is_there(url)
+    return await open_store(url)
+
+
 async def open_store(url: str) -> Store:
     """Open the store behind a URL, making or upgrading what is missing in it.
 

@@ -15,6 +15,7 @@ import hashlib
 import itertools
 import os
 import re
+import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from postroom.domain.errors import Invalid, NoSuch
+from postroom.folders import make_private
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.reading import read_subject
 from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
@@ -53,6 +55,8 @@ class OutboxMail(msgspec.Struct, frozen=True):
 class OutboxTransport(Transport):
     def __init__(self, folder: Path) -> None:
         self._folder = Path(folder)
+        # Containers that share the folder have the same numbers of processes.
+        self._machine = socket.gethostname()
         self._numbers = itertools.count()
         self._is_ready = False
 
@@ -140,17 +144,20 @@ class OutboxTransport(Transport):
     def _make_ready(self) -> None:
         """Remove what a killed process had written aside. Problems show when mails are written."""
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private(self._folder)
             for aside in self._folder.glob(".*.tmp"):
                 if aside.stat().st_mtime < time.time() - _OLD:
                     aside.unlink(missing_ok=True)
+
+    def _new_aside(self) -> Path:
+        return self._folder / f".{self._machine}.{os.getpid()}.{next(self._numbers)}.tmp"
 
     def _write_aside(
         self, mailing: Mailing, recipients: Sequence[Recipient]
     ) -> list[tuple[Path, Path | Result]]:
         written: list[tuple[Path, Path | Result]] = []
         for recipient in recipients:
-            aside = self._folder / f".{os.getpid()}.{next(self._numbers)}.tmp"
+            aside = self._new_aside()
             written.append((aside, self._write_one(aside, mailing, recipient)))
         return written
 
@@ -170,8 +177,8 @@ class OutboxTransport(Transport):
             return Result(ResultKind.BLAMED, f"the mail cannot be composed: {exc!r}")
 
     def _try_to_write(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        probe = self._folder / f".{os.getpid()}.{next(self._numbers)}.tmp"
+        make_private(self._folder)
+        probe = self._new_aside()
         probe.write_bytes(b"")
         probe.unlink()
 

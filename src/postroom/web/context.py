@@ -6,23 +6,27 @@ import asyncio
 
 from postroom.settings import Settings
 from postroom.web.background import Background
+from postroom.web.cookies import cookie_names
 from postroom.web.import_runs import ImportRuns
 from postroom.web.redrives import Redrives
 from postroom.web.try_limits import LoginLimits
-from postroom.wiring import Services
+from postroom.wiring import Services, find_outbox
 
 
 class WebContext:
     """The use cases and the settings of one running web server.
 
     `secret` signs what visitors carry for us (cookies, tokens in forms); it never leaves the
-    server. `stopping` is set when the server is asked to stop: answers that go on and on end then.
+    server. `keeps_mail`: mails are shown in the outbox, and go nowhere. `stopping` is set when the
+    server is asked to stop: answers that go on and on end then.
     """
 
     def __init__(self, services: Services, settings: Settings, secret: bytes) -> None:
         self.services = services
         self.settings = settings
         self.secret = secret
+        self.keeps_mail = find_outbox(settings) is not None
+        self.cookies = cookie_names(self.base_url)
         self.stopping = asyncio.Event()
         self.background = Background()
         self.import_runs = ImportRuns(services.imports, self.background)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Nothing from elsewhere, nothing inline. A preview of a mail is shown in a sandboxed frame, whose
-# own answer replaces this policy (`admin/previews.py`).
+# own answer replaces this policy (`sandbox.py`).
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " font-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'self';"

@@ -75,6 +75,7 @@ class ImportRuns:
         file_name: str,
         encoding: str | None,
         verified: bool,
+        even_unsubscribed: bool = False,
     ) -> ImportRun:
         """Import a file that is ours from now on."""
         run = ImportRun(list_name, file_name, file.seek(0, io.SEEK_END))
@@ -82,7 +83,8 @@ class ImportRuns:
         while len(self._runs) > _REMEMBERED and not next(iter(self._runs.values())).is_running:
             self._runs.popitem(last=False)[1].close()
         self._background.start(
-            self._work(run, file, encoding, verified), f"import into the list {list_name}"
+            self._work(run, file, encoding, verified, even_unsubscribed),
+            f"import into the list {list_name}",
         )
         return run
 
@@ -96,7 +98,12 @@ class ImportRuns:
             self._runs.popitem()[1].close()
 
     async def _work(
-        self, run: ImportRun, file: BinaryIO, encoding: str | None, verified: bool
+        self,
+        run: ImportRun,
+        file: BinaryIO,
+        encoding: str | None,
+        verified: bool,
+        even_unsubscribed: bool,
     ) -> None:
         try:
             async with self._turns:
@@ -105,6 +112,7 @@ class ImportRuns:
                     file,
                     encoding=encoding,
                     verified=verified,
+                    even_unsubscribed=even_unsubscribed,
                     progress=run.note,
                     on_rejected=run.reject,
                 )

@@ -19,7 +19,6 @@ from postroom.services.keys import Scope as ApiScope
 from postroom.services.users import Role
 from postroom.spans import note, span
 from postroom.web.context import WebContext
-from postroom.web.routing import SESSION_COOKIE
 from postroom.wiring import Services
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -92,7 +91,7 @@ async def _may_read(request: Request, context: WebContext) -> bool:
     if scheme.lower() == "bearer":
         key = await context.services.keys.find(given.strip())
         return key is not None and key.may(ApiScope.READ)
-    token = request.cookies.get(SESSION_COOKIE)
+    token = request.cookies.get(context.cookies.session)
     found = await context.services.sessions.find(token) if token else None
     return found is not None and found[0].role.includes(Role.ADMINISTRATOR)
 

@@ -22,8 +22,6 @@ from postroom.web.context import WebContext
 from postroom.web.signing import csrf_token
 from postroom.web.visit import Endpoint, Visit
 
-SESSION_COOKIE = "postroom_session"
-VISITOR_COOKIE = "postroom_visitor"
 # A message's two bodies with the files that they are uploaded from.
 LARGEST_FORM = 12 * 1024 * 1024
 _FIELDS_SHOWN = 12
@@ -80,7 +78,7 @@ class Page:
     async def _answer(
         self, request: Request, context: WebContext, templates: jinja2.Environment
     ) -> Response:
-        visitor = request.cookies.get(VISITOR_COOKIE) or secrets.token_urlsafe(16)
+        visitor = request.cookies.get(context.cookies.visitor) or secrets.token_urlsafe(16)
         failure: PostroomError | None = None
         user, session = None, None
         try:
@@ -93,9 +91,9 @@ class Page:
         )
         response = refused(visit, failure) if failure else await self._checked(visit)
         await self._audit(visit, response)
-        if self.protected and session is None and VISITOR_COOKIE not in request.cookies:
+        if self.protected and session is None and context.cookies.visitor not in request.cookies:
             response.set_cookie(
-                VISITOR_COOKIE,
+                context.cookies.visitor,
                 visitor,
                 httponly=True,
                 samesite="lax",
@@ -151,7 +149,7 @@ def _head_of(response: Response) -> Response:
 
 
 async def _who(request: Request, context: WebContext) -> tuple[User, Session] | None:
-    token = request.cookies.get(SESSION_COOKIE)
+    token = request.cookies.get(context.cookies.session)
     return await context.services.sessions.find(token) if token else None
 
 

@@ -42,7 +42,7 @@ def bound_socket(settings: Settings) -> socket.socket:
         listener.close()
         raise PostroomError(
             f"the web server cannot listen on {address}:{port} ({exc.strerror}):"
-            " stop what uses it, or give another --port"
+            " stop what uses it, or take another port, as in --port 8421"
         ) from exc
     return listener
 

@@ -11,6 +11,7 @@ from typing import Any
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from postroom.errors import PostroomError
+from postroom.folders import make_private
 
 _KEY_BYTES = 32
 
@@ -46,7 +47,7 @@ def secret_from(setting: str, data: Path) -> bytes:
         return setting.encode()
     file = data / "secret.key"
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        make_private(data)
         if not file.exists():
             _write_once(file, secrets.token_hex(_KEY_BYTES))
         return file.read_text().strip().encode()

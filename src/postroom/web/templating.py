@@ -13,6 +13,11 @@ import jinja2
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
+# What the problem with a field may begin with, which lacks its subject then.
+_VERBS = frozenset(
+    {"is", "are", "has", "needs", "contains", "may", "must", "can", "cannot", "does", "begins",
+     "ends", "names", "takes", "was", "belongs"}
+)  # fmt: skip
 
 
 def make_environment() -> jinja2.Environment:
@@ -27,7 +32,7 @@ def make_environment() -> jinja2.Environment:
     environment.filters.update(
         number=number, when=when, isotime=isotime, ago=ago, percent=percent, size=size
     )
-    environment.filters.update(lasting=lasting, queue_url=queue_url)
+    environment.filters.update(lasting=lasting, queue_url=queue_url, told=told)
     environment.globals["static"] = static
     return environment
 
@@ -89,6 +94,13 @@ def lasting(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(seconds, 1):.0f} s"
+
+
+def told(problem: str, about: str) -> str:
+    """What is wrong with a field, as a sentence: with its subject, if it begins with a verb."""
+    first = problem.partition(" ")[0]
+    text = f"{about} {problem}" if first in _VERBS else problem[:1].upper() + problem[1:]
+    return text if text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
 def queue_url(name: str) -> str:

@@ -18,7 +18,6 @@ from postroom.web.form_reading import read_form
 from postroom.web.signing import Signer
 from postroom.web.templating import render
 
-_SAID = "postroom_said"
 _SAID_AGE = 60
 LARGEST_PART = 11 * 1024 * 1024
 """Bytes of one field: a message's body that was typed."""
@@ -75,6 +74,10 @@ class Visit:
         self.is_audited = True
         await self.services.audit.record(who or self.who.email, what, on, place=self.place)
 
+    def leaves_no_record(self) -> None:
+        """This form has changed nothing, it only led to a question."""
+        self.is_audited = True
+
     def parameter(self, name: str, default: str = "") -> str:
         """A part of the path or of the query."""
         value = self.request.path_params.get(name)
@@ -121,7 +124,7 @@ class Visit:
         )
         response = HTMLResponse(html, status)
         if said is not None:
-            response.delete_cookie(_SAID)
+            response.delete_cookie(self.context.cookies.said)
         return response
 
     def redirect(self, to: str, said: str = "") -> Response:
@@ -132,7 +135,7 @@ class Visit:
         if said:
             text = Signer(self.context.secret, "said").sign(said)
             response.set_cookie(
-                _SAID,
+                self.context.cookies.said,
                 text,
                 max_age=_SAID_AGE,
                 httponly=True,
@@ -142,7 +145,7 @@ class Visit:
         return response
 
     def _said(self) -> str | None:
-        cookie = self.request.cookies.get(_SAID)
+        cookie = self.request.cookies.get(self.context.cookies.said)
         if not cookie:
             return None
         value = Signer(self.context.secret, "said").read(cookie, max_age=_SAID_AGE)

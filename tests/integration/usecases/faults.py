@@ -219,6 +219,9 @@ class FatedQueue(Queue):
     async def peek(self, limit: int = 1) -> list[QueueMessage]:
         return await self._inner.peek(limit)
 
+    async def browse(self, limit: int = 100, *, after: str | None = None) -> list[StoredMessage]:
+        return await self._inner.browse(limit, after=after)
+
     def scan(self) -> AsyncIterator[StoredMessage]:
         return self._inner.scan()
 

@@ -8,7 +8,7 @@ from postroom.domain.addresses import Address
 from postroom.domain.lists import ListName, Subscriber
 from postroom.domain.messages import Message
 from postroom.services import records
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.subscriptions import new_subscriber
 from postroom.storage import Entity, Insert, KeyRange, Store
 from postroom.wiring import Services

@@ -13,7 +13,7 @@ from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
 from postroom.services.access_links import AccessLinks
 from postroom.services.audit import AuditService
 from postroom.services.events import EventService, Severity
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.newest_first import new_row
 from postroom.services.sessions import SessionService
 from postroom.services.users import Role, UserService

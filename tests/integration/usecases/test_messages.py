@@ -17,7 +17,7 @@ from postroom.domain.messages import (
 )
 from postroom.domain.pages import SCHEDULE_QUEUE
 from postroom.services import records
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -491,3 +491,27 @@ async def test_open_and_done_messages_come_in_pages_in_the_order_of_their_times(
                 break
         assert found == wanted
     assert now() < MONDAY
+
+
+async def test_a_text_that_is_not_given_is_made_of_the_html_and_follows_it(
+    services: Services,
+) -> None:
+    await make_list(services)
+    use = services.messages
+    made = await use.create("contoso1", "Hi", NewBodies("<h1>Hi</h1><p>you</p>"), MONDAY)
+    assert made.has_text
+    assert await use.bodies(made) == NewBodies("<h1>Hi</h1><p>you</p>", "Hi\n==\n\nyou\n")
+    made = await use.edit(made.ref, bodies=NewBodies("<p>All new</p>"))
+    assert await use.bodies(made) == NewBodies("<p>All new</p>", "All new\n")
+    own = await use.edit(made.ref, bodies=NewBodies(text="My own"))
+    own = await use.edit(own.ref, bodies=NewBodies("<p>Newer</p>"))
+    assert await use.bodies(own) == NewBodies("<p>Newer</p>", "My own")
+
+
+async def test_an_empty_text_is_no_text(services: Services) -> None:
+    await make_list(services)
+    use = services.messages
+    made = await use.create("contoso1", "Hi", NewBodies("<p>you</p>", ""), MONDAY)
+    assert (made.has_html, made.has_text) == (True, False)
+    made = await use.edit(made.ref, bodies=NewBodies("<p>them</p>"))
+    assert await use.bodies(made) == NewBodies("<p>them</p>", None)

@@ -8,7 +8,7 @@ from postroom.domain.emails import EmailOutcome
 from postroom.domain.messages import Message
 from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
 from postroom.sender import pages as pages_module
-from postroom.sender.journal import Journal
+from postroom.sender.journal import Journal, has_journal
 from postroom.sender.pages import PageLost, PageStore, PageTaken
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.sender.recovery import Recovery
@@ -171,6 +171,37 @@ async def test_what_two_dead_senders_had_one_after_the_other_is_in_doubt(
 
     emails = await services.outcomes.page_emails(message, 0)
     assert {each.outcome for each in emails} == {EmailOutcome.IN_DOUBT}
+
+
+async def test_a_page_of_a_dead_neighbour_is_left_to_its_journal(
+    services: Services, store: Store, message: Message, tmp_path: Path
+) -> None:
+    """Its lease has run out; whoever took it over now would doubt every email."""
+    item = item_of(message, 0)
+    work = (await received(store))[item]
+    await PageStore(store, "dead").claim(item, work.id, LEASE)
+    journal = Journal(tmp_path, "dead")
+    journal.page_taken(item.partition, work.id, work.receipt, str(item))
+    journal.close()
+    alive = PageStore(store, "alive", lambda owner: has_journal(tmp_path, owner))
+
+    with pytest.raises(PageTaken):
+        await alive.claim(item, work.id, LEASE)
+    await Recovery(store, alive, RetryPlan(), WhenInDoubt.HOLD, LEASE).settle_the_dead(tmp_path)
+    taken = await alive.claim(item, work.id, LEASE)
+
+    assert not taken.doubtful
+    assert not has_journal(tmp_path, "dead")
+
+
+async def test_a_neighbour_that_stays_away_is_doubted_in_the_end(
+    store: Store, message: Message, tmp_path: Path
+) -> None:
+    item = item_of(message, 0)
+    work = (await received(store))[item]
+    await PageStore(store, "suspended").claim(item, work.id, -2 * LEASE)
+    alive = PageStore(store, "alive", lambda _: True)
+    assert (await alive.claim(item, work.id, LEASE)).doubtful
 
 
 async def test_a_page_whose_rows_somebody_removed_late_is_counted_from_the_archive(

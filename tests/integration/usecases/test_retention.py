@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -12,7 +12,7 @@ from postroom.domain.messages import Message
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.retention import Retention
 from postroom.services import records
-from postroom.storage import Store
+from postroom.storage import Entity, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import days, fill, make_list
@@ -29,6 +29,20 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def sent(services: Services, store: Store, name: str, ago: float) -> Message:
     """A message to three people that was done some days ago."""
+    message = await sent_now(services, store, name, ago)
+    await note_end(store, message, days(-ago))
+    return message
+
+
+async def note_end(store: Store, message: Message, ended: datetime | None) -> None:
+    """As the index would say if the message had ended then; None: as earlier versions did."""
+    row = records.due_row(message.scheduled_at, message.ref)
+    properties = {} if ended is None else {records.ENDED_AT: ended}
+    await store.table(records.INDEX).upsert(Entity(records.DONE, row, properties))
+
+
+async def sent_now(services: Services, store: Store, name: str, ago: float) -> Message:
+    """A message to three people that was scheduled for some days ago, and is done now."""
     message = await schedule_at(services, name, days(-ago))
     message = await fan_out_whole(store, message.ref)
     await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 2)
@@ -63,6 +77,30 @@ async def test_old_messages_go_and_young_ones_stay(services: Services, store: St
     assert (await services.outcomes.counts(await services.messages.get(young.ref))).planned == 3
     assert len([each async for each in services.outcomes.emails(young)]) == 3
     assert (await services.messages.get(waiting.ref)).ref == waiting.ref
+
+
+async def test_what_was_sent_or_cancelled_late_is_kept_from_its_end_on(
+    services: Services, store: Store
+) -> None:
+    name = await make_list(services)
+    await fill(store, name, 3)
+    late = await sent_now(services, store, name, 400)
+    archived_before = await sent_now(services, store, name, 300)
+    await note_end(store, archived_before, None)
+    cancelled = await schedule_at(services, name, days(-200))
+    cancelled = await services.messages.cancel(cancelled.ref)
+    assert await Completion(store, services.messages, services.outcomes).check(cancelled)
+    old = await sent(services, store, name, 40)
+    retention = Retention(store, archive=KEPT, events=None)
+
+    assert await retention.remove_old() == 1  # those that are kept come first and hide nothing
+
+    assert await mentions(store, old) == []
+    for kept in (late, archived_before, cancelled):
+        assert (await services.messages.get(kept.ref)).ref == kept.ref
+    await note_end(store, late, days(-31))
+    assert await retention.remove_old() == 1
+    assert await mentions(store, late) == []
 
 
 async def test_for_ever_is_for_ever(services: Services, store: Store) -> None:

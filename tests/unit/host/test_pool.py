@@ -128,6 +128,37 @@ async def test_who_has_not_finished_at_the_drain_limit_is_killed() -> None:
     assert pool.breaker.state(clock.now) is BreakerState.CLOSED
 
 
+async def test_whoever_works_on_a_message_for_too_long_is_killed_and_that_is_no_crash() -> None:
+    app = App(
+        "/shop", handler="m:f", max_processes=1, concurrency=2, handler_timeout=timedelta(seconds=5)
+    )
+    pool, launcher, owner, clock = make_pool(app)
+    pool.scale(Demand(ready=1))
+    await settled()
+    worker = ready(launcher.workers[0])
+    clock.now += 1000
+    pool.tick()
+    assert not launcher.killed, "it has nothing in hand"
+    [endless] = give(pool, "endless")
+    clock.now += 3
+    [beside] = give(pool, "beside")
+    assert pool.next_due() == 2.0
+    clock.now += 1
+    pool.tick()
+    assert not launcher.killed
+    clock.now += 1
+    pool.tick()
+    assert launcher.killed == [worker.pid]
+    clock.now += 1
+    worker.die(-9)
+    assert owner.said == [
+        ("died: killed: a message took longer than handler_timeout allows", endless),
+        ("returned", beside),
+    ]
+    assert (pool.processes, pool.crashes) == ([], 0)
+    assert pool.breaker.state(clock.now) is BreakerState.CLOSED
+
+
 async def test_the_new_process_is_ready_before_the_old_one_drains() -> None:
     app = App("/shop", handler="m:f", max_processes=1, recycle_messages=2)
     pool, launcher, _, clock = make_pool(app)

@@ -265,3 +265,16 @@ def test_splicing_takes_microseconds() -> None:
 def test_every_kind_of_mail_names_its_sender_and_subject() -> None:
     assert mailing(subject="Hi {{ email }}").subject == "Hi {{ email }}"
     assert mailing().from_address == confirmation().from_address == "news@contoso.example"
+
+
+def test_a_description_that_ends_with_a_full_stop_ends_the_footer_too() -> None:
+    for language, sentence in (
+        ("en", "because you subscribed to Garten e. V.\n"),
+        ("de", "weil Sie Garten e. V. abonniert haben.\n"),
+    ):
+        made = mailing(text="Hi", html="<p>Hi</p>", description="Garten e. V.", language=language)
+        both = bodies(parse(made.mail(recipient())))
+        assert sentence in both["text/plain"]
+        assert "V.." not in both["text/html"]
+    plain = bodies(parse(mailing(text="Hi").mail(recipient())))
+    assert "because you subscribed to Contoso news." in plain["text/plain"]

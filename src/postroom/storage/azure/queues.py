@@ -143,6 +143,15 @@ class AzureQueue(CheckedQueue):
     async def _peek_one(self) -> list[QueueMessage]:
         return await self._peek(1)
 
+    async def _browse(self, limit: int, after: str | None) -> list[StoredMessage]:
+        """Azure can only be asked for what comes next."""
+        found = await self._peek(limits.RECEIVE_MESSAGES)
+        if after is not None:
+            ids = [each.id for each in found]
+            found = found[ids.index(after) + 1 :] if after in ids else []
+        now = datetime.now(UTC)
+        return [StoredMessage(each, now, None) for each in found[:limit]]
+
     async def scan(self) -> AsyncIterator[StoredMessage]:
         taken: list[QueueMessage] = []
         try:

@@ -21,6 +21,7 @@ from postroom.storage.postgres.errors import (
     is_worth_another_attempt,
     translate,
 )
+from postroom.storage.postgres.outages import Outages, quieten_the_pool
 
 R = TypeVar("R")
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -82,6 +83,8 @@ class Database:
             name="postroom",
             open=False,
         )
+        quieten_the_pool()
+        self._outages = Outages(self.location)
         self._closed = False
         self._running = 0
         self._finished = asyncio.Event()
@@ -159,12 +162,16 @@ class Database:
             try:
                 connection = await self._pool.getconn(timeout=_POOL_SECONDS)
                 try:
-                    return await work(connection, again)
+                    done = await work(connection, again)
                 finally:
                     await self._pool.putconn(connection)
+                self._outages.answered()
+                return done
             except PoolClosed as exc:
                 raise StoreClosed("the store is closed") from exc
             except psycopg.Error as exc:
+                if isinstance(exc, PoolTimeout):
+                    self._outages.no_connection(_POOL_SECONDS)
                 if not is_worth_another_attempt(exc):
                     raise translate(exc, self.location) from exc
                 if time.monotonic() > deadline:

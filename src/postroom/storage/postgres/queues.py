@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 
 from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
-from postroom.storage.errors import LeaseLost, StoreError
+from postroom.storage.errors import InvalidValue, LeaseLost, StoreError
 from postroom.storage.postgres.arrivals import Arrivals, Glance
 from postroom.storage.postgres.connection import (
     Connection,
@@ -129,12 +129,12 @@ WHERE queue = %(queue)s AND visible_at <= now() AND (expires_at > now()) IS NOT 
 ORDER BY visible_at, id LIMIT %(limit)s::int
 """
 
-# In the order of ids, a portion at a time: what is changed meanwhile keeps its id.
-_SCAN = b"""
+# In the order of ids: what is changed meanwhile keeps its id.
+_BROWSE = b"""
 SELECT id, body, properties, dequeue_count, enqueued_at, visible_at, expires_at
 FROM postroom.message
 WHERE queue = %(queue)s AND id > %(after)s::uuid AND (expires_at > now()) IS NOT false
-ORDER BY id LIMIT 500
+ORDER BY id LIMIT %(limit)s::int
 """
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
@@ -396,12 +396,14 @@ class PostgresQueue(CheckedQueue):
         rows = await self._database.fetch(_PEEK, {"queue": self.name, "limit": limit})
         return [as_message(self.name, row, "") for row in rows]
 
-    async def scan(self) -> AsyncIterator[StoredMessage]:
-        after = _FIRST_ID
-        while rows := await self._database.fetch(_SCAN, {"queue": self.name, "after": after}):
-            for row in rows:
-                yield StoredMessage(as_message(self.name, row, ""), row[5], row[6])
-            after = str(rows[-1][0])
+    async def _browse(self, limit: int, after: str | None) -> list[StoredMessage]:
+        if after is not None and not is_id(after):
+            raise InvalidValue(f"{after!r} is not the id of a queue message")
+        values = {"queue": self.name, "limit": limit, "after": after or _FIRST_ID}
+        return [
+            StoredMessage(as_message(self.name, row, ""), row[5], row[6])
+            for row in await self._database.fetch(_BROWSE, values)
+        ]
 
     async def info(self) -> QueueInfo:
         rows = await self._database.fetch(_INFO_ONE, {"queue": self.name})

@@ -1,5 +1,5 @@
 """The embedded engine: one SQLite file, any number of processes of one machine."""
 
-from postroom.storage.sqlite.engine import SqliteStore, connect
+from postroom.storage.sqlite.engine import SqliteStore, check_is_there, connect
 
-__all__ = ["SqliteStore", "connect"]
+__all__ = ["SqliteStore", "check_is_there", "connect"]

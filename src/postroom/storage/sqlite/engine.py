@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 
+from postroom.folders import make_private
 from postroom.storage.checked import CheckedStore
 from postroom.storage.contract import (
     Batch,
@@ -40,6 +41,13 @@ async def connect(url: str) -> SqliteStore:
     path = _path_of(url)
     await asyncio.to_thread(_prepare, path)
     return SqliteStore(path)
+
+
+def check_is_there(url: str) -> None:
+    """`InvalidStoreUrl` if `connect` would make a new file."""
+    path = _path_of(url)
+    if not path.exists():
+        raise InvalidStoreUrl(f"there is no store {url}: no file {path.absolute()}")
 
 
 class SqliteStore(CheckedStore):
@@ -141,7 +149,7 @@ def _path_of(url: str) -> Path:
 
 def _prepare(path: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(path.parent)
     except OSError as exc:
         raise AccessDenied(f"the folder {path.parent} cannot be made: {exc.strerror}") from exc
     if path.is_dir():

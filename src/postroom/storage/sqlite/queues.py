@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import apsw
@@ -11,7 +11,7 @@ import msgspec
 
 from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
-from postroom.storage.errors import LeaseLost
+from postroom.storage.errors import InvalidValue, LeaseLost
 from postroom.storage.sqlite import clock
 from postroom.storage.sqlite.arrivals import Arrivals, Glance
 from postroom.storage.sqlite.reader import Readers
@@ -78,21 +78,22 @@ SET queue = ?, visible_at = ?, receipt = NULL, dequeue_count = 0,
 WHERE id = ? AND receipt = ?
 """
 _DELETE = "DELETE FROM queue_message WHERE id = ? AND receipt = ?"
-# In the order of arrival, a portion at a time: what is changed meanwhile keeps its id.
-_SCAN = """
+# In the order of arrival: what is changed meanwhile keeps its id.
+_BROWSE = """
 SELECT json_group_array(json_array(id, body, properties, dequeue_count, enqueued_at,
                                    visible_at, expires_at))
 FROM (SELECT id, body, properties, dequeue_count, enqueued_at, visible_at, expires_at
       FROM queue_message
       WHERE queue = (SELECT id FROM queue WHERE name = :name) AND id > :after
       AND (expires_at IS NULL OR expires_at > :now)
-      ORDER BY id LIMIT 500)
+      ORDER BY id LIMIT :limit)
 """
-_read_scanned = msgspec.json.Decoder(list[tuple[int, str, str, int, int, int, int | None]]).decode
+_read_browsed = msgspec.json.Decoder(list[tuple[int, str, str, int, int, int, int | None]]).decode
 _PURGE = "DELETE FROM queue_message WHERE queue = (SELECT id FROM queue WHERE name = ?)"
 _INFO = """
 SELECT name,
-  (SELECT count(*) FROM queue_message WHERE queue = queue.id),
+  (SELECT count(*) FROM queue_message WHERE queue = queue.id)
+  - (SELECT count(*) FROM queue_message WHERE queue = queue.id AND expires_at <= :now),
   (SELECT enqueued_at FROM queue_message
    WHERE queue = queue.id AND visible_at <= :now AND (expires_at IS NULL OR expires_at > :now)
    ORDER BY visible_at, id LIMIT 1)
@@ -164,9 +165,7 @@ class SqliteQueue(CheckedQueue):
         return await self._writer.run(write)
 
     async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None:
-        if not (identity.isascii() and identity.isdigit() and len(identity) < 20):
-            return None
-        if int(identity) >= 2**63:
+        if not _is_id(identity):
             return None
         receipt = secrets.randbits(62)
 
@@ -216,31 +215,37 @@ class SqliteQueue(CheckedQueue):
             lambda connection: self._messages(connection.execute(_PEEK, values).get)
         )
 
-    async def scan(self) -> AsyncIterator[StoredMessage]:
-        after = 0
-        while True:
-            values = {"name": self.name, "now": clock.now(), "after": after}
+    async def _browse(self, limit: int, after: str | None) -> list[StoredMessage]:
+        if after is not None and not _is_id(after):
+            raise InvalidValue(f"{after!r} is not the id of a queue message")
+        values = {
+            "name": self.name,
+            "now": clock.now(),
+            "after": int(after or "0"),
+            "limit": limit,
+        }
 
-            def read(connection: apsw.Connection, values: dict[str, object] = values) -> str:
-                found: str = connection.execute(_SCAN, values).get
-                return found
+        def read(connection: apsw.Connection) -> str:
+            found: str = connection.execute(_BROWSE, values).get
+            return found
 
-            rows = _read_scanned(await self._readers.run(read))
-            for number, body, properties, count, enqueued_at, visible_at, expires_at in rows:
-                message = QueueMessage(
+        return [
+            StoredMessage(
+                QueueMessage(
                     str(number),
                     self.name,
                     body,
                     msgspec.json.decode(properties),
                     count,
                     clock.as_datetime(enqueued_at),
-                )
-                yield StoredMessage(
-                    message, clock.as_datetime(visible_at), _time_or_none(expires_at)
-                )
-            if not rows:
-                return
-            after = rows[-1][0]
+                ),
+                clock.as_datetime(visible_at),
+                _time_or_none(expires_at),
+            )
+            for number, body, properties, count, enqueued_at, visible_at, expires_at in (
+                _read_browsed(await self._readers.run(read))
+            )
+        ]
 
     async def info(self) -> QueueInfo:
         infos = await self._readers.run(lambda c: read_infos(c, self.name))
@@ -292,6 +297,10 @@ class SqliteQueue(CheckedQueue):
             raise LeaseLost(
                 f"message {message.id} of queue {self.name!r} is no longer leased to this receiver"
             )
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63
 
 
 def _id_of(connection: apsw.Connection, name: str) -> int:

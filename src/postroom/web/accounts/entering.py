@@ -12,7 +12,7 @@ from postroom.services.access_links import LinkKind
 from postroom.services.sessions import SESSION_AGE
 from postroom.services.users import Role, User
 from postroom.web.context import WebContext
-from postroom.web.routing import SESSION_COOKIE, Page, explain
+from postroom.web.routing import Page, explain
 from postroom.web.signing import Signer
 from postroom.web.visit import Visit
 
@@ -114,7 +114,7 @@ async def logout(visit: Visit) -> Response:
         await visit.services.sessions.end(visit.session.email, visit.session.id)
         await visit.audit("logged out")
     response = visit.redirect("/login", "You are logged out.")
-    response.delete_cookie(SESSION_COOKIE)
+    response.delete_cookie(visit.context.cookies.session)
     return response
 
 
@@ -155,7 +155,7 @@ async def enter(visit: Visit, user: User, to: str, said: str = "") -> Response:
     )
     response = visit.redirect(to, said)
     response.set_cookie(
-        SESSION_COOKIE,
+        visit.context.cookies.session,
         token,
         max_age=int(SESSION_AGE.total_seconds()),
         httponly=True,

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.responses import Response
 
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services.keys import SCOPES, ApiKey
 from postroom.services.users import Role
 from postroom.web.routing import Page
+from postroom.web.sorting import Column, Sortable, Sorting
 from postroom.web.visit import Visit
+
+_INDEX: Final = Sortable[ApiKey](
+    {
+        "name": Column("Name", lambda each: each.name),
+        "may": Column("May", lambda each: sorted(each.scopes)),
+        "made": Column("Made", lambda each: each.created_at, largest_first=True),
+        "last_used": Column("Last used", lambda each: each.last_used_at, largest_first=True),
+    },
+    natural="made",
+    in_words="Oldest first",
+)
 
 
 async def keys(visit: Visit) -> Response:
@@ -16,10 +30,12 @@ async def keys(visit: Visit) -> Response:
 
 
 async def _show(visit: Visit, problems: dict[str, str] | None = None, name: str = "") -> Response:
+    sorting = Sorting(visit, _INDEX, path="/keys")
     return visit.page(
         "accounts/keys.html",
         status=422 if problems else 200,
-        keys=await visit.services.keys.all(),
+        keys=sorting.all_of(await visit.services.keys.all()),
+        sorting=sorting,
         scopes=SCOPES,
         problems=problems or {},
         name=name,

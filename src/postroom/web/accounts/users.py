@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.responses import Response
 
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.services.access_links import LinkKind, link_address
-from postroom.services.users import ROLES, Role, parse_role
+from postroom.services.users import ROLES, Role, User, parse_role
 from postroom.web.routing import Page
+from postroom.web.sorting import Column, Sortable, Sorting
 from postroom.web.visit import Visit
+
+_INDEX: Final = Sortable[User](
+    {
+        "address": Column("Address", lambda each: each.email),
+        "role": Column("Role", lambda each: each.role),
+        "second_factor": Column(
+            "Second factor", lambda each: each.has_second_factor, largest_first=True
+        ),
+        "since": Column("Since", lambda each: each.created_at, largest_first=True),
+    },
+    natural="address",
+    in_words="In the order of addresses",
+)
 
 
 async def users(visit: Visit) -> Response:
@@ -18,11 +34,13 @@ async def users(visit: Visit) -> Response:
 async def _show(
     visit: Visit, problems: dict[str, str] | None = None, email: str = "", role: str = ""
 ) -> Response:
+    sorting = Sorting(visit, _INDEX, path="/users")
     links = await visit.services.access_links.all()
     return visit.page(
         "accounts/users.html",
         status=422 if problems else 200,
-        users=await visit.services.users.all(),
+        users=sorting.all_of(await visit.services.users.all()),
+        sorting=sorting,
         links=links,
         LinkKind=LinkKind,
         roles=ROLES,

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from postroom.domain.errors import Invalid
 from postroom.services.bulk import MOST, BulkAction, BulkReport, change_many
-from postroom.services.searching import SubscriberState
 from postroom.services.users import Role
 from postroom.web.admin.wording import counted, short
 from postroom.web.routing import Page
@@ -21,6 +20,7 @@ _SAID = {
     BulkAction.REMOVE: "removed",
 }
 _SHOWN = 20
+_LONGEST_FIELD = 254  # of the search that the visitor comes from and goes back to
 
 
 async def bulk(visit: Visit) -> Response:
@@ -29,8 +29,10 @@ async def bulk(visit: Visit) -> Response:
     emails = [each for each in form.getlist("email") if isinstance(each, str)][:MOST]
     action = _action(await visit.text("action"))
     back = f"/lists/{mailing_list.name}/subscribers"
-    if (state := await visit.text("state")) in set(SubscriberState):
-        back += "?" + urlencode({"state": state})
+    shown = {name: await visit.text(name) for name in ("q", "state", "sort")}
+    kept = {name: text for name, text in shown.items() if 0 < len(text) <= _LONGEST_FIELD}
+    if kept:
+        back += f"?{urlencode(kept)}"
     if not emails:
         return visit.redirect(back, "Nobody was ticked: nothing was changed.")
     if action is BulkAction.REMOVE and not await visit.text("confirmed"):
@@ -44,7 +46,7 @@ async def bulk(visit: Visit) -> Response:
                 + (f" and {more:,} more" if more > 0 else ""),
             ],
             button="Remove them",
-            fields={"action": action.value, "email": emails, "confirmed": "yes"},
+            fields={"action": action.value, "email": emails, "confirmed": "yes", **kept},
             back=back,
         )
     report = await change_many(visit.services.subscriptions, mailing_list.name, emails, action)

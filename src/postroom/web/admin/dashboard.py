@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from postroom.domain.lists import MailingList
 from postroom.domain.messages import Message
 from postroom.services.growth import GrowthPoint, ListSize
 from postroom.services.progress import Progress
@@ -22,6 +23,8 @@ _TO_COME = 5
 _RECENT = 8
 _LISTS_SHOWN = 5
 _DAYS = 90
+_LISTS_LOOKED_AT = 20
+_SUBSCRIBERS_LOOKED_AT = 20
 
 
 class Moving(msgspec.Struct, frozen=True):
@@ -40,10 +43,13 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class FirstSteps(msgspec.Struct, frozen=True):
-    """What somebody who has just begun has done already."""
+    """What somebody who has just begun has done already; `list_name` is where it was done, or is
+    to be, and `is_public` whether anybody can sign up there."""
 
     list_name: str
+    is_public: bool
     has_subscriber: bool
+    has_verified: bool
     has_message: bool
 
     @property
@@ -114,14 +120,35 @@ def _plot(named: dict[str, list[GrowthPoint]]) -> str:
 
 
 async def _first_steps(visit: Visit) -> FirstSteps:
-    """Looks at one row of each kind."""
-    lists = (await visit.services.lists.page(limit=1)).lists
+    """Looks at a row of each kind, in as many lists as somebody makes who has just begun."""
+    lists = (await visit.services.lists.page(limit=_LISTS_LOOKED_AT)).lists
     if not lists:
-        return FirstSteps("", False, False)
-    name = lists[0].name
-    subscribers = await visit.services.subscriptions.page(name, limit=1)
+        return FirstSteps("", True, False, False, False)
     messages = await visit.services.times.all(limit=1)
-    return FirstSteps(name, bool(subscribers.subscribers), bool(messages.messages))
+    begun, has_verified = await _with_subscribers(visit, lists)
+    has_subscriber = begun is not None or await _have_grown(visit)
+    # Else the next step is best done where anybody can sign up.
+    shown = begun or next((each for each in lists if each.public), lists[0])
+    return FirstSteps(
+        shown.name, shown.public, has_subscriber, has_verified, bool(messages.messages)
+    )
+
+
+async def _with_subscribers(
+    visit: Visit, lists: list[MailingList]
+) -> tuple[MailingList | None, bool]:
+    """The first of these lists that somebody is on, and whether one of the first there is
+    verified: of somebody who has just begun, these are all."""
+    for each in lists:
+        page = await visit.services.subscriptions.page(each.name, limit=_SUBSCRIBERS_LOOKED_AT)
+        if page.subscribers:
+            return each, any(one.verified for one in page.subscribers)
+    return None, False
+
+
+async def _have_grown(visit: Visit) -> bool:
+    """Whether any list, of however many, had a subscriber when it was counted last."""
+    return any(size.subscribers for size in await visit.services.growth.sizes())
 
 
 PAGES = (

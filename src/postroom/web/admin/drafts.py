@@ -11,8 +11,8 @@ from starlette.datastructures import UploadFile
 
 from postroom.domain.errors import DomainError, Invalid
 from postroom.domain.messages import Message
-from postroom.mail.bodies import clean_body, html_from_file, text_from_file, text_from_html
-from postroom.services.messages import NewBodies
+from postroom.mail.bodies import html_from_file, text_from_file, text_from_html
+from postroom.services.message_contents import NewBodies, checked_bodies, with_text
 from postroom.web.admin.moments import moment
 from postroom.web.visit import Visit
 
@@ -23,8 +23,8 @@ _FIELDS: Final = (
 LABELS: Final = {
     "list": "List",
     "subject": "Subject",
-    "html": "HTML",
-    "text": "Text",
+    "html": "Message (HTML)",
+    "text": "Message (plain text)",
     "scheduled_at": "Time",
 }
 
@@ -54,20 +54,17 @@ class Draft(msgspec.Struct):
         return NewBodies(html or None, text or None)
 
     async def bodies(self) -> NewBodies:
-        """The bodies to be sent: without a text, one is made of the HTML. `Invalid`.
-
-        In a thread: that takes a second for each megabyte.
-        """
-        typed = self.typed
-        if typed.html is None or typed.text is not None:
-            return typed
-        html = clean_body("html", typed.html)
-        return NewBodies(html, await asyncio.to_thread(text_from_html, html) or None)
+        """The bodies to be sent: without a text, one is made of the HTML. `Invalid`."""
+        return await with_text(checked_bodies(self.typed))
 
     @property
     def scheduled_at(self) -> datetime:
         """`Invalid`."""
         return datetime.now(UTC) if self.when == "now" else moment(self.day, self.clock, self.zone)
+
+    def fields(self) -> dict[str, str]:
+        """As a form carries them."""
+        return {name: getattr(self, name) for name in _FIELDS}
 
     def shown(self) -> dict[str, str]:
         """As it is compared with what somebody else saved."""

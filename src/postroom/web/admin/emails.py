@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -11,36 +10,56 @@ from postroom.domain.addresses import parse_address
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import DomainError, Invalid
 from postroom.domain.messages import FINAL
+from postroom.services.outcomes import EmailRecord
 from postroom.services.users import Role
 from postroom.web.admin.wording import counted, short
 from postroom.web.routing import Page
+from postroom.web.sorting import A_PAGE, Column, Sortable, Sorting
 from postroom.web.visit import Visit
 
-_A_PAGE: Final = 50
+_INDEX: Final = Sortable[EmailRecord](
+    {
+        "address": Column("Address", lambda each: each.address),
+        "outcome": Column("Outcome", lambda each: each.outcome),
+        "tries": Column("Tries", lambda each: each.tries, is_number=True),
+        "reply": Column("What the mail server said", lambda each: each.reply),
+    },
+    natural="address",
+    in_words="In the order of addresses",
+    advice="Choose an outcome or search for fewer.",
+)
 
 
 async def index(visit: Visit) -> Response:
     message = await visit.services.messages.get(visit.parameter("ref"))
     outcome = _outcome(visit.parameter("outcome"))
     prefix, after = visit.parameter("q").strip(), visit.parameter("after") or None
-    page = await visit.services.outcomes.page(
-        message, outcome=outcome, prefix=prefix, limit=_A_PAGE, after=after
-    )
-    progress = await visit.services.progress.of(message)
-    query = {"outcome": outcome.value if outcome else "", "q": prefix}
-    query = {name: text for name, text in query.items() if text}
-    here = f"/messages/{message.ref}/emails"
+    filters = {"outcome": outcome.value if outcome else "", "q": prefix}
+    sorting = Sorting(visit, _INDEX, filters)
+    counts = (await visit.services.progress.of(message)).counts.as_dict()
+    if not prefix:
+        sorting.expect(counts[outcome.value if outcome else "planned"])
+    outcomes, shown = visit.services.outcomes, None
+    if not sorting.is_natural:
+        shown = sorting.page_of(
+            await outcomes.whole(message, outcome=outcome, prefix=prefix, most=sorting.most)
+        )
+    if shown is None:
+        page = await outcomes.page(
+            message, outcome=outcome, prefix=prefix, limit=A_PAGE, after=after
+        )
+        shown = page.emails
+        sorting.in_key_order(page.next)
     return visit.page(
         "admin/emails.html",
         message=message,
-        emails=page.emails,
-        counts=progress.counts.as_dict(),
+        emails=shown,
+        counts=counts,
         outcomes=[each.value for each in EmailOutcome],
         outcome=outcome.value if outcome else "",
         prefix=prefix,
         can_decide=outcome is EmailOutcome.IN_DOUBT and message.status not in FINAL,
-        next_url=f"{here}?{urlencode({**query, 'after': page.next})}" if page.next else "",
-        first_url=f"{here}?{urlencode(query)}" if after else "",
+        sorting=sorting,
     )
 
 
@@ -55,7 +74,7 @@ async def decide(visit: Visit) -> Response:
     if not emails:
         return visit.redirect(back, "Nobody was ticked: nothing was decided.")
     done, problem = 0, ""
-    for email in emails[:_A_PAGE]:
+    for email in emails[:A_PAGE]:
         try:
             address = parse_address(email)
             await visit.services.doubts.decide(message, address, was_sent=decision == "sent")

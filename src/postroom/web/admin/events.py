@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from postroom.services.events import Event, Severity
 from postroom.services.users import Role
-from postroom.web.admin.audit import first_url, next_url, read_day
+from postroom.web.admin.audit import read_day
 from postroom.web.routing import Page
+from postroom.web.sorting import Column, Sortable, Sorting
 from postroom.web.visit import Visit
 
 _ON_A_PAGE = 100
+_GRAVITY: Final = list(Severity)
+_INDEX: Final = Sortable[Event](
+    {
+        "when": Column("When", lambda each: each.at, largest_first=True),
+        "severity": Column(
+            "How grave", lambda each: _GRAVITY.index(each.severity), largest_first=True
+        ),
+        "part": Column("Part", lambda each: each.part),
+        "text": Column("What happened", lambda each: each.text),
+    },
+    natural="-when",
+    in_words="Newest first",
+    advice="Choose a day, or graver ones.",
+)
 _PLACES = {
     "message": "/messages/{}",
     "list": "/lists/{}",
@@ -25,20 +41,25 @@ async def events(visit: Visit) -> Response:
     severity, day_text = visit.parameter("severity"), visit.parameter("day").strip()
     day, problem = read_day(day_text)
     least = Severity(severity) if severity in list(Severity) else Severity.INFO
-    found = await visit.services.events.page(
-        least=least, day=day, limit=_ON_A_PAGE, after=visit.parameter("after") or None
-    )
-    shown = "" if least is Severity.INFO else least.value
+    chosen = "" if least is Severity.INFO else least.value
+    sorting = Sorting(visit, _INDEX, {"severity": chosen, "day": day_text}, a_page=_ON_A_PAGE)
+    log, shown = visit.services.events, None
+    if not sorting.is_natural:
+        shown = sorting.page_of(await log.whole(least=least, day=day, most=sorting.most))
+    if shown is None:
+        after = visit.parameter("after") or None
+        found = await log.page(least=least, day=day, limit=_ON_A_PAGE, after=after)
+        shown = found.events
+        sorting.in_key_order(found.next)
     return visit.page(
         "admin/events.html",
-        events=[(event, _place(event, visit)) for event in found.events],
+        events=[(event, _place(event, visit)) for event in shown],
         severity=least,
         Severity=Severity,
         day=day_text,
         problem=problem,
-        is_filtered=bool(shown or day),
-        next_url=next_url("/events", found.next, severity=shown, day=day_text),
-        first_url=first_url(visit, "/events", severity=shown, day=day_text),
+        is_filtered=bool(chosen or day),
+        sorting=sorting,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -11,13 +12,24 @@ from postroom.domain.errors import Invalid, NoSuch, Overtaken
 from postroom.services.explorer import CLOSED, FIXED
 from postroom.services.typed_values import Kind, kind_of, parse_value, shown
 from postroom.services.users import Role
-from postroom.storage import Entity, InvalidRequest, Value
+from postroom.storage import BlobInfo, Entity, InvalidRequest, Value
 from postroom.web.routing import Page
+from postroom.web.sorting import Column, Sortable, Sorting
 from postroom.web.visit import Endpoint, Visit
 
 _AT_ONCE = 50
 _NEW_PROPERTIES = 2  # empty lines at the end of the form
 _MOST_PROPERTIES = 260
+_BLOBS: Final = Sortable[BlobInfo](
+    {
+        "blob": Column("Blob", lambda each: each.name),
+        "size": Column("Size", lambda each: each.size, is_number=True),
+        "written": Column("Written", lambda each: each.modified_at, largest_first=True),
+    },
+    natural="blob",
+    in_words="In the order of names",
+    advice="Show those that begin alike.",
+)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -152,18 +164,21 @@ async def delete(visit: Visit) -> Response:
 async def container(visit: Visit) -> Response:
     name = visit.parameter("container")
     prefix, after = visit.parameter("prefix"), visit.parameter("after")
-    found = await visit.services.explorer.blobs(
-        name, prefix=prefix, after=after or None, limit=_AT_ONCE
-    )
-    base = f"/explorer/containers/{quote(name)}"
+    sorting = Sorting(visit, _BLOBS, {"prefix": prefix}, a_page=_AT_ONCE)
+    explorer, shown = visit.services.explorer, None
+    if not sorting.is_natural:
+        shown = sorting.page_of(await explorer.all_blobs(name, prefix=prefix, most=sorting.most))
+    if shown is None:
+        found = await explorer.blobs(name, prefix=prefix, after=after or None, limit=_AT_ONCE)
+        shown = found.blobs
+        sorting.in_key_order(found.next)
     return visit.page(
         "admin/explorer_container.html",
         container=name,
-        base=base,
+        base=f"/explorer/containers/{quote(name)}",
         prefix=prefix,
-        blobs=found.blobs,
-        further=_link(base, prefix=prefix, after=found.next) if found.next else "",
-        first=_link(base, prefix=prefix) if after else "",
+        blobs=shown,
+        sorting=sorting,
     )
 
 

@@ -46,6 +46,7 @@ async def upload(visit: Visit) -> Response:
         file_name=file.filename,
         encoding=await visit.text("encoding") or None,
         verified=bool(await visit.text("verified")),
+        even_unsubscribed=bool(await visit.text("even_unsubscribed")),
     )
     await visit.audit("imported into list", f"{mailing_list.name}: {file.filename}")
     return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")

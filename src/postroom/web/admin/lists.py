@@ -9,41 +9,73 @@ from urllib.parse import urlencode
 from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import Exists, Invalid, Overtaken
-from postroom.domain.lists import MailingList
+from postroom.domain.lists import ListName, MailingList
+from postroom.services.list_sizes import Size
 from postroom.services.users import Role
 from postroom.web.admin.conflicts import Difference, differences
 from postroom.web.admin.wording import counted
 from postroom.web.routing import Page
+from postroom.web.sorting import A_PAGE, Column, Sortable, Sorting
 from postroom.web.visit import Visit
 
-_A_PAGE: Final = 50
 _RECENT: Final = 5
 _LOOKED_AT: Final = 50  # messages, for the recent ones of a list
 _PATIENCE: Final = 2.0  # seconds that somebody waits for the deletion of a list
 # Names that are addresses of other pages.
 _RESERVED: Final = frozenset({"new"})
+Sized = tuple[MailingList, Size | None]
+_INDEX: Final = Sortable[Sized](
+    {
+        "list": Column("List", lambda each: each[0].name),
+        "description": Column("Description", lambda each: each[0].description),
+        "verified": Column("Verified", lambda each: each[1] and each[1].verified, is_number=True),
+        "all": Column("All", lambda each: each[1] and each[1].subscribers, is_number=True),
+        "made": Column("Made", lambda each: each[0].created_at, largest_first=True),
+    },
+    natural="list",
+    in_words="In the order of names",
+    advice="Search for fewer.",
+    most=1000,  # each list is a read of its own
+)
 
 
 async def index(visit: Visit) -> Response:
-    prefix, after = visit.parameter("q"), visit.parameter("after") or None
-    page = await visit.services.lists.page(prefix=prefix.strip(), limit=_A_PAGE, after=after)
-    sizes = await visit.services.sizes.of([each.name for each in page.lists])
-    query = {"q": prefix} if prefix else {}
+    prefix, after = visit.parameter("q").strip(), visit.parameter("after") or None
+    sorting = Sorting(visit, _INDEX, {"q": prefix})
+    shown, being_deleted = None, list[ListName]()
+    if not sorting.is_natural:
+        page = await visit.services.lists.page(prefix=prefix, limit=sorting.most)
+        shown = sorting.page_of(None if page.next else await _sized(visit, page.lists))
+        being_deleted = page.being_deleted
+    if shown is None:
+        page = await visit.services.lists.page(prefix=prefix, limit=A_PAGE, after=after)
+        shown, being_deleted = await _sized(visit, page.lists), page.being_deleted
+        sorting.in_key_order(page.next)
     return visit.page(
         "admin/lists.html",
-        lists=page.lists,
-        being_deleted=page.being_deleted,
-        sizes=sizes,
+        lists=shown,
+        being_deleted=being_deleted,
         prefix=prefix,
-        next_url=f"/lists?{urlencode({**query, 'after': page.next})}" if page.next else "",
-        first_url=f"/lists?{urlencode(query)}" if after else "",
+        sorting=sorting,
     )
+
+
+async def _sized(visit: Visit, lists: list[MailingList]) -> list[Sized]:
+    """What fits on one page is counted now if it is small; of more, the last count is good."""
+    names = [each.name for each in lists]
+    sizes: dict[ListName, Size] = {}
+    if len(names) <= A_PAGE:
+        sizes = await visit.services.sizes.of(names)
+    else:
+        sizes = await visit.services.sizes.counted()
+    return [(each, sizes.get(each.name)) for each in lists]
 
 
 async def new(visit: Visit) -> Response:
     if visit.request.method == "GET":
         return visit.page("admin/list_form.html", **_form({}, "", {}))
     given = {"name": (await visit.text("name")).strip(), **await _given(visit)}
+    given["public"] = "no" if await visit.text("public") == "no" else "yes"
     try:
         if given["name"].lower() in _RESERVED:
             raise Invalid("name", "is taken by a page of Postroom itself: choose another one")
@@ -51,6 +83,7 @@ async def new(visit: Visit) -> Response:
             given["name"],
             given["description"],
             given["from_address"],
+            public=given["public"] == "yes",
         )
     except Invalid as exc:
         return visit.page(
@@ -170,7 +203,7 @@ def _form(
     name: str = "",
     theirs: list[Difference] | None = None,
 ) -> dict[str, Any]:
-    values = {"name": "", **dict.fromkeys(_LABELS, ""), **given}
+    values = {"name": "", "public": "yes", **dict.fromkeys(_LABELS, ""), **given}
     return {
         "values": values,
         "etag": etag,

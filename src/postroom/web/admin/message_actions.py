@@ -22,9 +22,12 @@ _LONGEST_REASON = 200
 async def pause(visit: Visit) -> Response:
     ref = visit.parameter("ref")
     reason = one_line("reason", await visit.text("reason"), longest=_LONGEST_REASON, required=False)
-    await visit.services.messages.pause(ref, reason)
+    paused = await visit.services.messages.pause(ref, reason)
     await visit.audit("paused message", ref)
-    return visit.redirect(f"/messages/{ref}", "Paused: what is on the wire comes to its end.")
+    said = "what is on the wire comes to its end"
+    if paused.queued_at is None:
+        said = "it does not go out until somebody resumes it"
+    return visit.redirect(f"/messages/{ref}", f"Paused: {said}.")
 
 
 async def resume(visit: Visit) -> Response:
@@ -54,8 +57,9 @@ async def delete(visit: Visit) -> Response:
             "admin/confirm.html",
             title="Delete this message?",
             points=[
-                f"“{message.subject}” to the list {message.list_name} is removed for good.",
-                "It has not been sent to anybody.",
+                f"“{message.subject}” to the list {message.list_name} is removed for good, and"
+                " nothing of it is kept.",
+                "It has not been sent to anybody. To keep it and send it later, pause it instead.",
             ],
             button="Delete the message",
             fields={"etag": message.etag},
@@ -93,8 +97,13 @@ async def retry(visit: Visit) -> Response:
 async def _ask_cancel(visit: Visit, message: Message) -> Response:
     counts = (await visit.services.progress.of(message)).counts
     waiting = counted(counts.pending, "recipient", "recipients")
-    points = ["Whoever has not got it yet will not get it. This cannot be taken back."]
-    if message.status is not MessageStatus.PENDING:
+    points = [
+        "Whoever has not got it yet will not get it. This cannot be taken back.",
+        "It stays in the archive, with what became of it.",
+    ]
+    if message.queued_at is None:
+        points.insert(0, "It has not begun: nobody has got it.")
+    else:
         points.append(f"{counts.accepted:,} were accepted so far; {waiting} still wait.")
     return visit.page(
         "admin/confirm.html",

@@ -62,7 +62,7 @@ async def details(visit: Visit) -> Response:
     progress = await visit.services.progress.of(message)
     retried_by = await visit.services.retries.retry_of(message) if message.status in FINAL else None
     estimate = None
-    if message.status in EDITABLE:
+    if message.queued_at is None and message.status not in FINAL:
         limit = visit.context.settings.value("rate")
         estimate = await visit.services.estimates.of(message.list_name, limit)
     return visit.page(
@@ -70,13 +70,14 @@ async def details(visit: Visit) -> Response:
         message=message,
         counts=progress.counts,
         stripes=stripes(progress.counts),
-        progress=progress,
+        rate=rate_of(message, progress),
         time_left=_time_left(message, progress),
         took=_took(message),
         retried_by=retried_by,
         estimate=estimate,
         is_open=message.status not in FINAL,
         is_editable=message.status in EDITABLE,
+        has_begun=message.queued_at is not None,
         may_become={status.value for status in TRANSITIONS[message.status]},
     )
 
@@ -117,10 +118,17 @@ def _event(message: Message, progress: Progress) -> bytes:
     shown: dict[str, Any] = {
         "status": message.status.value,
         "counts": progress.counts.as_dict(),
-        "rate": None if progress.rate is None else round(progress.rate, 1),
+        "rate": rate_of(message, progress),
         "left": _time_left(message, progress),
     }
     return msgspec.json.encode(shown)
+
+
+def rate_of(message: Message, progress: Progress) -> float | None:
+    """Emails a second; nothing that stands still has one."""
+    if message.status not in _RUNNING or progress.rate is None:
+        return None
+    return round(progress.rate, 1)
 
 
 def _time_left(message: Message, progress: Progress) -> str:

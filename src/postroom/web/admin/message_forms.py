@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Final
 
 from starlette.responses import PlainTextResponse, Response
@@ -12,7 +13,7 @@ from postroom.domain.messages import Message, check_editable
 from postroom.domain.refs import MessageRef, new_ref
 from postroom.errors import PostroomError
 from postroom.sender.drafts import send_test
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.users import Role
 from postroom.transport.contract import ResultKind
 from postroom.web.admin.conflicts import Difference, differences
@@ -25,6 +26,7 @@ from postroom.web.admin.drafts import (
     problem_of,
 )
 from postroom.web.admin.moments import zones
+from postroom.web.admin.sending_questions import is_taken_back, question, unseen_by_readers
 from postroom.web.routing import Page
 from postroom.web.signing import Signer
 from postroom.web.visit import Visit
@@ -39,22 +41,51 @@ _SHOWN_IN_CONFLICT: Final = 2000
 
 async def new(visit: Visit) -> Response:
     if visit.request.method == "GET":
-        key = Signer(visit.context.secret, _PURPOSE).sign(new_ref())
-        return await _show(visit, Draft(list=visit.parameter("list"), key=key))
+        return await _show(visit, await _new_draft(visit))
     draft, problems = await draft_from_form(visit)
     if problems:
         return await _show(visit, draft, problems, status=422)
+    if await is_taken_back(visit):
+        visit.leaves_no_record()
+        return await _show(visit, draft)
     ref = await _unused_ref(visit, draft)
     if isinstance(ref, Message):
-        return visit.redirect(f"/messages/{ref.ref}", "The message is scheduled.")
+        return visit.redirect(f"/messages/{ref.ref}", await _said(ref, NewBodies()))
     try:
+        bodies = await draft.bodies()
+        asked = await question(visit, draft, bodies)
+        if asked is not None:
+            return asked
         made = await visit.services.messages.create(
-            draft.list, draft.subject, await draft.bodies(), draft.scheduled_at, ref=ref
+            draft.list, draft.subject, bodies, draft.scheduled_at, ref=ref
         )
     except (Invalid, NoSuch) as exc:
         return await _show(visit, draft, problem_of(exc), status=422)
     await visit.audit("scheduled message", f"{made.ref} to {made.list_name}")
-    return visit.redirect(f"/messages/{made.ref}", "The message is scheduled.")
+    return visit.redirect(f"/messages/{made.ref}", await _said(made, bodies))
+
+
+async def _new_draft(visit: Visit) -> Draft:
+    """What a new message begins with: the only list there is, or what another message said."""
+    draft = Draft(list=visit.parameter("list"))
+    if visit.parameter("like"):
+        like = await visit.services.messages.get(visit.parameter("like"))
+        old = await draft_to_edit(like, await visit.services.messages.bodies(like))
+        draft = Draft(list=old.list, subject=old.subject, html=old.html, text=old.text)
+    if not draft.list:
+        names = await visit.services.lists.names(limit=2)
+        draft.list = names[0] if len(names) == 1 else ""
+    draft.key = Signer(visit.context.secret, _PURPOSE).sign(new_ref())
+    return draft
+
+
+async def _said(message: Message, bodies: NewBodies) -> str:
+    """Of a message that was just scheduled; a question before it has shown its pictures."""
+    if message.scheduled_at <= datetime.now(UTC):
+        return "The message goes out now."
+    pictures = await unseen_by_readers(bodies)
+    warning = f" Readers will not see: {', '.join(pictures)} (look at the preview)."
+    return f"The message is scheduled.{warning if pictures else ''}"
 
 
 async def _unused_ref(visit: Visit, draft: Draft) -> Message | MessageRef | None:
@@ -84,9 +115,15 @@ async def edit(visit: Visit) -> Response:
     draft.ref = message.ref
     if problems:
         return await _show(visit, draft, problems, status=422)
+    if await is_taken_back(visit):
+        visit.leaves_no_record()
+        return await _show(visit, draft)
     try:
         # An empty text takes the old one's place, too: `None` would leave it as it is.
         bodies = await draft.bodies()
+        asked = await question(visit, draft, bodies)
+        if asked is not None:
+            return asked
         await visit.services.messages.edit(
             ref,
             list_name=draft.list,

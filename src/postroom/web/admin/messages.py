@@ -3,55 +3,102 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from postroom.domain.messages import FINAL, Message, MessageStatus
+from postroom.services.message_times import MessageLine
 from postroom.services.users import Role
 from postroom.web.routing import Page
+from postroom.web.sorting import A_PAGE, Column, Sortable, Sorting
 from postroom.web.visit import Visit
 
-_A_PAGE: Final = 50
 _LOOKS: Final = 4  # at so many pages of the index, for one answer
 OPEN: Final = tuple(status for status in MessageStatus if status not in FINAL)
+_LIFE: Final = list(MessageStatus)
+_COLUMNS: Final[dict[str, Column[MessageLine]]] = {
+    "subject": Column("Subject", lambda each: each.subject),
+    "list": Column("List", lambda each: each.list_name),
+    "status": Column("Status", lambda each: _LIFE.index(each.status)),
+    "time": Column("Scheduled", lambda each: each.scheduled_at, largest_first=True),
+}
+_OPEN_INDEX: Final = Sortable(
+    _COLUMNS,
+    natural="time",
+    in_words="By the time they are scheduled for",
+)
+_ARCHIVE_INDEX: Final = Sortable(
+    {
+        **_COLUMNS,
+        "planned": Column("Planned", lambda each: each.planned, is_number=True),
+        "accepted": Column("Accepted", lambda each: each.accepted, is_number=True),
+        "refused": Column("Refused", lambda each: each.refused, is_number=True),
+        "suppressed": Column("Suppressed", lambda each: each.suppressed, is_number=True),
+        "in_doubt": Column("In doubt", lambda each: each.in_doubt, is_number=True),
+    },
+    natural="-time",
+    in_words="By the time they were scheduled for, latest first",
+)
 
 
 async def index(visit: Visit) -> Response:
     status, of_list = visit.parameter("status"), visit.parameter("list").strip()
-    after = visit.parameter("after") or None
-    found: list[Message] = []
-    following = after
-    for _ in range(_LOOKS if status or of_list else 1):
-        page = await visit.services.messages.page(limit=_A_PAGE, after=following)
-        found += [each for each in page.messages if _fits(each, status, of_list)]
-        following = page.next
-        if following is None or len(found) >= _A_PAGE:
-            break
-    query = {name: text for name, text in (("status", status), ("list", of_list)) if text}
+    filters = {"status": status, "list": of_list}
+    sorting = Sorting(visit, _OPEN_INDEX, filters)
+    shown = None
+    if not sorting.is_natural:
+        lines = await visit.services.times.whole(done=False, most=sorting.most)
+        if lines is not None:
+            lines = [each for each in lines if _fits(each, status, of_list)]
+        shown = await _sorted(visit, sorting, lines)
+    if shown is None:
+        shown, following = await _by_time(visit, status, of_list)
+        sorting.in_key_order(following)
     return visit.page(
         "admin/messages.html",
-        messages=found,
+        messages=shown,
         statuses=[each.value for each in OPEN],
         wanted=status,
         of_list=of_list,
-        next_url=f"/messages?{urlencode({**query, 'after': following})}" if following else "",
-        first_url=f"/messages?{urlencode(query)}" if after else "",
+        sorting=sorting,
     )
 
 
 async def archive(visit: Visit) -> Response:
-    before = visit.parameter("before") or None
-    page = await visit.services.times.done(limit=_A_PAGE, before=before)
-    return visit.page(
-        "admin/archive.html",
-        messages=page.messages,
-        next_url=f"/archive?{urlencode({'before': page.next})}" if page.next else "",
-        first_url="/archive" if before else "",
-    )
+    sorting = Sorting(visit, _ARCHIVE_INDEX, {})
+    shown = None
+    if not sorting.is_natural:
+        lines = await visit.services.times.whole(done=True, most=sorting.most)
+        shown = await _sorted(visit, sorting, lines)
+    if shown is None:
+        before = visit.parameter("before") or None
+        page = await visit.services.times.done(limit=A_PAGE, before=before)
+        shown = page.messages
+        sorting.in_key_order(page.next, "before")
+    return visit.page("admin/archive.html", messages=shown, sorting=sorting)
 
 
-def _fits(message: Message, status: str, of_list: str) -> bool:
+async def _sorted(
+    visit: Visit, sorting: Sorting[MessageLine], lines: list[MessageLine] | None
+) -> list[Message] | None:
+    page = sorting.page_of(lines)
+    return None if page is None else await visit.services.times.of(page)
+
+
+async def _by_time(visit: Visit, status: str, of_list: str) -> tuple[list[Message], str | None]:
+    """Those that fit, as far as one answer looks, and where to look further."""
+    found: list[Message] = []
+    following = visit.parameter("after") or None
+    for _ in range(_LOOKS if status or of_list else 1):
+        page = await visit.services.messages.page(limit=A_PAGE, after=following)
+        found += [each for each in page.messages if _fits(each, status, of_list)]
+        following = page.next
+        if following is None or len(found) >= A_PAGE:
+            break
+    return found, following
+
+
+def _fits(message: Message | MessageLine, status: str, of_list: str) -> bool:
     return (not status or message.status == status) and (
         not of_list or message.list_name == of_list
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote, urlencode
+from typing import Final
+from urllib.parse import quote
 
 import msgspec
 from starlette.responses import Response
@@ -11,12 +12,23 @@ from starlette.responses import Response
 from postroom.domain.errors import NoSuch
 from postroom.mail.reading import read_mail
 from postroom.services.users import Role
+from postroom.transport.outbox import OutboxMail
 from postroom.web.routing import Page, explain
 from postroom.web.sandbox import sandboxed
+from postroom.web.sorting import A_PAGE, Column, Sortable, Sorting
 from postroom.web.visit import Endpoint, Visit
 from postroom.wiring import find_outbox
 
-_AT_ONCE = 50
+_INDEX: Final = Sortable[OutboxMail](
+    # A mail's subject is in its file: too many would have to be opened.
+    {
+        "to": Column("To", lambda each: each.recipient),
+        "when": Column("When", lambda each: each.date, largest_first=True),
+    },
+    natural="-when",
+    in_words="Newest first",
+    advice="Show those to one address.",
+)
 _LINK = re.compile(r"https?://[^\s<>\"']+")
 
 
@@ -33,18 +45,20 @@ async def outbox(visit: Visit) -> Response:
         transport = visit.context.settings.found["transport"].shown
         return visit.page("admin/outbox_unused.html", transport=transport)
     to, after = visit.parameter("to").strip()[:320], visit.parameter("after")[:300]
-    found = await box.mails(limit=_AT_ONCE + 1, after=after, recipient=to)
-    mails = found[:_AT_ONCE]
-    further = ""
-    if len(found) > _AT_ONCE:
-        further = "/outbox?" + urlencode({"to": to, "after": found[_AT_ONCE - 1].name})
-    first = "/outbox?" + urlencode({"to": to}) if after else ""
+    sorting = Sorting(visit, _INDEX, {"to": to})
+    mails = None
+    if not sorting.is_natural:
+        found = await box.mails(limit=sorting.most + 1, recipient=to)
+        mails = sorting.page_of(None if len(found) > sorting.most else found)
+    if mails is None:
+        found = await box.mails(limit=A_PAGE + 1, after=after, recipient=to)
+        mails = found[:A_PAGE]
+        sorting.in_key_order(mails[-1].name if len(found) > A_PAGE else None)
     return visit.page(
         "admin/outbox.html",
         mails=list(zip(mails, await box.subjects(mails), strict=True)),
         to=to,
-        further=further,
-        first=first,
+        sorting=sorting,
     )
 
 

@@ -1,46 +1,40 @@
 """What a message will look like: the very mail that one recipient would get, taken apart again.
 
-The HTML is somebody's own document. It is shown in a frame without rights: its answer carries a
-policy of its own, under which no script runs and nothing can be sent.
+The HTML is somebody's own document, and is shown in a frame without rights.
 """
 
 from __future__ import annotations
 
 import asyncio
-import email.policy
-from email.message import EmailMessage
 from typing import Final
 
-import msgspec
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from postroom.domain.addresses import Address
 from postroom.domain.errors import DomainError, Invalid, NoSuch
 from postroom.domain.lists import MailingList, SubscriberGuid
 from postroom.mail.mailing import Recipient
+from postroom.mail.reading import ReadMail, read_mail
 from postroom.sender.drafts import draft_mailing
-from postroom.services.messages import NewBodies
+from postroom.services.message_contents import NewBodies
 from postroom.services.users import Role
-from postroom.web.admin.drafts import LARGEST_FORM, Draft, draft_from_form, draft_of, problem_of
+from postroom.web.admin.drafts import (
+    LABELS,
+    LARGEST_FORM,
+    Draft,
+    draft_from_form,
+    draft_of,
+    problem_of,
+)
+from postroom.web.admin.sending_questions import unseen_by_readers
 from postroom.web.routing import Page
+from postroom.web.sandbox import sandboxed
 from postroom.web.visit import Visit
 
-POLICY: Final = (
-    "sandbox; default-src 'none'; img-src data: https: http:; style-src 'unsafe-inline';"
-    " frame-ancestors 'self'"
-)
 _SOMEBODY: Final = Recipient(
     Address("subscriber@example.com"), SubscriberGuid("00000000-0000-4000-8000-000000000000")
 )
 _NOTHING: Final = "<p style='font-family: sans-serif; color: #777'>{}</p>"
-
-
-class Preview(msgspec.Struct, frozen=True):
-    """A mail as its reader sees it. `html` is the document, unescaped; empty if there is none."""
-
-    subject: str
-    html: str
-    text: str
 
 
 async def frame(visit: Visit) -> Response:
@@ -76,8 +70,10 @@ async def words(visit: Visit) -> Response:
         "admin/message_words.html",
         preview=preview,
         is_generated=not draft.text.strip(),
+        pictures=await unseen_by_readers(draft.typed),
         estimate=estimate,
         problems=problems,
+        labels=LABELS,
     )
 
 
@@ -92,7 +88,11 @@ async def of_message(visit: Visit) -> Response:
     except DomainError as exc:
         problems = problem_of(exc)
     return visit.page(
-        "admin/message_preview.html", message=message, preview=preview, problems=problems
+        "admin/message_preview.html",
+        message=message,
+        preview=preview,
+        pictures=await unseen_by_readers(bodies),
+        problems=problems,
     )
 
 
@@ -106,7 +106,7 @@ async def frame_of_message(visit: Visit) -> Response:
     return _framed(preview.html or _NOTHING.format("This message has no HTML."))
 
 
-async def _preview_of(visit: Visit, draft: Draft, bodies: NewBodies) -> Preview:
+async def _preview_of(visit: Visit, draft: Draft, bodies: NewBodies) -> ReadMail:
     """Made in a thread: a body may have 10 MB. `Invalid`, `NoSuch` list."""
     mailing_list = await _list_of(visit, draft)
     subject = draft.subject.strip() or "(no subject)"
@@ -126,24 +126,12 @@ async def _list_of(visit: Visit, draft: Draft) -> MailingList:
     return await visit.services.lists.get(names[0])
 
 
-def _made(mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str) -> Preview:
-    mailing = draft_mailing(mailing_list, subject, bodies, base_url)
-    mail = email.message_from_bytes(mailing.mail(_SOMEBODY), policy=email.policy.default)
-    if not isinstance(mail, EmailMessage):
-        raise TypeError("the default policy makes EmailMessage")
-    return Preview(str(mail["Subject"]), _part(mail, "html"), _part(mail, "plain"))
-
-
-def _part(mail: EmailMessage, kind: str) -> str:
-    part = mail.get_body(preferencelist=(kind,))
-    return "" if part is None else str(part.get_content())
+def _made(mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str) -> ReadMail:
+    return read_mail(draft_mailing(mailing_list, subject, bodies, base_url).mail(_SOMEBODY))
 
 
 def _framed(html: str) -> Response:
-    return HTMLResponse(
-        html,
-        headers={"Content-Security-Policy": POLICY, "X-Frame-Options": "SAMEORIGIN"},
-    )
+    return sandboxed(html, with_pictures=True)
 
 
 PAGES = (

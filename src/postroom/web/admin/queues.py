@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -24,10 +25,25 @@ from postroom.services.users import Role
 from postroom.storage import InvalidRequest, QueueMessage
 from postroom.storage.limits import RECEIVE_MESSAGES
 from postroom.web.routing import Page
+from postroom.web.sorting import Column, Sortable, Sorting
 from postroom.web.templating import queue_url
 from postroom.web.visit import Visit
 
 _LONGEST_SHOWN = 2_000  # characters of a body
+_INDEX: Final = Sortable[QueueOverview](
+    {
+        "queue": Column("Queue", lambda each: each.name),
+        "waiting": Column("Waiting", lambda each: each.length, is_number=True),
+        "oldest": Column("Oldest", lambda each: each.oldest),
+        "retry": Column("Retry", lambda each: each.retry, is_number=True),
+        "poison": Column("Poison", lambda each: each.poison, is_number=True),
+        "dead_letters": Column("Dead letters", lambda each: each.dead_letter, is_number=True),
+        "application": Column("Application", lambda each: each.app),
+        "state": Column("State", lambda each: each.state),
+    },
+    natural="queue",
+    in_words="In the order of names",
+)
 
 
 class ShownMessage(msgspec.Struct, frozen=True):
@@ -54,9 +70,10 @@ async def index(visit: Visit) -> Response:
     wanted = visit.parameter("name").strip()
     if wanted:
         return visit.redirect(queue_url(visit.services.store.queue(wanted).name))
+    sorting = Sorting(visit, _INDEX)
     queues = await visit.services.queue_overview.overview()
     template = "admin/queues_table.html" if visit.is_partial else "admin/queues.html"
-    return visit.page(template, queues=queues)
+    return visit.page(template, queues=sorting.all_of(queues), sorting=sorting)
 
 
 async def queue(visit: Visit) -> Response:

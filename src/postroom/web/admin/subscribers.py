@@ -2,45 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from starlette.responses import Response
 
-from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.lists import Subscriber
 from postroom.domain.texts import one_line
-from postroom.services.searching import SubscriberState
+from postroom.services.searching import SubscriberLine, SubscriberState
 from postroom.services.users import Role
 from postroom.web.admin.conflicts import Difference, differences
 from postroom.web.routing import Page
+from postroom.web.sorting import A_PAGE, Column, Sortable, Sorting
 from postroom.web.visit import Visit
 
-_A_PAGE: Final = 50
 _LONGEST_REASON: Final = 200
 _LABELS: Final = {"email": "Address", "verified": "Verified", "blocked": "Blocked because"}
+
+
+def _state_of(subscriber: SubscriberLine) -> str:
+    """As the page says it."""
+    if subscriber.blocked:
+        return "blocked"
+    return "verified" if subscriber.verified else "not verified"
+
+
+_INDEX: Final = Sortable[SubscriberLine](
+    {
+        "address": Column("Address", lambda each: each.address),
+        "state": Column("State", _state_of),
+        "since": Column("Since", lambda each: each.created_at, largest_first=True),
+    },
+    natural="address",
+    in_words="In the order of addresses",
+    advice="Search for fewer.",
+)
 
 
 async def index(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     state = _state(visit.parameter("state"))
-    prefix, after = visit.parameter("q").strip(), visit.parameter("after")
-    found = await visit.services.search.find(
-        mailing_list.name, state=state, prefix=_as_kept(prefix), limit=_A_PAGE, after=after
-    )
-    query = {"q": prefix, "state": state.value if state else ""}
-    query = {name: value for name, value in query.items() if value}
-    here = f"/lists/{mailing_list.name}/subscribers"
-    sizes = await visit.services.sizes.of([mailing_list.name])
+    prefix = visit.parameter("q").strip()
+    kept = _as_kept(prefix)
+    filters = {"q": prefix, "state": state.value if state else ""}
+    sorting = Sorting(visit, _INDEX, filters)
+    size = (await visit.services.sizes.of([mailing_list.name])).get(mailing_list.name)
+    if size is not None and not prefix:
+        sorting.expect(size.subscribers)
+    shown: Sequence[Subscriber | SubscriberLine] | None = None
+    cut_short_at = ""
+    if not sorting.is_natural:
+        shown = sorting.page_of(
+            await visit.services.search.whole(
+                mailing_list.name, state=state, prefix=kept, most=sorting.most
+            )
+        )
+    if shown is None:
+        found = await visit.services.search.find(
+            mailing_list.name,
+            state=state,
+            prefix=kept,
+            limit=A_PAGE,
+            after=visit.parameter("after"),
+        )
+        shown = found.subscribers
+        if found.is_cut_short and found.next:
+            cut_short_at = found.next
+        sorting.in_key_order(found.next)
     return visit.page(
         "admin/subscriber_rows.html" if visit.is_partial else "admin/subscribers.html",
         list=mailing_list,
-        size=sizes.get(mailing_list.name),
-        found=found,
+        size=size,
+        subscribers=shown,
+        cut_short_at=cut_short_at,
         prefix=prefix,
-        state=state.value if state else "",
-        next_url=f"{here}?{urlencode({**query, 'after': found.next})}" if found.next else "",
-        first_url=f"{here}?{urlencode(query)}" if after else "",
+        state=filters["state"],
+        sorting=sorting,
     )
 
 
@@ -108,6 +147,20 @@ async def move(visit: Visit) -> Response:
         return await _show(visit, current, _fields(current), problems=problems, status=409)
     await visit.audit("moved subscriber", f"{moved.address} from {name} to {moved.list_name}")
     return visit.redirect(_address_of(moved), f"Moved to the list {moved.list_name}.")
+
+
+async def ask(visit: Visit) -> Response:
+    """Send the mail to confirm to somebody who was added and is not verified."""
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    try:
+        await visit.services.subscriptions.ask(name, email)
+    except NotNow as exc:
+        problems = {"ask": str(exc)}
+        return await _show(visit, current, _fields(current), problems=problems, status=409)
+    await visit.audit("asked subscriber to confirm", f"{current.address} of {name}")
+    said = f"{current.address} gets a mail with a link to confirm."
+    return visit.redirect(_address_of(current), said)
 
 
 async def delete(visit: Visit) -> Response:
@@ -203,6 +256,7 @@ PAGES = (
         methods=("GET", "POST"),
     ),
     Page("/lists/{name}/subscribers/{email:path}/move", move, role=Role.EDITOR, methods=("POST",)),
+    Page("/lists/{name}/subscribers/{email:path}/ask", ask, role=Role.EDITOR, methods=("POST",)),
     Page("/lists/{name}/subscribers/{email:path}", edit, role=Role.VIEWER),
     Page("/lists/{name}/subscribers/{email:path}", edit, role=Role.EDITOR, methods=("POST",)),
 )

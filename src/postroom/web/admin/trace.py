@@ -1,7 +1,9 @@
-"""What happened to one address, as a line through time: sign-up, confirmation, each email."""
+"""What happened to one address, as a line through time: sign-up, confirmation, leaving, each
+email."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -9,13 +11,13 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.addresses import parse_address
+from postroom.domain.addresses import Address, parse_address
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import Invalid
 from postroom.domain.lists import Subscriber
 from postroom.domain.messages import Message
 from postroom.services.outcomes import EmailRecord
-from postroom.services.tracing import TracedEmails
+from postroom.services.tracing import Departure, TracedEmails
 from postroom.services.users import Role
 from postroom.web.routing import Page
 from postroom.web.visit import Visit
@@ -25,7 +27,7 @@ _MESSAGES_AT_ONCE = 20
 
 _EMAIL_TEXTS = {
     EmailOutcome.PENDING: ("waits to be sent", "busy"),
-    EmailOutcome.ACCEPTED: ("accepted by the mail server", "good"),
+    EmailOutcome.ACCEPTED: ("accepted", "good"),
     EmailOutcome.REFUSED: ("refused", "bad"),
     EmailOutcome.SUPPRESSED: ("not sent: no longer a verified subscriber", "warn"),
     EmailOutcome.IN_DOUBT: ("in doubt: a crash fell between sending and recording it", "warn"),
@@ -60,17 +62,36 @@ async def trace(visit: Visit) -> Response:
         return visit.page(
             "admin/trace_emails.html", email=address, entries=entries, looked=traced, before=before
         )
-    subscriptions = await visit.services.tracing.subscriptions(address)
+    tracing = visit.services.tracing
+    subscriptions, departures = await asyncio.gather(
+        tracing.subscriptions(address), tracing.departures(address)
+    )
+    spelling = ""
+    if not subscriptions and not departures and not entries and not traced.next and not before:
+        spelling = await _other_spelling(visit, address)
     return visit.page(
         "admin/trace.html",
         email=address,
         problem="",
         found=subscriptions,
-        signing_up=_newest_first(_of_subscriptions(subscriptions)),
+        signing_up=_newest_first([*_of_subscriptions(subscriptions), *_of_departures(departures)]),
         entries=entries,
         looked=traced,
         before=before,
+        spelling=spelling,
     )
+
+
+async def _other_spelling(visit: Visit, address: Address) -> Address | str:
+    """The address in small letters, if that is known: capital letters before the `@` count."""
+    small = parse_address(address.lower())
+    if small == address:
+        return ""
+    tracing = visit.services.tracing
+    if await tracing.subscriptions(small):
+        return small
+    emails = await tracing.emails(small, before=None, limit=_MESSAGES_AT_ONCE)
+    return small if emails.emails else ""
 
 
 def _of_subscriptions(subscriptions: Iterable[Subscriber]) -> Iterable[TimelineEntry]:
@@ -83,6 +104,12 @@ def _of_subscriptions(subscriptions: Iterable[Subscriber]) -> Iterable[TimelineE
         if each.verified_at is not None:
             yield TimelineEntry(each.verified_at, "was verified", name, url, "good")
         yield TimelineEntry(each.created_at, "signed up or was added", name, url)
+
+
+def _of_departures(departures: Iterable[Departure]) -> Iterable[TimelineEntry]:
+    for each in departures:
+        url = f"/lists/{each.list_name}"
+        yield TimelineEntry(each.left_at, "unsubscribed", each.list_name, url, "warn")
 
 
 def _of_emails(traced: TracedEmails) -> Iterable[TimelineEntry]:

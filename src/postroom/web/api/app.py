@@ -15,6 +15,7 @@ from postroom.web.api import emails, files, lists, messages, queues, signing_up,
 from postroom.web.api.documenting import RATE_LIMIT, with_body, with_words
 from postroom.web.api.guarding import Guard
 from postroom.web.api.handling import add_handlers
+from postroom.web.api.heading import Heads
 from postroom.web.api.results import FieldProblem, Problem
 from postroom.web.context import WebContext
 
@@ -37,7 +38,8 @@ Lists, subscribers, messages and what became of each email.
 
 Every call needs a key: `Authorization: Bearer KEY`, made with `postroom apikey create`. Errors are
 problems (RFC 9457). Indexes answer `items` and `next`; pass `next` as `after` to go on, until it is
-null. What has an ETag can be changed with `If-Match`, so that nobody overwrites somebody else.
+null. `HEAD` answers like `GET`, without the body. What has an ETag can be changed with `If-Match`,
+so that nobody overwrites somebody else.
 """
 
 
@@ -61,6 +63,7 @@ def make_api(context: WebContext) -> FastAPI:
         # Side by side, not one router inside the other: a call is found sooner.
         api.router.routes.extend(router.routes)
     add_handlers(api)
+    api.add_middleware(Heads)
     api.add_middleware(
         Guard, keys=context.services.keys, rate=float(context.settings.value("api_rate"))
     )

@@ -16,7 +16,7 @@ from postroom.services.keys import Scope
 from postroom.web.api.documenting import problems
 from postroom.web.api.fields import AddressPath, After, Limit, RefPath
 from postroom.web.api.models import Decision
-from postroom.web.api.paging import going_on
+from postroom.web.api.paging import Kind, Place
 from postroom.web.api.results import EmailResult, Index
 from postroom.web.api.routing import ApiRoute, answer, index, scoped, services_of
 from postroom.wiring import Services
@@ -41,9 +41,10 @@ async def read_emails(
     """What became of each email, with the mail server's reply, in the order of addresses."""
     services = services_of(request)
     message = await services.messages.get(ref)
-    with going_on(after):
-        page = await services.outcomes.page(message, outcome=outcome, limit=limit, after=after)
-    return index(map(shapes.of_email, page.emails), page.next)
+    place = Place(after, Kind.EMAILS, message.ref)
+    with place.checked():
+        page = await services.outcomes.page(message, outcome=outcome, limit=limit, after=place.last)
+    return index(map(shapes.of_email, page.emails), place.next(page.next))
 
 
 @router.get(

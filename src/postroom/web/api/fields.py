@@ -18,7 +18,7 @@ from postroom.domain.addresses import LONGEST as LONGEST_ADDRESS
 from postroom.domain.addresses import parse_address
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.languages import parse_language
-from postroom.domain.lists import LONGEST_DESCRIPTION, parse_list_name
+from postroom.domain.lists import LONGEST_DESCRIPTION, parse_list_name, parse_new_list_name
 from postroom.domain.messages import LONGEST_SUBJECT
 from postroom.domain.refs import parse_ref
 from postroom.domain.texts import one_line
@@ -87,6 +87,11 @@ _LIST_NAME = {
     "description": "1 to 100 letters, digits, `_`, `-` or `.`.",
     "examples": ["contoso1"],
 }
+_NEW_LIST_NAME = {
+    **_LIST_NAME,
+    "pattern": r"^(?!(\.{1,2}|new)$)[A-Za-z0-9_.-]{1,100}$",
+    "description": "1 to 100 letters, digits, `_`, `-` or `.`; not `new`.",
+}
 _ADDRESS = {
     "type": "string",
     "format": "email",
@@ -97,6 +102,7 @@ _ADDRESS = {
 _REF = {"type": "string", "pattern": "^[0-9]{18}$", "examples": ["639000000000000000"]}
 
 ListName = Annotated[str, AfterValidator(parse_list_name), WithJsonSchema(_LIST_NAME)]
+NewListName = Annotated[str, AfterValidator(parse_new_list_name), WithJsonSchema(_NEW_LIST_NAME)]
 
 
 def _address(text: str) -> str:
@@ -226,7 +232,7 @@ After = Annotated[
     str | None,
     AfterValidator(_token),
     WithJsonSchema({"type": "string", "pattern": _NEXT}),
-    Query(description="Go on: `next` of the answer before."),
+    Query(description="Go on: `next` of the answer before, of this same index."),
 ]
 IsVerified = Annotated[
     bool | None,

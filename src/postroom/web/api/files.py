@@ -12,11 +12,11 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.errors import Invalid
 from postroom.services import shapes
 from postroom.services.keys import Scope
 from postroom.web.api.documenting import problems
 from postroom.web.api.fields import IsVerified, ListPath
+from postroom.web.api.heading import wants_body
 from postroom.web.api.problems import problem
 from postroom.web.api.results import ImportResult
 from postroom.web.api.routing import ApiRoute, answer, scoped, services_of
@@ -51,15 +51,22 @@ async def import_subscribers(
     request: Request,
     name: ListPath,
     verified: Annotated[
-        IsVerified, Query(description="Whether lines that say nothing are of verified owners.")
+        IsVerified,
+        Query(description="Whether everybody has agreed to get mail whose line does not say so."),
+    ] = None,
+    even_unsubscribed: Annotated[
+        IsVerified,
+        Query(description="Whether those come back who have unsubscribed from the list."),
     ] = None,
 ) -> Response:
     """Put the addresses of a CSV file on a list.
 
-    It has a header line with a column `email`, and perhaps one `verified` (true or false); other
-    columns are ignored. Lines that cannot be used are reported and do not stop the others. An
-    address that is on the list keeps its links; where its line says true or false, that counts. An
-    interrupted import is finished by importing again.
+    It has a header line with a column `email`, and perhaps one `verified` (true or false) and one
+    `blocked` (why); other columns are ignored. It is in UTF-8, or in the encoding that the type
+    names: `text/csv; charset=windows-1252`. Lines that cannot be used are reported and do not stop
+    the others; so are those of people who have unsubscribed from the list. An address that is on
+    the list keeps its links; where its line says true or false, that counts. An interrupted import
+    is finished by importing again.
     """
     media_type, encoding = _format(request)
     if media_type != CSV:
@@ -69,13 +76,13 @@ async def import_subscribers(
     with tempfile.TemporaryFile() as file:
         if not await _keep(request, file):
             return problem(413, f"the file has more than {LARGEST_FILE:,} bytes")
-        try:
-            report = await services.imports.import_csv(
-                name, file, encoding=encoding, verified=verified or False
-            )
-        except Invalid as exc:
-            # The advice is for the command line; here the encoding is a part of Content-Type.
-            raise Invalid(exc.field, exc.problem.replace("--encoding ", "charset=")) from exc
+        report = await services.imports.import_csv(
+            name,
+            file,
+            encoding=encoding,
+            verified=verified or False,
+            even_unsubscribed=even_unsubscribed or False,
+        )
     return answer(shapes.of_import(report))
 
 
@@ -85,7 +92,7 @@ async def import_subscribers(
     responses={
         200: {
             "content": {CSV: {"schema": {"type": "string"}}},
-            "description": "Columns email, verified, created_at.",
+            "description": "Columns email, verified, blocked (why), created_at.",
         },
         **problems(404),
     },
@@ -94,15 +101,17 @@ async def import_subscribers(
 async def export_subscribers(request: Request, name: ListPath) -> Response:
     """All subscribers of a list as a CSV file, in the order of their addresses.
 
-    Cells that a spreadsheet would take for a formula get an apostrophe in front; import removes it.
+    Importing it again changes nobody, and blocked ones stay blocked on another list, too. Cells
+    that a spreadsheet would take for a formula get an apostrophe in front; import removes it.
     """
     pieces = services_of(request).exports.export_csv(name)
     first = await anext(pieces)  # before the answer begins: there may be no such list
 
     async def whole() -> AsyncIterator[str]:
         yield first
-        async for piece in pieces:
-            yield piece
+        if wants_body(request):
+            async for piece in pieces:
+                yield piece
 
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
     return StreamingResponse(whole(), media_type=CSV, headers=headers)

@@ -76,7 +76,7 @@ def _methods(request: Request) -> set[str]:
     for route in request.app.routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
             found |= route.methods or set()
-    return found
+    return found | ({"HEAD"} if "GET" in found else set())
 
 
 async def _gone(request: Request, error: Exception) -> Response:

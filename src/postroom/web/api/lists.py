@@ -16,7 +16,7 @@ from postroom.web.api.documenting import IF_MATCH, problems, tagged
 from postroom.web.api.etags import matched_etag
 from postroom.web.api.fields import After, Limit, ListPath
 from postroom.web.api.models import ListChange, NewList
-from postroom.web.api.paging import going_on
+from postroom.web.api.paging import Kind, Place
 from postroom.web.api.results import Index, MailingListResult
 from postroom.web.api.routing import (
     ApiRoute,
@@ -55,9 +55,11 @@ async def create_list(request: Request, body: NewList) -> Response:
 )
 async def read_lists(request: Request, limit: Limit = 100, after: After = None) -> Response:
     """The lists, in the order of their names."""
-    with going_on(after):
-        page = await services_of(request).lists.page(limit=limit, after=after)
-    return index((with_shown_etag(shapes.of_list(each)) for each in page.lists), page.next)
+    place = Place(after, Kind.LISTS)
+    with place.checked():
+        page = await services_of(request).lists.page(limit=limit, after=place.last)
+    shown = (with_shown_etag(shapes.of_list(each)) for each in page.lists)
+    return index(shown, place.next(page.next))
 
 
 @router.get(
@@ -79,12 +81,15 @@ async def read_list(request: Request, name: ListPath) -> Response:
 )
 async def change_list(request: Request, name: ListPath, body: ListChange) -> Response:
     """Change a list's description, its From address, or whether everybody may sign up."""
+    etag = await _matched(request, name)
+    if not body.model_fields_set:
+        return await read_list(request, name)
     saved = await services_of(request).lists.edit(
         name,
         description=body.description,
         from_address=body.from_address,
         public=body.public,
-        etag=await _matched(request, name),
+        etag=etag,
     )
     return resource(shapes.of_list(saved))
 

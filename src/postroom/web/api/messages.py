@@ -11,20 +11,21 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.messages import FINAL, LARGEST_BODY, Message, MessageStatus
+from postroom.domain.messages import FINAL, LARGEST_BODY, Message, MessageStatus, has_passed
 from postroom.services import shapes
 from postroom.services.idempotency import Begun
 from postroom.services.keys import Scope
-from postroom.services.messages import MessagePage, NewBodies
+from postroom.services.message_contents import NewBodies
+from postroom.services.message_rows import MessagePage
 from postroom.storage.limits import EARLIEST
 from postroom.storage.tokens import decode_token, encode_token
 from postroom.web.api.documenting import IF_MATCH, REPEATABLE, problems, tagged
 from postroom.web.api.etags import matched_etag
 from postroom.web.api.fields import After, Limit, RefPath
 from postroom.web.api.models import MessageChange, NewMessage
-from postroom.web.api.paging import going_on
+from postroom.web.api.paging import Kind, Place
 from postroom.web.api.repeating import once
-from postroom.web.api.results import BodiesResult, Index, MessageResult
+from postroom.web.api.results import BodiesResult, Index, MessageResult, ScheduledResult
 from postroom.web.api.routing import (
     LARGEST_BODY as LARGEST,
 )
@@ -51,14 +52,15 @@ OPEN, DONE = "open", "done"
 @router.post(
     "/messages",
     status_code=201,
-    response_model=MessageResult,
+    response_model=ScheduledResult,
     responses=tagged(201, problems(404, 409), located=True),
     openapi_extra={**_WITH_BODIES, **REPEATABLE},
 )
 async def create_message(request: Request, body: NewMessage) -> Response:
     """Schedule a message to all verified subscribers of a list.
 
-    Without `scheduled_at`, or with a time that has passed, it goes out now.
+    Without `scheduled_at`, or with a time that has passed, it goes out now; of the latter `note`
+    says so.
     """
     services = services_of(request)
 
@@ -71,7 +73,7 @@ async def create_message(request: Request, body: NewMessage) -> Response:
             _keepable(body.scheduled_at, now) or now,
             ref=None if begun is None else begun.ref,
         )
-        return 201, await _shape(services, made)
+        return 201, await _scheduled(services, made, body.scheduled_at, now)
 
     return await once(request, work, lambda _, content: _made(content))
 
@@ -93,10 +95,11 @@ async def read_messages(
     A message that is done while you go through them may come twice.
     """
     services = services_of(request)
-    with going_on(after):
-        page = await _page(services, status, limit, after)
+    place = Place(after, Kind.MESSAGES)
+    with place.checked():
+        page = await _page(services, status, limit, place.last)
     shown = await asyncio.gather(*(_shape(services, each) for each in page.messages))
-    return index(map(with_shown_etag, shown), page.next)
+    return index(map(with_shown_etag, shown), place.next(page.next))
 
 
 @router.get(
@@ -118,7 +121,7 @@ async def read_message(request: Request, ref: RefPath) -> Response:
     openapi_extra=_NEEDS,
 )
 async def read_bodies(request: Request, ref: RefPath) -> Response:
-    """The HTML and the text of a message, as they were given."""
+    """The HTML and the text of a message, as they are sent."""
     services = services_of(request)
     bodies = await services.messages.bodies(await services.messages.get(ref))
     return answer({"html": bodies.html, "text": bodies.text})
@@ -126,22 +129,27 @@ async def read_bodies(request: Request, ref: RefPath) -> Response:
 
 @router.patch(
     "/messages/{ref}",
-    response_model=MessageResult,
+    response_model=ScheduledResult,
     responses=tagged(200, problems(404, 409, 412)),
     openapi_extra={**_WITH_BODIES, **IF_MATCH},
 )
 async def change_message(request: Request, ref: RefPath, body: MessageChange) -> Response:
     """Change a message while it is Pending."""
     services = services_of(request)
-    saved = await services.messages.edit(
-        ref,
-        list_name=body.list,
-        subject=body.subject,
-        bodies=NewBodies(body.html, body.text),
-        scheduled_at=_keepable(body.scheduled_at, datetime.now(UTC)),
-        etag=await _matched(request, ref),
-    )
-    return resource(await _shape(services, saved))
+    etag = await _matched(request, ref)
+    now = datetime.now(UTC)
+    if body.model_fields_set:
+        saved = await services.messages.edit(
+            ref,
+            list_name=body.list,
+            subject=body.subject,
+            bodies=NewBodies(body.html, body.text),
+            scheduled_at=_keepable(body.scheduled_at, now),
+            etag=etag,
+        )
+    else:
+        saved = await services.messages.get(ref)
+    return resource(await _scheduled(services, saved, body.scheduled_at, now))
 
 
 @router.delete(
@@ -211,6 +219,14 @@ def _made(shape: dict[str, Any]) -> Response:
 
 async def _shape(services: Services, message: Message) -> dict[str, Any]:
     return shapes.of_message(message, await services.outcomes.counts(message))
+
+
+async def _scheduled(
+    services: Services, message: Message, wanted: datetime | None, now: datetime
+) -> dict[str, Any]:
+    counts = await services.outcomes.counts(message)
+    passed = wanted is not None and has_passed(wanted, now)
+    return shapes.of_scheduled(message, counts, has_passed=passed)
 
 
 async def _matched(request: Request, ref: str) -> str | None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from postroom.storage.limits import QUEUE_SECONDS
 from postroom.web.api.fields import (
@@ -13,6 +21,7 @@ from postroom.web.api.fields import (
     Language,
     ListName,
     Moment,
+    NewListName,
     Reason,
     Subject,
 )
@@ -42,11 +51,33 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
+def _without_null(schema: dict[str, Any], model: type[Any]) -> None:
+    for name, each in schema["properties"].items():
+        each.pop("default", None)
+        if name not in model.nullable:
+            [only] = [some for some in each.pop("anyOf") if some.get("type") != "null"]
+            each.update({**only, **each})
+
+
+class Change(Body):
+    """What is left out stays as it is. Null is no value, but for fields that say what it means."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_without_null)
+    nullable: ClassVar[frozenset[str]] = frozenset()
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_null(cls, value: object, info: ValidationInfo) -> object:
+        if value is None and info.field_name not in cls.nullable:
+            raise ValueError("cannot be null: leave it out, and it stays as it is")
+        return value
+
+
 Unbroken = Annotated[str, AfterValidator(_unbroken), WithJsonSchema(_UNBROKEN)]
 
 
 class NewList(Body):
-    name: ListName
+    name: NewListName
     description: Description
     from_address: Annotated[Address, Field(description="The address that mails come from.")]
     public: Annotated[
@@ -54,8 +85,8 @@ class NewList(Body):
     ] = True
 
 
-class ListChange(Body):
-    """What is left out, or null, stays as it is."""
+class ListChange(Change):
+    """What is left out stays as it is."""
 
     description: Description | None = None
     from_address: Address | None = None
@@ -69,8 +100,10 @@ class NewSubscriber(Body):
     ] = False
 
 
-class SubscriberChange(Body):
+class SubscriberChange(Change):
     """What is left out stays as it is."""
+
+    nullable = frozenset({"blocked"})
 
     email: Annotated[Address | None, Field(description="Another address of the same person.")] = (
         None
@@ -109,12 +142,19 @@ class NewMessage(Body):
             examples=["<p>Hello</p>"],
         ),
     ] = None
-    text: Annotated[Unbroken | None, Field(examples=["Hello"])] = None
+    text: Annotated[
+        Unbroken | None,
+        Field(
+            description="Made of the HTML if it is left out; an empty one is not.",
+            examples=["Hello"],
+        ),
+    ] = None
     scheduled_at: Moment | None = None
 
 
-class MessageChange(Body):
-    """What is left out, or null, stays as it is; an empty body is removed."""
+class MessageChange(Change):
+    """What is left out stays as it is, but a text that was made of the HTML follows it; an empty
+    body is removed."""
 
     list: ListName | None = None
     subject: Subject | None = None

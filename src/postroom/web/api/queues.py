@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -15,13 +16,11 @@ from postroom.services import shapes
 from postroom.services.access import Right
 from postroom.services.keys import Scope
 from postroom.storage import InvalidName
-from postroom.storage.limits import RECEIVE_MESSAGES
 from postroom.storage.names import check_queue_name
-from postroom.storage.tokens import decode_token, encode_token
 from postroom.web.api.documenting import problems
 from postroom.web.api.fields import After, Limit
 from postroom.web.api.models import NewQueueMessage, Redrive
-from postroom.web.api.paging import going_on
+from postroom.web.api.paging import Kind, Place
 from postroom.web.api.results import (
     AppResult,
     Index,
@@ -79,12 +78,11 @@ async def read_queues(request: Request, limit: Limit = 100, after: After = None)
 
     Subqueues (`;retry`, `;poison`, `;dead-letter`) are counted with their queue.
     """
-    with going_on(after):
-        last = "" if after is None else decode_token(after, 1)[0]
+    place = Place(after, Kind.QUEUES)
     queues = await services_of(request).queue_overview.overview()
-    found = [each for each in queues if each.name > last]
-    following = encode_token(found[limit - 1].name) if len(found) > limit else None
-    return index(map(shapes.of_queue_overview, found[:limit]), following)
+    found = [each for each in queues if each.name > (place.last or "")]
+    last = found[limit - 1].name if len(found) > limit else None
+    return index(map(shapes.of_queue_overview, found[:limit]), place.next(last))
 
 
 @router.get(
@@ -93,15 +91,22 @@ async def read_queues(request: Request, limit: Limit = 100, after: After = None)
     responses=problems(404),
     openapi_extra=_NEEDS,
 )
-async def read_queue(request: Request, name: QueuePath, limit: Limit = 10) -> Response:
-    """The messages that will be received next, untouched: up to 32, and there is no going on.
+async def read_queue(
+    request: Request, name: QueuePath, limit: Limit = 100, after: After = None
+) -> Response:
+    """The messages of a queue in the order of their arrival, untouched.
 
-    Poison messages are in `NAME;poison`.
+    Those that are delayed, or in somebody's hands, are there, too: `is_ready` tells them apart.
+    Poison messages are in `NAME;poison`. A store on Azure can only show the next 32 that are ready.
     """
-    found = await services_of(request).queues.peek(
-        name, min(limit, RECEIVE_MESSAGES), principal=key_of(request).principal
-    )
-    return index(map(shapes.of_queue_message, found), None)
+    place = Place(after, Kind.QUEUE_MESSAGES, name)
+    with place.checked():
+        page = await services_of(request).queues.page(
+            name, limit=limit, after=place.last, principal=key_of(request).principal
+        )
+    now = datetime.now(UTC)
+    shown = (shapes.of_stored_message(each, now) for each in page.messages)
+    return index(shown, place.next(page.next))
 
 
 @router.post(
@@ -154,7 +159,16 @@ async def redrive(request: Request, name: QueuePath, body: Redrive | None = None
     return answer({"redriven": 0, "is_over": False}, 202)
 
 
-@router.get("/apps", response_model=Index[AppResult], responses=problems(), openapi_extra=_NEEDS)
-async def read_apps(request: Request) -> Response:
+@router.get(
+    "/apps",
+    response_model=Index[AppResult],
+    responses=problems(404),
+    openapi_extra=_NEEDS,
+)
+async def read_apps(request: Request, limit: Limit = 100, after: After = None) -> Response:
     """The hosted applications, with their processes on every live host."""
-    return index(map(shapes.of_app_state, await services_of(request).apps.states()), None)
+    place = Place(after, Kind.APPS)
+    states = sorted(await services_of(request).apps.states(), key=lambda each: each.app.path)
+    found = [each for each in states if each.app.path > (place.last or "")]
+    last = found[limit - 1].app.path if len(found) > limit else None
+    return index(map(shapes.of_app_state, found[:limit]), place.next(last))

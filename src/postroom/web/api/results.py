@@ -56,7 +56,9 @@ class RejectedLineResult(Result):
 
 
 class ImportResult(Result):
-    """Each line is in one of the four counts; `errors` has the first 1,000 rejected ones."""
+    """Added, updated and rejected are all lines. Those `unchanged`, which were on the list already
+    just as their line says, are a part of the updated ones. `errors` has the rejected ones, up to
+    10,000 of them."""
 
     added: int
     updated: int
@@ -100,6 +102,13 @@ class MessageResult(Result):
     etag: str
 
 
+class ScheduledResult(MessageResult):
+    note: Annotated[
+        str | None,
+        Field(description="Says so if the time has passed, and the message is sent now."),
+    ]
+
+
 class BodiesResult(Result):
     html: str | None
     text: str | None
@@ -136,6 +145,8 @@ class QueueMessageResult(Result):
     properties: dict[str, str]
     dequeue_count: int
     enqueued_at: Time
+    ready_at: Annotated[Time, Field(description="When its delay or its lease runs out, or did.")]
+    is_ready: Annotated[bool, Field(description="Whether it can be received now.")]
 
 
 class PutResult(Result):
@@ -179,6 +190,7 @@ class AppResult(Result):
     max_processes: int
     concurrency: int
     idle_timeout: str
+    handler_timeout: str | None
     receive_retry_count: int
     max_retry_cycles: int
     retry_cycle_delay: str

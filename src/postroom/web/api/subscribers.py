@@ -18,7 +18,7 @@ from postroom.web.api.documenting import IF_MATCH, problems, tagged
 from postroom.web.api.etags import matched_etag
 from postroom.web.api.fields import AddressPath, After, IsVerified, Limit, ListPath
 from postroom.web.api.models import NewSubscriber, SubscriberChange
-from postroom.web.api.paging import going_on
+from postroom.web.api.paging import Kind, Place
 from postroom.web.api.results import Index, SubscriberResult
 from postroom.web.api.routing import (
     ApiRoute,
@@ -72,15 +72,16 @@ async def read_subscribers(
     after: After = None,
 ) -> Response:
     """The subscribers of a list, in the order of their addresses."""
+    place = Place(after, Kind.SUBSCRIBERS, name)
     try:
-        with going_on(after):
+        with place.checked():
             page = await services_of(request).subscriptions.page(
-                name, verified=verified, prefix=prefix, limit=limit, after=after
+                name, verified=verified, prefix=prefix, limit=limit, after=place.last
             )
     except InvalidKey as exc:
         raise Invalid("prefix", "no address begins like this") from exc
     shown = (with_shown_etag(shapes.of_subscriber(each)) for each in page.subscribers)
-    return index(shown, page.next)
+    return index(shown, place.next(page.next))
 
 
 @router.get(
@@ -113,6 +114,8 @@ async def change_subscriber(
     """
     subscriptions = services_of(request).subscriptions
     etag = await _matched(request, name, email)
+    if not body.model_fields_set:
+        return await read_subscriber(request, name, email)
     if body.email is not None:
         moved = await subscriptions.change_address(name, email, body.email, etag)
         email, etag = moved.address, moved.etag

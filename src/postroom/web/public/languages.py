@@ -38,8 +38,14 @@ class Texts:
         self._catalogue = _catalogue(language)
 
     def __call__(self, message: str, **values: str) -> str:
-        """The message in this language, with the values put in: plain text, not HTML."""
+        """The message in this language, with the values put in: plain text, not HTML.
+
+        A value that ends with a full stop (`e. V.`) at the end of a sentence needs no other.
+        """
         text = self._catalogue.gettext(message)
+        for name, value in values.items():
+            if value.endswith("."):
+                text = text.replace(f"%({name})s.", f"%({name})s")
         return text % values if values else text
 
 

@@ -40,7 +40,9 @@ async def subscribe(reader: Reader) -> Response:
         return _nothing_to_offer(reader, asked)
     if not reader.sends:
         return _form(reader, offered)
-    chosen = [each for each in offered if each.name in sent] if has_choice else offered
+    # Whoever names none of several has not chosen all of them.
+    must_choose = has_choice or (not asked and len(offered) > 1)
+    chosen = [each for each in offered if each.name in sent] if must_choose else offered
     chosen = chosen[:_MOST_AT_ONCE]
     try:
         address = parse_address(reader.text("email")[: LONGEST + 1], "email")

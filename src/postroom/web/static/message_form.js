@@ -43,7 +43,6 @@
     form.elements.clock.value = `${two(at.getHours())}:${two(at.getMinutes())}`;
     zone.value = mine;
   }
-  moment.addEventListener("input", () => { part("when-later").checked = true; });
 
   // The frame is a new one each time: otherwise the browser's Back would go through all previews.
   function showFrame() {

@@ -14,11 +14,15 @@ document.addEventListener("htmx:config:request", (event) => {
   if (token) request.headers["X-CSRF-Token"] = token.content;
 });
 
-// Moments in the reader's own time zone; the server wrote them in UTC.
+// Moments in the reader's own time zone, which the page names; the server wrote them in UTC.
+const zoneNote = document.getElementById("zone-of-times");
+const zoneName = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (zoneNote) zoneNote.textContent = `Times are in ${zoneName}, the time zone of your browser.`;
 function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
     if (!isNaN(at)) {
+      if (zoneNote) zoneNote.hidden = false;
       time.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
     }
   }

@@ -3,7 +3,7 @@
 (() => {
   const part = document.getElementById("progress");
   if (!part || !part.dataset.events) return;
-  const WIDTH = 1000, KEPT = 600;
+  const WIDTH = 1000, KEPT = 600, PATIENCE = 8000;
   const order = ["accepted", "refused", "suppressed", "in_doubt", "pending"];
   const find = (name) => part.querySelector(name);
   const number = (value) => value.toLocaleString("en");
@@ -53,14 +53,29 @@
     window.addEventListener("resize", () => plot.setSize({ width: box.clientWidth, height: 180 }));
   }
 
+  function lookAgain() {
+    source.close();
+    document.dispatchEvent(new Event("postroom:reload"));
+  }
+
   const source = new EventSource(part.dataset.events);
   source.addEventListener("progress", (event) => {
     const state = JSON.parse(event.data);
     show(state);
     if (state.rate !== null && state.status !== "Pending") draw(state.rate);
     // Another status has other buttons.
-    if (state.status !== part.dataset.status) { source.close(); location.reload(); }
+    if (state.status !== part.dataset.status) lookAgain();
   });
-  source.addEventListener("end", () => { source.close(); location.reload(); });
+  source.addEventListener("end", lookAgain);
+  // A stream ends by itself now and then and begins again at once: only what lasts is told.
+  let missing = 0;
+  source.addEventListener("error", () => {
+    missing ||= setTimeout(() => document.dispatchEvent(new Event("postroom:lost")), PATIENCE);
+  });
+  source.addEventListener("open", () => {
+    clearTimeout(missing);
+    missing = 0;
+    document.dispatchEvent(new Event("postroom:found"));
+  });
   window.addEventListener("pagehide", () => source.close());
 })();

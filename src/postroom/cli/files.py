@@ -1,0 +1,39 @@
+"""Files that commands write for their user."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from postroom.errors import PostroomError
+
+STANDARD = "-"
+"""Stands for standard input or output."""
+
+
+class FileTrouble(PostroomError):
+    """A file that cannot be read or written."""
+
+
+@contextmanager
+def written(target: str) -> Iterator[BinaryIO]:
+    """The file, whole or as it was before: its name is given when the last byte is in."""
+    if target == STANDARD:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(target)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    except PostroomError:
+        raise  # one of the store's, which may be an OSError too
+    except OSError as exc:
+        raise FileTrouble(f"{target}: {exc.strerror}") from exc
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,15 @@
+"""How a process ended, in words."""
+
+from __future__ import annotations
+
+import signal
+
+
+def in_words(status: int) -> str:
+    """For people; a status below 0 is the number of a signal."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"

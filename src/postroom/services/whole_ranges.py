@@ -1,0 +1,32 @@
+"""All rows of a key range at once, for whoever has to see all of them: only if they are few."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from postroom.services import records
+from postroom.storage import EVERY_KEY, KeyRange, Table
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_ROWS: Final = 1000  # what one look at the store answers
+
+
+async def read_whole(
+    table: Table, kind: type[S], partition: str, rows: KeyRange = EVERY_KEY, *, most: int
+) -> dict[str, S] | None:
+    """The rows by their keys, in key order, as `Table.read` answers them; None if there are more
+    than `most`. However many there are, no more than one above `most` is read."""
+    found: dict[str, S] = {}
+    start = rows.start
+    while True:
+        limit = min(_ROWS, most + 1 - len(found))
+        answer = await table.read(kind, partition, KeyRange(start, rows.stop), limit=limit)
+        found |= answer
+        if len(found) > most:
+            return None
+        if len(answer) < limit:
+            return found
+        start = records.behind(next(reversed(answer)))

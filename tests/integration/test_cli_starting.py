@@ -1,0 +1,158 @@
+"""The parts as they are started: a mistake is one line before anything is announced."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.main import PARTS
+from postroom.folders import FolderError, make_private, make_writable
+from tests.services.postroom import CommandLine
+from tests.services.waiting import free_ports, wait_until
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path, {"POSTROOM_PORT": str(free_ports(1)[0])})
+
+
+@pytest.mark.parametrize("part", ["up", "host"])
+@pytest.mark.parametrize(
+    ("apps", "told"),
+    [
+        (
+            '[[apps]]\npath="/a"\ncommand=["true"]\n[[apps]]\npath="/A"\ncommand=["true"]\n',
+            "line 5",
+        ),
+        ('[[apps]]\npath="/a"\ncommand=["true"]\non_poison="burn"\n', "line 4: on_poison: 'burn'"),
+        ('[[apps]]\npath="/a"\nhandler="nomod:fn"\n', "line 3: handler: 'nomod:fn' cannot be"),
+        ('[[apps]]\npath="/mail/send"\ncommand=["true"]\n', "'/mail/send' exists already"),
+    ],
+    ids=["same-path", "disposition", "handler", "taken"],
+)
+def test_a_mistake_in_the_applications_is_one_line(
+    part: str, apps: str, told: str, cli: CommandLine
+) -> None:
+    (cli.folder / "postroom.toml").write_text(apps)
+    assert told in cli.fails(part)
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_a_data_folder_that_is_a_file_is_one_line(part: str, cli: CommandLine) -> None:
+    (cli.folder / "occupied").write_text("a file, no folder")
+    assert cli.fails(part, "--data", "occupied") == (
+        "the data folder occupied cannot be written: a file is in its place"
+    )
+
+
+def test_an_error_of_parts_that_run_side_by_side_is_one_line(cli: CommandLine) -> None:
+    (cli.folder / "data").mkdir()
+    (cli.folder / "data" / "journals").write_text("a file, no folder")
+    assert cli.fails("sender", "--data", "data") == (
+        "the folder data/journals cannot be written: a file is in its place"
+    )
+
+
+def test_a_folder_that_may_not_be_written_is_told() -> None:
+    """Root may write everywhere, so the process that tries gives up its rights first."""
+    program = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from postroom.folders import FolderError, make_writable\n"
+        "if os.getuid() == 0: os.setgid(65534), os.setuid(65534)\n"
+        "try: make_writable(Path(sys.argv[1]), 'the data folder')\n"
+        "except FolderError as error: print(error)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o555)
+        command = [sys.executable, "-c", program, folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        Path(folder).chmod(0o755)
+    assert done.stdout == (
+        f"the data folder {folder} cannot be written: check its rights, and the disk\n"
+    ), done.stderr
+
+
+def test_a_file_system_that_nobody_may_write_to_is_told() -> None:
+    with pytest.raises(FolderError, match="the data folder /proc/mails cannot be written: "):
+        make_writable(Path("/proc/mails"), "the data folder")
+
+
+def test_folders_that_are_made_are_for_their_owner_alone(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    make_private(tmp_path / "a" / "b")
+    modes = [stat.S_IMODE((tmp_path / each).stat().st_mode) for each in (".", "a", "a/b")]
+    assert modes == [0o755, 0o700, 0o700]
+
+
+def test_the_data_folder_is_for_its_owner_alone(cli: CommandLine) -> None:
+    cli.ok("list", "ls")
+    assert stat.S_IMODE((cli.folder / "postroom-data").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_is_stopped_while_it_starts_ends_well(number: signal.Signals, cli: CommandLine) -> None:
+    """As soon as the interpreter runs our code, long before a part is up."""
+    starting = cli.start("up")
+    try:
+        caught = Path(f"/proc/{starting.pid}/status")
+        wait_until(
+            lambda: _catches(caught.read_text(), signal.SIGTERM),
+            seconds=60,
+            what="a handler of signals",
+        )
+        starting.send_signal(number)
+        assert starting.wait(60) == 0
+    finally:
+        starting.kill()
+        starting.communicate()
+
+
+def test_ctrl_c_while_the_host_comes_up_is_no_error(tmp_path: Path) -> None:
+    """It reaches every process of the terminal, also one that is still loading its modules."""
+    postroom = Path(sys.executable).with_name("postroom")
+    process = subprocess.Popen(
+        [postroom, "up", "--port", str(free_ports(1)[0])],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        wait_until(lambda: bool(children.read_text()), seconds=60, what="a child")
+        os.killpg(process.pid, signal.SIGINT)
+        told, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, b"Traceback" in told) == (0, False), told
+
+
+def _catches(status: str, number: int) -> bool:
+    [line] = [each for each in status.splitlines() if each.startswith("SigCgt:")]
+    return bool(int(line.split()[1], 16) & 1 << (number - 1))
+
+
+def test_only_errors_of_ours_are_one_line(tmp_path: Path) -> None:
+    def ended(raising: str) -> subprocess.CompletedProcess[str]:
+        look = (
+            "import sys, postroom.cli.main as m\n"
+            "from postroom.errors import PostroomError\n"
+            f"def fail(**_): raise {raising}\n"
+            "m.postroom = fail\n"
+            "sys.argv = ['postroom']\n"
+            "m.main()\n"
+        )
+        command = [sys.executable, "-c", look]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    inner = "ExceptionGroup('i', [PostroomError('first\\nline')])"
+    ours = ended(f"ExceptionGroup('o', [{inner}, PostroomError('second')])")
+    assert (ours.returncode, ours.stderr) == (1, "postroom: first line\n")
+    theirs = ended("ExceptionGroup('o', [PostroomError('first'), KeyError('x')])")
+    assert "Traceback" in theirs.stderr

@@ -1,0 +1,153 @@
+"""Histories of queue messages that are gone are removed, those of others are not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from postroom.domain.apps import App, OnPoison
+from postroom.domain.queue_names import dead_letter_queue, poison_queue
+from postroom.scheduler.retention import Retention
+from postroom.services.access import AccessService
+from postroom.services.history_retention import HistoryRetention
+from postroom.services.hosts import HostStatusService
+from postroom.services.message_history import Failure
+from postroom.services.queues import QueueService
+from postroom.storage import QueueMessage, Store
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
+
+QUEUE = "shop/orders"
+KEPT = timedelta(days=90)
+LATER = timedelta(days=100)
+FAILURE = Failure("ValueError: no", "Traceback …", process="here 42")
+
+
+def app(on_poison: OnPoison = OnPoison.MOVE, retries: int = 0) -> App:
+    return App(
+        "/shop",
+        handler="orders:process",
+        receive_retry_count=retries,
+        max_retry_cycles=0,
+        on_poison=on_poison,
+    )
+
+
+def retention(store: Store, after: timedelta = LATER) -> HistoryRetention:
+    """As it is some time from now."""
+    return HistoryRetention(store, lambda: datetime.now(UTC) + after)
+
+
+def queues_long_ago(store: Store) -> QueueService:
+    """The service as it was before all that is kept."""
+    hosts = HostStatusService(store)
+    access = AccessService(store, hosts)
+    return QueueService(store, hosts, access, lambda: datetime.now(UTC) - LATER)
+
+
+async def receive(store: Store, queue: str = QUEUE) -> QueueMessage:
+    assert await store.queue(queue).wait(20)
+    [message] = await store.queue(queue).receive(lease=600)
+    return message
+
+
+async def fails(
+    queues: QueueService, store: Store, of: App, queue: str = QUEUE, **properties: str
+) -> str:
+    """A message that has failed as often as it may; answers the id of its history."""
+    identity = await queues.put(queue, "an order", properties=properties)
+    await queues.failed(await receive(store, queue), of, FAILURE)
+    return identity
+
+
+async def test_what_was_dropped_keeps_its_history_for_a_while(
+    services: Services, store: Store
+) -> None:
+    identity = await fails(services.queues, store, app(OnPoison.DROP))
+    await services.queues.put(QUEUE, "another one waits in the same queue")
+
+    assert await retention(store, KEPT / 2).forget_old(KEPT) == 0
+    assert [entry.event for entry in await services.queues.history(identity)] == ["", "dropped"]
+
+    assert await retention(store).forget_old(KEPT) == 1
+    assert await services.queues.history(identity) == []
+
+
+async def test_what_still_waits_keeps_its_history_however_old(
+    services: Services, store: Store
+) -> None:
+    waits_in = {
+        await fails(services.queues, store, app(), "shop/a"): poison_queue("shop/a"),
+        await fails(services.queues, store, app(OnPoison.REJECT), "b"): dead_letter_queue("b"),
+        await fails(
+            services.queues, store, app(OnPoison.REJECT), "c", dead_letter_queue="of/sender"
+        ): "of/sender",
+        await fails(services.queues, store, app(OnPoison.FAULT), "d"): "d",
+        await fails(services.queues, store, app(retries=1), "e"): "e",
+    }
+
+    assert await retention(store).forget_old(KEPT) == 0
+    for identity in waits_in:
+        assert await services.queues.history(identity) != []
+
+    for place in waits_in.values():
+        await services.queues.purge(place)
+    assert await retention(store).forget_old(KEPT) == len(waits_in)
+    for identity in waits_in:
+        assert await services.queues.history(identity) == []
+
+
+async def test_young_messages_in_its_queue_do_not_keep_the_history_of_a_purged_one(
+    services: Services, store: Store
+) -> None:
+    old = await fails(queues_long_ago(store), store, app())
+    await services.queues.purge(poison_queue(QUEUE))
+    young = await fails(services.queues, store, app())
+    await services.queues.put(QUEUE, "an order")
+
+    await Retention(store, archive=None, events=KEPT).remove_old()
+
+    assert await services.queues.history(old) == []
+    assert await services.queues.history(young) != []
+
+
+async def test_without_a_limit_histories_are_kept(services: Services, store: Store) -> None:
+    identity = await fails(queues_long_ago(store), store, app(OnPoison.DROP))
+
+    await Retention(store, archive=None, events=None).remove_old()
+
+    assert await services.queues.history(identity) != []
+
+
+async def test_whoever_dies_at_the_end_of_a_message_leaves_a_history_that_is_removed(
+    services: Services, store: Store
+) -> None:
+    """A message that is there has its history; without its message a history does not stay."""
+
+    async def attempt(fate: Fate, writes: int) -> None:
+        identity = await fails(services.queues, store, app(retries=1))
+        message = await receive(store)
+        await dies(Services(Fated(store, fate)).queues.accepted(message))
+
+        if (await store.queue(QUEUE).info()).length:
+            assert await services.queues.history(identity) != []
+            assert await retention(store).forget_old(KEPT) == 0
+            await services.queues.accepted(message)
+        await retention(store).forget_old(KEPT)
+        assert await services.queues.history(identity) == []
+
+    assert await cut_after_each_write(attempt) == 2
+
+
+async def test_an_interrupted_removal_is_finished_by_the_next_round(
+    services: Services, store: Store
+) -> None:
+    async def attempt(fate: Fate, writes: int) -> None:
+        dropped = [await fails(services.queues, store, app(OnPoison.DROP)) for _ in range(2)]
+        await dies(retention(Fated(store, fate)).forget_old(KEPT))
+
+        await retention(store).forget_old(KEPT)
+
+        for identity in dropped:
+            assert await services.queues.history(identity) == []
+
+    assert await cut_after_each_write(attempt) == 2

@@ -1,0 +1,130 @@
+"""What a page reads whole, so that it can be sorted, is what the same page shows bit by bit."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.errors import NoSuch
+from postroom.scheduler.completion import Completion
+from postroom.services import records
+from postroom.services.bulk import BulkAction, change_many
+from postroom.services.events import Severity
+from postroom.services.searching import SubscriberState
+from postroom.storage import Entity, Store
+from postroom.wiring import Services
+from tests.integration.usecases.making import days, fill, make_list, now, schedule
+from tests.integration.usecases.pages import fan_out_whole, settle, use_small_pages
+
+MANY = 1_100  # more than the store answers at once
+
+
+async def test_subscribers_by_state_and_beginning(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    made = [each.address for each in await fill(store, name, 25)]
+    await change_many(services.subscriptions, name, made[20:22], BulkAction.BLOCK)
+    for state in (None, *SubscriberState):
+        for prefix in ("", made[20][:9], "zoe"):
+            found = await services.search.find(name, state=state, prefix=prefix, seconds=60)
+            whole = await services.search.whole(name, state=state, prefix=prefix, most=25)
+            assert whole is not None
+            shown = [(e.address, e.verified, e.blocked, e.created_at) for e in whole]
+            assert shown == [
+                (e.address, e.verified, e.blocked, e.created_at) for e in found.subscribers
+            ]
+    assert await services.search.whole(name, most=24) is None
+    assert await services.search.whole(name, prefix=made[20][:9], most=5) is not None
+    with pytest.raises(NoSuch):
+        await services.search.whole("nowhere", most=5)
+
+
+async def test_more_than_the_store_answers_at_once(services: Services, store: Store) -> None:
+    name = await make_list(services)
+    made = [each.address for each in await fill(store, name, MANY)]
+    whole = await services.search.whole(name, most=MANY)
+    assert whole is not None
+    assert [each.address for each in whole] == made
+    assert await services.search.whole(name, most=MANY - 1) is None
+    assert await services.search.whole(name, most=999) is None
+
+
+async def test_messages_that_are_open_and_those_that_are_done(
+    services: Services, store: Store
+) -> None:
+    name = await make_list(services)
+    await fill(store, name, 3)
+    for number in range(4):
+        await schedule(services, name, days(number), f"To come {number}")
+    done = await fan_out_whole(store, (await schedule(services, name, subject="Done")).ref)
+    outcomes = [EmailOutcome.ACCEPTED, EmailOutcome.REFUSED, EmailOutcome.ACCEPTED]
+    await settle(services, done, 0, outcomes)
+    assert await Completion(store, services.messages, services.outcomes).check(done)
+
+    lines = await services.times.whole(done=False, most=4)
+    assert lines is not None
+    found = (await services.messages.page()).messages
+    assert [(e.ref, e.subject, e.list_name, e.status, e.scheduled_at) for e in lines] == [
+        (e.ref, e.subject, e.list_name, e.status, e.scheduled_at) for e in found
+    ]
+    assert await services.times.of(lines) == found
+    assert await services.times.whole(done=False, most=3) is None
+    archived = await services.times.whole(done=True, most=3)
+    assert archived is not None
+    [line] = archived
+    sums = (line.planned, line.accepted, line.refused, line.suppressed, line.in_doubt)
+    assert (line.ref, sums) == (done.ref, (3, 2, 1, 0, 0))
+
+
+async def test_a_message_is_there_once_whatever_its_index_has_kept(
+    services: Services, store: Store
+) -> None:
+    name = await make_list(services)
+    message = await schedule(services, name, datetime(2099, 1, 1, 12, tzinfo=UTC))
+    index = store.table(records.INDEX)
+    for at in (datetime(2099, 1, 1, 9, tzinfo=UTC), datetime(2099, 1, 5, tzinfo=UTC)):
+        await index.insert(Entity(records.OPEN, records.due_row(at, message.ref), {}))
+    lines = await services.times.whole(done=False, most=10)
+    assert lines is not None
+    assert [line.ref for line in lines] == [message.ref]
+    await services.messages.delete(message.ref)
+    assert await services.times.of(lines) == []
+
+
+async def test_emails_by_outcome_and_beginning(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, size=4, pages=20)
+    name = await make_list(services)
+    made = [each.address for each in await fill(store, name, 22)]
+    message = await fan_out_whole(store, (await schedule(services, name)).ref)
+    kinds = [outcome for outcome in EmailOutcome if outcome is not EmailOutcome.PENDING]
+    await settle(services, message, 1, kinds)
+    await settle(services, message, 2, [EmailOutcome.REFUSED])
+    outcomes = services.outcomes
+    for outcome in (None, *EmailOutcome):
+        for prefix in ("", made[10][:9], made[7], "a", "zoe"):
+            page = await outcomes.page(message, outcome=outcome, prefix=prefix)
+            whole = await outcomes.whole(message, outcome=outcome, prefix=prefix, most=22)
+            assert whole == page.emails, (outcome, prefix)
+    assert await outcomes.whole(message, most=21) is None
+    assert await outcomes.whole(message, outcome=EmailOutcome.REFUSED, most=8) is not None
+
+
+async def test_actions_events_and_blobs(services: Services, store: Store) -> None:
+    for number in range(3):
+        await services.audit.record(f"user{number}@example.com", "did it", f"thing {number}")
+        await services.events.record("host", f"event {number}", severity=list(Severity)[number])
+        await store.container("scratch").put(f"{number}.txt", b"x" * number)
+    today = now().date()
+    for who in ("", "user1@example.com", "nobody"):
+        actions = await services.audit.page(who=who, day=today)
+        assert await services.audit.whole(who=who, day=today, most=3) == actions.actions
+    assert await services.audit.whole(most=2) is None
+    for least in Severity:
+        events = await services.events.page(least=least, day=today)
+        assert await services.events.whole(least=least, day=today, most=3) == events.events
+    assert await services.events.whole(most=2) is None
+    blobs = await services.explorer.blobs("scratch")
+    assert await services.explorer.all_blobs("scratch", most=3) == blobs.blobs
+    assert await services.explorer.all_blobs("scratch", prefix="1", most=1) == blobs.blobs[1:2]
+    assert await services.explorer.all_blobs("scratch", most=2) is None

@@ -1,0 +1,22 @@
+"""How pages say what is wrong with a field."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.web.templating import told
+
+
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        ("is not an address", "The address is not an address."),
+        ("must not be empty", "The address must not be empty."),
+        ("there is no list 'x'", "There is no list 'x'."),
+        ("choose a time zone from the list", "Choose a time zone from the list."),
+        ("The password is wrong.", "The password is wrong."),
+        ("line 2: is a quote missing?", "Line 2: is a quote missing?"),
+    ],
+)
+def test_a_problem_is_a_sentence_with_a_subject(problem: str, sentence: str) -> None:
+    assert told(problem, "The address") == sentence
