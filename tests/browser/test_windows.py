@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import Browser, Dialog, Page, Route, expect
+from playwright.async_api import Browser, Dialog, Error, Page, Route, expect
 
 from postroom.domain.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
@@ -109,7 +110,8 @@ async def test_whoever_leaves_a_message_half_written_is_asked(browser: Browser, 
 
         async def stay(dialog: Dialog) -> None:
             asked.append(dialog.type)
-            await dialog.dismiss()
+            with suppress(Error):  # Chromium may have taken it back already; then we stay, too
+                await dialog.dismiss()
 
         page.on("dialog", stay)
         await page.goto("/messages/new")
