@@ -17,19 +17,21 @@ _GUID = SubscriberGuid("30d8ca0a-8246-48fc-be45-33f475439972")
 
 
 def bodies(kilobytes: int) -> NewBodies:
-    """An HTML body that makes the whole mail about so large, headers included."""
-    line = "<p>All work and no play makes a dull newsletter indeed.</p>\n"
-    headers = 900
-    lines = max(1, (kilobytes * 1024 - headers) // len(line))
-    return NewBodies(html=f"<html><body>\n{line * lines}</body></html>")
+    """HTML and text that make the whole mail about so large, headers included."""
+    text = "All work and no play makes a dull newsletter indeed.\n"
+    line = f"<p>{text.strip()}</p>\n"
+    beside = 1450  # headers, the borders of the parts, the link to unsubscribe in both of them
+    lines = max(1, (kilobytes * 1024 - beside) // (len(line) + len(text)))
+    return NewBodies(f"<html><body>\n{line * lines}</body></html>", text * lines)
 
 
 def mailing(kilobytes: int) -> Mailing:
+    both = bodies(kilobytes)
     return compile_mailing(
         ref=MessageRef("638987654321000000"),
         subject="News",
-        html=bodies(kilobytes).html,
-        text=None,
+        html=both.html,
+        text=both.text,
         list_name=LIST,
         description="Contoso's news",
         from_address=FROM,

@@ -162,8 +162,10 @@ def make_sender(store: Store, transport: Transport, settings: Settings) -> Sende
         in_doubt=WhenInDoubt(settings.value("in_doubt")),
         lease=settings.value("sender_lease").total_seconds(),
         retry=_retry_plan(settings),
-        one_core=settings.store_url.startswith("sqlite:"),  # the engine that has threads
     )
+    if settings.store_url.startswith("sqlite:"):
+        # The engine that has threads, and one transaction for all who write at the same moment.
+        how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, in_hand=32)
     rate = settings.value("rate")
     if rate:
         # No more pages in hand than are sent soon: who leaves meanwhile gets nothing.

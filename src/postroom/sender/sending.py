@@ -29,6 +29,7 @@ from postroom.domain.refs import MessageRef
 from postroom.logs import about
 from postroom.mail.mailing import Recipient
 from postroom.metrics import EMAILS, PAGE_SECONDS
+from postroom.sender.company import Company
 from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.in_hand import InHand, Leases
 from postroom.sender.journal import Journal, has_journal
@@ -67,6 +68,8 @@ class SenderSettings(msgspec.Struct, frozen=True):
     lease: float = 60.0
     claim: int = 8
     in_hand: int = 16
+    settle_together: float = 0.0
+    """How long a page that is done waits for others: SQLite records them in one transaction."""
     one_core: bool = False
     """Whether to keep the process on one core: see `one_core.py`."""
 
@@ -94,6 +97,7 @@ class Sender:
             store, self._pages, settings.retry, settings.in_doubt, settings.lease
         )
         self._journal = Journal(settings.journals, self.owner)
+        self._company = Company(settings.settle_together)
         self._leases = Leases(self._queue, self._pages, self._journal, settings.lease)
         self._in_hand: dict[asyncio.Task[None], InHand] = {}
         self._pages_in_hand: dict[str, InHand] = {}
@@ -294,6 +298,7 @@ class Sender:
         parked: bool,
     ) -> Counts:
         """Record the verdicts. If the store is away, they wait for it: nobody else knows them."""
+        await self._company.wait()
         while True:
             try:
                 async with in_hand.held:

@@ -1,0 +1,29 @@
+"""Waiting for company: who goes together, and who alone."""
+
+import asyncio
+
+from postroom.sender.company import Company
+
+
+async def test_whoever_comes_while_the_first_one_waits_goes_with_it() -> None:
+    company = Company(0.05)
+    gone: list[str] = []
+
+    async def go(name: str) -> None:
+        await company.wait()
+        gone.append(name)
+
+    first = [asyncio.create_task(go(name)) for name in "ab"]
+    await asyncio.sleep(0)
+    assert gone == []
+    await asyncio.gather(*first)
+    assert gone == ["a", "b"]
+    later = asyncio.create_task(go("c"))
+    await asyncio.sleep(0)
+    assert gone == ["a", "b"], "for the next one it begins anew"
+    await later
+    assert gone == ["a", "b", "c"]
+
+
+async def test_without_a_time_nobody_waits() -> None:
+    await asyncio.wait_for(Company(0.0).wait(), 60)
