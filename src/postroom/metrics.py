@@ -150,14 +150,16 @@ class _Seat:
     """
 
     def __init__(self) -> None:
-        self._process = 0
-        self._number = 0
+        self._number: int | None = None
+        os.register_at_fork(after_in_child=self._leave)
 
     def __call__(self) -> int:
-        if self._process != os.getpid():
+        if self._number is None:
             self._number = next(filter(self._take, itertools.count()))
-            self._process = os.getpid()
         return self._number
+
+    def _leave(self) -> None:
+        self._number = None
 
     def _take(self, number: int) -> bool:
         lock = os.open(Path(os.environ[_SHARED]) / f"{number}.lock", os.O_RDWR | os.O_CREAT, 0o600)
