@@ -2,15 +2,15 @@
 
 import asyncio
 
-from postroom.sender.company import Company
+from postroom.storage.sqlite.company import Company
 
 
 async def test_whoever_comes_while_the_first_one_waits_goes_with_it() -> None:
-    company = Company(0.05)
+    company = Company()
     gone: list[str] = []
 
     async def go(name: str) -> None:
-        await company.wait()
+        await company.wait(0.05)
         gone.append(name)
 
     first = [asyncio.create_task(go(name)) for name in "ab"]
@@ -23,7 +23,3 @@ async def test_whoever_comes_while_the_first_one_waits_goes_with_it() -> None:
     assert gone == ["a", "b"], "for the next one it begins anew"
     await later
     assert gone == ["a", "b", "c"]
-
-
-async def test_without_a_time_nobody_waits() -> None:
-    await asyncio.wait_for(Company(0.0).wait(), 60)

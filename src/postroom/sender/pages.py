@@ -346,6 +346,7 @@ class PageStore:
         *,
         parked: bool,
         item: QueueMessage | None = None,
+        patience: float = 0.0,
     ) -> Counts:
         """Record the verdicts and end the claim, and the work item, too, if nothing is left to do
         for it: if no email is pending, or the page is parked. `PageLost`, `LeaseLost`."""
@@ -367,7 +368,7 @@ class PageStore:
         archiving = [Batch(records.ARCHIVE, planned.archive)] if planned.archive else []
         try:
             try:
-                await self._store.write_in_order([*archiving, *rest(counts)])
+                await self._store.write_in_order([*archiving, *rest(counts)], patience=patience)
             except AlreadyExists:
                 counts = await self._archive_beside(partition, planned.archive, counts.planned)
                 await self._store.write_in_order(rest(counts))

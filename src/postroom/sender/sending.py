@@ -29,7 +29,6 @@ from postroom.domain.refs import MessageRef
 from postroom.logs import about
 from postroom.mail.mailing import Recipient
 from postroom.metrics import EMAILS, PAGE_SECONDS
-from postroom.sender.company import Company
 from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.in_hand import InHand, Leases
 from postroom.sender.journal import Journal, has_journal
@@ -97,7 +96,6 @@ class Sender:
             store, self._pages, settings.retry, settings.in_doubt, settings.lease
         )
         self._journal = Journal(settings.journals, self.owner)
-        self._company = Company(settings.settle_together)
         self._leases = Leases(self._queue, self._pages, self._journal, settings.lease)
         self._in_hand: dict[asyncio.Task[None], InHand] = {}
         self._pages_in_hand: dict[str, InHand] = {}
@@ -298,13 +296,17 @@ class Sender:
         parked: bool,
     ) -> Counts:
         """Record the verdicts. If the store is away, they wait for it: nobody else knows them."""
-        await self._company.wait()
         while True:
             try:
                 async with in_hand.held:
                     claim, work = await self._leases.secure(in_hand, claim)
                     counts = await self._pages.settle(
-                        claim, loaded, verdicts, parked=parked, item=work
+                        claim,
+                        loaded,
+                        verdicts,
+                        parked=parked,
+                        item=work,
+                        patience=self._settings.settle_together,
                     )
                     in_hand.claim = None
                     return counts

@@ -568,12 +568,12 @@ class Store(ABC):
     async def containers(self) -> list[str]:
         """The names of all containers, in order."""
 
-    async def write_in_order(self, steps: Sequence[Step]) -> None:
+    async def write_in_order(self, steps: Sequence[Step], *, patience: float = 0.0) -> None:
         """Do one step after the other. The first that fails raises its own error: what came before
         it is done, what comes after it is not.
 
         Whoever dies here has done the steps up to one of them. An engine that can does all of them
-        with one wait for the disk.
+        with one wait for the disk, and may wait `patience` seconds for others to share that with.
         """
         for step in steps:
             match step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import apsw
 
@@ -27,6 +28,7 @@ from postroom.storage.measuring import measured
 from postroom.storage.sqlite import leases, queues, schema
 from postroom.storage.sqlite.arrivals import Arrivals
 from postroom.storage.sqlite.blobs import SqliteContainer
+from postroom.storage.sqlite.company import Company
 from postroom.storage.sqlite.connection import open_connection
 from postroom.storage.sqlite.queues import SqliteQueue
 from postroom.storage.sqlite.reader import Readers
@@ -34,6 +36,9 @@ from postroom.storage.sqlite.tables import PREFIX, SqliteTable
 from postroom.storage.sqlite.writer import Writer
 
 _SCHEME = "sqlite:///"
+
+Work: TypeAlias = Callable[[apsw.Connection], object]
+"""A part of a transaction."""
 
 
 async def connect(url: str) -> SqliteStore:
@@ -56,6 +61,7 @@ class SqliteStore(CheckedStore):
         self._arrivals = Arrivals(path)
         self._readers = Readers(path)
         self._writer = Writer(path)
+        self._company = Company()
         self._known_tables: set[str] = set()
 
     def table(self, name: str) -> Table:
@@ -73,11 +79,15 @@ class SqliteStore(CheckedStore):
     def container(self, name: str) -> Container:
         return SqliteContainer(name, self._writer, self._readers)
 
-    @measured("write_in_order")
-    async def write_in_order(self, steps: Sequence[Step]) -> None:
+    async def write_in_order(self, steps: Sequence[Step], *, patience: float = 0.0) -> None:
         """All of them in one transaction, as long as none of them fails."""
         works = [self._work(step) for step in steps]
+        if patience:
+            await self._company.wait(patience)
+        await self._write(steps, works)
 
+    @measured("write_in_order")
+    async def _write(self, steps: Sequence[Step], works: Sequence[Work]) -> None:
         def write(connection: apsw.Connection) -> None:
             for work in works:
                 work(connection)
@@ -92,7 +102,7 @@ class SqliteStore(CheckedStore):
             if any(isinstance(each, Put) for each in steps):
                 self._arrivals.ring()
 
-    def _work(self, step: Step) -> Callable[[apsw.Connection], object]:
+    def _work(self, step: Step) -> Work:
         match step:
             case Batch(table, operations):
                 return self._table(table).work(operations)
