@@ -94,6 +94,23 @@ async def test_many_are_deleted_at_once(table: Table) -> None:
     assert list(await contents(table)) == ["000"]
 
 
+async def test_what_lies_between_the_deleted_stays(table: Table) -> None:
+    odd = ["a b", "a,b", "a\ufffdb", "a🎈b", "ä", "🎈"]
+    await table.apply([InsertMany("p", {row: {} for row in [*ROWS[:50], *odd]})])
+    await table.insert(Entity("q", "001", {}))
+    await table.apply([DeleteMany("p", [*ROWS[48:10:-2], *reversed(odd)])])
+    await table.apply([DeleteMany("p", [ROWS[49]])])
+    assert [*await contents(table)] == sorted([*ROWS[:11], *ROWS[11:49:2]])
+    assert await table.get("q", "001") is not None
+
+
+async def test_rows_without_an_order_are_all_deleted(table: Table) -> None:
+    odd = ["🎈", "a,b", "ä", "a b", "a\ufffdb", "a🎈b", 'quo"te', "back slash"]
+    await table.apply([InsertMany("p", {row: {} for row in [*ROWS[:20], *odd]})])
+    await table.apply([DeleteMany("p", [*odd, *reversed(ROWS[:20])])])
+    assert await contents(table) == {}
+
+
 async def test_many_go_together_with_others(table: Table) -> None:
     [etag] = await table.apply([Insert(Entity("p", "replaced", {"Old": 1}))])
     await table.apply([InsertMany("p", {"gone 1": {}, "gone 2": {}, "gone 3": {}})])

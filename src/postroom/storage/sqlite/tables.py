@@ -83,13 +83,22 @@ _UPSERT_ALL = (
     _INSERT_ALL
     + " ON CONFLICT DO UPDATE SET etag = excluded.etag, properties = excluded.properties"
 )
+# What rows share is appended to their own: as text, for half the time of `json_patch`.
 _INSERT_MANY = (
     "INSERT INTO {table} (partition, row, etag, properties)"
-    " SELECT ?1, key, ?2, json_patch(value, ?4) FROM json_each(?3)"
+    " SELECT ?1, key, ?2, iif(value = '{{}}', ?4, substr(value, 1, length(value) - 1) || ?5)"
+    " FROM json_each(?3)"
 )
 _DELETE_ALL = (
     "DELETE FROM {table} WHERE partition = ?1 AND row IN (SELECT value FROM json_each(?2))"
 )
+# Neighbours go with one walk over their range, for a third of the time: if it holds them alone.
+_WITHIN = """
+SELECT group_concat(row, char(10)) FROM (
+    SELECT row FROM {table} WHERE partition = ?1 AND row BETWEEN ?2 AND ?3 ORDER BY row LIMIT ?4
+)
+"""
+_DELETE_RANGE = "DELETE FROM {table} WHERE partition = ?1 AND row BETWEEN ?2 AND ?3"
 
 # -- Writing one row under a condition. Without an ETag its own is compared with itself.
 _REPLACE = (
@@ -211,9 +220,10 @@ class SqliteTable(CheckedTable):
         if batch.upserts:
             self._execute(connection, _UPSERT_ALL, (partition, etag, batch.upserts))
         for rows, shared in batch.many:
-            self._execute(connection, _INSERT_MANY, (partition, etag, rows, shared))
+            rest = "}" if shared == "{}" else "," + shared[1:]
+            self._execute(connection, _INSERT_MANY, (partition, etag, rows, shared, rest))
         if batch.deletes:
-            self._execute(connection, _DELETE_ALL, (partition, batch.deletes))
+            self._delete(connection, partition, batch.deletes)
         for operation in batch.others:
             expected = _expected(operation.etag)
             if isinstance(operation, Delete):
@@ -222,6 +232,15 @@ class SqliteTable(CheckedTable):
                 row = operation.entity.row
                 properties = self._properties(connection, operation)
                 self._execute(connection, _REPLACE, (partition, row, expected, etag, properties))
+
+    def _delete(self, connection: apsw.Connection, partition: str, rows: Sequence[str]) -> None:
+        """Rows in their order."""
+        bounds = (partition, rows[0], rows[-1])
+        within = list(self._rows(connection, _WITHIN, (*bounds, len(rows) + 1)))
+        if within == [("\n".join(rows),)]:  # no key contains a line's end
+            self._execute(connection, _DELETE_RANGE, bounds)
+        else:
+            self._execute(connection, _DELETE_ALL, (partition, _json(rows)))
 
     def _properties(self, connection: apsw.Connection, operation: Replace | Merge) -> str:
         """What the row will hold. For a merge only the writing thread can know."""
@@ -294,10 +313,10 @@ class _Batch:
         self.etag = etag
         self.inserts = _json(inserts) if inserts else ""
         self.upserts = _json(upserts) if upserts else ""
-        self.deletes = _json(deletes) if deletes else ""
+        self.deletes = sorted(deletes)
 
 
-def _json(rows: Mapping[str, object] | list[str]) -> str:
+def _json(rows: Mapping[str, object] | Sequence[str]) -> str:
     return msgspec.json.encode(rows).decode()
 
 
