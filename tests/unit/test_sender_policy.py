@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.domain.emails import EmailOutcome
-from postroom.sender.policy import Attempt, RetryPlan, Verdict, WhenInDoubt, judge
+from postroom.sender.policy import Attempt, Judge, RetryPlan, Verdict, WhenInDoubt
 from postroom.transport.contract import Result, ResultKind
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -14,7 +14,7 @@ PLAN = RetryPlan()
 
 def verdict_on(kind: ResultKind, before: Attempt | None = None, hold: bool = False) -> Verdict:
     when = WhenInDoubt.HOLD if hold else WhenInDoubt.RESEND
-    return judge(Result(kind, "the reply"), before or Attempt(), NOW, PLAN, when)
+    return Judge(NOW, PLAN, when).verdict(Result(kind, "the reply"), before or Attempt())
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,16 @@ def test_blame_of_the_sender_is_no_attempt_on_the_recipient() -> None:
     verdict = verdict_on(ResultKind.BLAMED, before)
     assert verdict.outcome is EmailOutcome.PENDING
     assert verdict.attempt == before
+
+
+def test_each_email_is_judged_by_what_is_behind_it() -> None:
+    judge = Judge(NOW, PLAN, WhenInDoubt.RESEND)
+    accepted = Result(ResultKind.ACCEPTED, "ok")
+    fresh, tried = Attempt(), Attempt(3, NOW - timedelta(days=1), was_in_doubt=True)
+    attempts = [judge.verdict(accepted, before).attempt for before in (fresh, fresh, tried, fresh)]
+    assert attempts == [
+        Attempt(1, NOW),
+        Attempt(1, NOW),
+        Attempt(4, NOW - timedelta(days=1), was_in_doubt=True),
+        Attempt(1, NOW),
+    ]

@@ -25,6 +25,7 @@ import msgspec
 
 from postroom.domain.addresses import Address
 from postroom.domain.errors import Overtaken
+from postroom.domain.lists import SubscriberGuid
 from postroom.domain.messages import Message, MessageStatus, check_transition
 from postroom.domain.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
 from postroom.scheduler.refused import RefusedRecipients
@@ -46,7 +47,7 @@ _WINDOW = 10 * PAGE_SIZE  # what one query of the store answers
 _PREFIX = len(records.EMAIL_PREFIX)
 _PREFIX_MARK = zlib.crc32(records.EMAIL_PREFIX.encode())
 
-_Members: TypeAlias = dict[Address, str]
+_Members: TypeAlias = dict[Address, SubscriberGuid]
 """Subscribers in the order of their addresses, with their GUIDs."""
 
 NO_LIST = "the list was deleted before the message was due"

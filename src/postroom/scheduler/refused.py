@@ -6,7 +6,7 @@ import asyncio
 
 from postroom.domain.addresses import Address
 from postroom.domain.emails import EmailOutcome
-from postroom.domain.lists import Subscriber
+from postroom.domain.lists import Subscriber, SubscriberGuid
 from postroom.domain.messages import Message
 from postroom.domain.refs import MessageRef
 from postroom.services import records
@@ -23,7 +23,7 @@ class RefusedRecipients:
 
     async def after(
         self, message: Message, original: MessageRef, address: Address | None
-    ) -> dict[Address, str]:
+    ) -> dict[Address, SubscriberGuid]:
         """Some subscribers behind an address whom the original did not reach and who still want it.
 
         In the order of their addresses, with their GUIDs; none at the end.
@@ -34,7 +34,7 @@ class RefusedRecipients:
             page = await self._outcomes.page(tried, outcome=EmailOutcome.REFUSED, after=place)
             addresses = [email.address for email in page.emails]
             found = await asyncio.gather(*(self._find(message, each) for each in addresses))
-            wanted = {each.address: str(each.guid) for each in found if each is not None}
+            wanted = {each.address: each.guid for each in found if each is not None}
             place = page.next
             if wanted or place is None:
                 return wanted

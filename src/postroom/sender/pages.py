@@ -19,12 +19,14 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import TypeAlias, cast
 
 import msgspec
 
 from postroom.domain.addresses import Address
 from postroom.domain.emails import Counts
-from postroom.domain.lists import ListName, SubscriberGuid
+from postroom.domain.lists import ListName
 from postroom.domain.pages import WorkItem
 from postroom.mail.mailing import Recipient
 from postroom.sender.policy import Attempt, Verdict
@@ -54,9 +56,11 @@ from postroom.storage import (
 _FEW = 25
 _AT_ONCE = 1000
 _SPARSE = 4  # if a range holds so many times as many rows as are wanted, point reads are, too
-_PREFIX = len(records.EMAIL_PREFIX)
 _SOON = timedelta(seconds=1)
+_NO_ATTEMPT = Attempt()
 
+Emails: TypeAlias = Mapping[Address, records.EmailRow]
+"""The emails of a page that are not done. In the table their rows are the addresses."""
 
 ADMINISTRATOR = "administrator-"
 """How owners begin who decide on emails in doubt: they hand nothing over."""
@@ -97,17 +101,22 @@ class LoadedPage(msgspec.Struct, frozen=True):
     """The emails of a page that are not done, and the counts of those that are."""
 
     page: Entity
-    waiting: dict[Address, Attempt]
-    guids: dict[Address, str]
-    next_try_at: dict[Address, datetime]
+    emails: Emails
     counts: Counts
-    leftover: list[str]
-    """Rows that the archive has already: only to be removed."""
+    leftover: Sequence[Address] = ()
+    """Emails that the archive has already: only to be removed."""
 
     @property
     def is_whole(self) -> bool:
         """Whether the emails that were found are those that are pending."""
-        return len(self.waiting) == self.counts.pending
+        return len(self.emails) == self.counts.pending
+
+    def before(self, address: Address) -> Attempt:
+        """What is behind an email."""
+        email = self.emails[address]
+        if not email.Tries and not email.WasInDoubt:
+            return _NO_ATTEMPT  # the common case
+        return Attempt(email.Tries, email.FirstTriedAt, email.WasInDoubt)
 
 
 class TakenPage(msgspec.Struct, frozen=True):
@@ -173,17 +182,16 @@ class PageStore:
             etags = await self._pages.apply([Insert(entity) for entity in entities])
         except AlreadyExists:
             return []
-        found, emails = await asyncio.gather(
+        found, read = await asyncio.gather(
             self._pages.query(
                 KeyRange.only(entities[0].partition),
                 KeyRange.between(records.page_row(min(numbers)), records.page_row(max(numbers))),
             ),
             self._emails.read_partitions(records.EmailRow, [item.partition for item in items]),
         )
+        emails = cast(dict[str, Emails], read)
         rows = {entity.row: entity for entity in found.entities}
-        recipients = await self.who_may_receive(
-            name, [Address(row) for page in emails.values() for row in page]
-        )
+        recipients = await self.who_may_receive(name, [*chain.from_iterable(emails.values())])
         taken = []
         for item, etag in zip(items, etags, strict=True):
             row = rows.get(records.page_row(item.page))
@@ -264,7 +272,7 @@ class PageStore:
         page = await self._page(item)
         if page is None:
             return None
-        emails = await self._emails.read(records.EmailRow, item.partition)
+        emails = await self._read(item)
         loaded = _loaded(page, emails)
         # Fewer or more emails than are pending: somebody who had lost the page came late.
         if not claim.taken_over and not item.restarted and loaded.is_whole:
@@ -277,39 +285,40 @@ class PageStore:
         page = await self._page(claim.item)
         if page is None:
             raise PageLost
-        emails = await self._emails.read(records.EmailRow, claim.item.partition)
-        return await self._without_archived(claim.item, page, emails)
+        return await self._without_archived(claim.item, page, await self._read(claim.item))
 
     async def _page(self, item: WorkItem) -> Entity | None:
         return await self._pages.get(
             records.pages_partition(item.day, item.ref), records.page_row(item.page)
         )
 
-    async def _without_archived(
-        self, item: WorkItem, page: Entity, emails: Mapping[str, records.EmailRow]
-    ) -> LoadedPage:
+    async def _read(self, item: WorkItem) -> Emails:
+        return cast(Emails, await self._emails.read(records.EmailRow, item.partition))
+
+    async def _without_archived(self, item: WorkItem, page: Entity, emails: Emails) -> LoadedPage:
         """The page, by what the archive has of it."""
         done = (await self._archive.query(KeyRange.only(item.partition))).entities
         archived = {entity.row for entity in done}
-        left = {row: email for row, email in emails.items() if row not in archived}
+        left = {address: email for address, email in emails.items() if address not in archived}
         loaded = _loaded(page, left)
         return msgspec.structs.replace(
             loaded,
             counts=recounted(loaded.counts.planned, done),
-            leftover=[row for row in emails if row in archived],
+            leftover=[address for address in emails if address in archived],
         )
 
     async def who_may_receive(
         self, name: ListName, addresses: Sequence[Address]
     ) -> dict[Address, Recipient]:
         """Those who are still verified and not blocked, with the GUIDs that they have now."""
-        found = await self._subscribers(name, sorted(map(records.email_row, addresses)))
+        addresses = sorted(addresses)
+        rows = [records.EMAIL_PREFIX + address for address in addresses]
+        found = await self._subscribers(name, rows)
         recipients = {}
-        for row, subscriber in found.items():
-            if subscriber.may_receive:
-                address = Address(row[_PREFIX:])
-                guid = SubscriberGuid(subscriber.SubscriberGUID)
-                recipients[address] = Recipient(address, guid)
+        for address, row in zip(addresses, rows, strict=True):
+            subscriber = found.get(row)
+            if subscriber is not None and subscriber.may_receive:
+                recipients[address] = Recipient(address, subscriber.SubscriberGUID)
         return recipients
 
     async def _subscribers(
@@ -352,7 +361,7 @@ class PageStore:
         for it: if no email is pending, or the page is parked. `PageLost`, `LeaseLost`."""
         partition = claim.item.partition
         planned = settlement(
-            partition, verdicts, loaded.guids, loaded.leftover, loaded.counts, datetime.now(UTC)
+            partition, verdicts, loaded.emails, loaded.leftover, loaded.counts, datetime.now(UTC)
         )
 
         def rest(counts: Counts) -> list[Step]:
@@ -437,25 +446,5 @@ def _found_claim(entity: Entity) -> FoundClaim:
     return FoundClaim(records.read(entity, "Owner", str), entity.etag, doubtful)
 
 
-def _loaded(page: Entity, emails: Mapping[str, records.EmailRow]) -> LoadedPage:
-    return LoadedPage(
-        page=page,
-        waiting={Address(row): _attempt_from(email) for row, email in emails.items()},
-        guids={Address(row): email.SubscriberGUID for row, email in emails.items()},
-        next_try_at={
-            Address(row): email.NextTryAt
-            for row, email in emails.items()
-            if email.NextTryAt is not None
-        },
-        counts=records.counts_from(page),
-        leftover=[],
-    )
-
-
-def _attempt_from(email: records.EmailRow) -> Attempt:
-    if not email.Tries and not email.WasInDoubt:
-        return _FIRST_ATTEMPT  # the common case
-    return Attempt(email.Tries, email.FirstTriedAt, email.WasInDoubt)
-
-
-_FIRST_ATTEMPT = Attempt()
+def _loaded(page: Entity, emails: Emails) -> LoadedPage:
+    return LoadedPage(page, emails, records.counts_from(page))

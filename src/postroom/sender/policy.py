@@ -11,6 +11,8 @@ import msgspec
 from postroom.domain.emails import EmailOutcome
 from postroom.transport.contract import Result, ResultKind
 
+_ACCEPTED = EmailOutcome.ACCEPTED  # to look up a member takes longer than all the rest
+
 
 class WhenInDoubt(StrEnum):
     RESEND = "resend"
@@ -49,39 +51,54 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     next_try_at: datetime | None = None
 
 
-def judge(
-    result: Result, before: Attempt, now: datetime, plan: RetryPlan, in_doubt: WhenInDoubt
-) -> Verdict:
-    """The verdict on one attempt that ended with `result`."""
-    attempt = Attempt(before.tries + 1, before.first_tried_at or now, before.was_in_doubt)
-    match result.kind:
-        case ResultKind.ACCEPTED:
-            return Verdict(EmailOutcome.ACCEPTED, result.reply, attempt)
-        case ResultKind.REFUSED:
-            return Verdict(EmailOutcome.REFUSED, result.reply, attempt)
-        case ResultKind.DEFERRED:
-            return _deferred(result.reply, attempt, now, plan)
-        case ResultKind.IN_DOUBT:
-            return doubted(result.reply, attempt, now, in_doubt)
-        case ResultKind.BLAMED:
-            # Not the recipient's fault and not an attempt: it waits for the message to go on.
-            return Verdict(EmailOutcome.PENDING, result.reply, before, now)
-        case _:
-            assert_never(result.kind)
+class Judge:
+    """Decides on attempts that were made together, at the moment `now`."""
 
+    def __init__(self, now: datetime, plan: RetryPlan, in_doubt: WhenInDoubt) -> None:
+        self._now = now
+        self._plan = plan
+        self._in_doubt = in_doubt
+        # Most emails of a page have the same behind them: nothing.
+        self._before: Attempt | None = None
+        self._after = Attempt()
 
-def doubted(reply: str, attempt: Attempt, now: datetime, in_doubt: WhenInDoubt) -> Verdict:
-    """All of it was handed over, and nobody knows what became of it."""
-    if in_doubt is WhenInDoubt.HOLD:
-        return Verdict(EmailOutcome.IN_DOUBT, reply, attempt)
-    marked = msgspec.structs.replace(attempt, was_in_doubt=True)
-    return Verdict(EmailOutcome.PENDING, reply, marked, now)
+    def verdict(self, result: Result, before: Attempt) -> Verdict:
+        """On an attempt that ended with `result`."""
+        attempt = self._attempted(before)
+        match result.kind:
+            case ResultKind.ACCEPTED:
+                return Verdict(_ACCEPTED, result.reply, attempt)
+            case ResultKind.REFUSED:
+                return Verdict(EmailOutcome.REFUSED, result.reply, attempt)
+            case ResultKind.DEFERRED:
+                return self._deferred(result.reply, attempt)
+            case ResultKind.IN_DOUBT:
+                return self.doubted(result.reply, before)
+            case ResultKind.BLAMED:
+                # Not the recipient's fault and not an attempt: it waits for the message to go on.
+                return Verdict(EmailOutcome.PENDING, result.reply, before, self._now)
+            case _:
+                assert_never(result.kind)
 
+    def doubted(self, reply: str, before: Attempt) -> Verdict:
+        """All of it was handed over, and nobody knows what became of it."""
+        attempt = self._attempted(before)
+        if self._in_doubt is WhenInDoubt.HOLD:
+            return Verdict(EmailOutcome.IN_DOUBT, reply, attempt)
+        marked = msgspec.structs.replace(attempt, was_in_doubt=True)
+        return Verdict(EmailOutcome.PENDING, reply, marked, self._now)
 
-def _deferred(reply: str, attempt: Attempt, now: datetime, plan: RetryPlan) -> Verdict:
-    first = attempt.first_tried_at or now
-    next_try = now + plan.pause(attempt.tries)
-    if next_try > first + plan.give_up_after:
-        given_up = f"given up after {attempt.tries} attempts; last answer: {reply}"
-        return Verdict(EmailOutcome.REFUSED, given_up, attempt)
-    return Verdict(EmailOutcome.PENDING, reply, attempt, next_try)
+    def _attempted(self, before: Attempt) -> Attempt:
+        if before is not self._before:
+            first = before.first_tried_at or self._now
+            self._before = before
+            self._after = Attempt(before.tries + 1, first, before.was_in_doubt)
+        return self._after
+
+    def _deferred(self, reply: str, attempt: Attempt) -> Verdict:
+        first = attempt.first_tried_at or self._now
+        next_try = self._now + self._plan.pause(attempt.tries)
+        if next_try > first + self._plan.give_up_after:
+            given_up = f"given up after {attempt.tries} attempts; last answer: {reply}"
+            return Verdict(EmailOutcome.REFUSED, given_up, attempt)
+        return Verdict(EmailOutcome.PENDING, reply, attempt, next_try)

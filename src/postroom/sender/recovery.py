@@ -8,7 +8,6 @@ in doubt: at most one for each connection that the dead one had.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,9 +16,8 @@ from postroom.domain.errors import Invalid
 from postroom.domain.pages import SEND_QUEUE, parse_work_item
 from postroom.sender.journal import DeadJournal, JournalledPage, dead_journals
 from postroom.sender.pages import LoadedPage, PageLost, PageStore
-from postroom.sender.policy import Attempt, RetryPlan, Verdict, WhenInDoubt, doubted, judge
+from postroom.sender.policy import Judge, RetryPlan, Verdict, WhenInDoubt
 from postroom.storage import LeaseLost, QueueMessage, Store
-from postroom.transport.contract import Result
 
 log = logging.getLogger(__name__)
 
@@ -90,23 +88,16 @@ class Recovery:
         self, page: JournalledPage, loaded: LoadedPage, *, doubtful: bool
     ) -> dict[Address, Verdict]:
         """Of a doubtful page: the dead one had it from another, of whom nothing is known."""
-        now = datetime.now(UTC)
+        judge = Judge(datetime.now(UTC), self._plan, self._in_doubt)
         verdicts: dict[Address, Verdict] = {}
-        concerned = loaded.waiting if doubtful else _both(page.handed_over, loaded.waiting)
-        for address in concerned:
-            before = loaded.waiting[address]
+        for address in loaded.emails if doubtful else page.handed_over & loaded.emails.keys():
+            before = loaded.before(address)
             result = page.results.get(address)
             if result is None:
-                attempt = Attempt(
-                    before.tries + 1, before.first_tried_at or now, before.was_in_doubt
-                )
-                verdicts[address] = doubted(UNANSWERED, attempt, now, self._in_doubt)
+                verdicts[address] = judge.doubted(UNANSWERED, before)
             else:
-                verdicts[address] = self._judged(result, before, now)
+                verdicts[address] = judge.verdict(result, before)
         return verdicts
-
-    def _judged(self, result: Result, before: Attempt, now: datetime) -> Verdict:
-        return judge(result, before, now, self._plan, self._in_doubt)
 
     async def _hand_back(self, page: JournalledPage, *, done: bool) -> None:
         """End the dead one's lease with its own receipt."""
@@ -120,7 +111,3 @@ class Recovery:
                 await self._queue.release(message, count_attempt=False)
         except LeaseLost:
             return  # it ran out meanwhile, and somebody has the item
-
-
-def _both(handed_over: Iterable[Address], waiting: dict[Address, Attempt]) -> list[Address]:
-    return [address for address in handed_over if address in waiting]

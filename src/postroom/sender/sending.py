@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -35,7 +36,7 @@ from postroom.sender.journal import Journal, has_journal
 from postroom.sender.mailings import Mailings
 from postroom.sender.one_core import kept_on_one_core
 from postroom.sender.pages import Claim, LoadedPage, PageLost, PageStore, PageTaken
-from postroom.sender.policy import Attempt, RetryPlan, Verdict, WhenInDoubt, doubted, judge
+from postroom.sender.policy import Attempt, Judge, RetryPlan, Verdict, WhenInDoubt
 from postroom.sender.recovery import Recovery
 from postroom.services.messages import MessageService
 from postroom.spans import note, span
@@ -54,6 +55,7 @@ _OBEY_SECONDS = 0.25
 _STORE_SECONDS = 1.0  # between two looks for a store that is away
 _LABELS = {EmailOutcome.PENDING: "deferred"}
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
+_outcome = attrgetter("outcome")
 _BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 
 
@@ -282,7 +284,7 @@ class Sender:
             verdicts = self._cancelled(loaded) | _decided(verdicts)
         parked = status is MessageStatus.PAUSED
         counts = await self._settle(in_hand, claim, loaded, verdicts, parked=parked)
-        for outcome, number in Counter(each.outcome for each in verdicts.values()).items():
+        for outcome, number in Counter(map(_outcome, verdicts.values())).items():
             EMAILS.add(number, _LABELS.get(outcome, outcome.value))
         return _until_next(loaded, verdicts) if counts.pending and not parked else None
 
@@ -321,7 +323,7 @@ class Sender:
                     again = await self._pages.load_again(claim)
             # Some of it may have been recorded.
             loaded = again
-            verdicts = {a: v for a, v in verdicts.items() if a in loaded.waiting}
+            verdicts = {a: v for a, v in verdicts.items() if a in loaded.emails}
 
     async def _ready_to_send(self, message: Message) -> Message:
         """The message, whose mail can be made; or paused, because it cannot."""
@@ -342,13 +344,17 @@ class Sender:
         if claim.doubtful:
             # From a sender whose journal is not here: whatever it had not recorded is in doubt.
             return self._all_doubted(loaded, now), ""
-        due = [a for a in loaded.waiting if loaded.next_try_at.get(a, now) <= now]
+        due = [
+            address
+            for address, email in loaded.emails.items()
+            if email.NextTryAt is None or email.NextTryAt <= now
+        ]
         if in_hand.taken is not None:
             allowed = in_hand.taken.recipients
         else:
             allowed = await self._pages.who_may_receive(message.list_name, due) if due else {}
         verdicts = {
-            address: _suppressed(LEFT, loaded.waiting[address])
+            address: _suppressed(LEFT, loaded.before(address))
             for address in due
             if address not in allowed
         }
@@ -356,37 +362,37 @@ class Sender:
         if self._limits is not None:
             recipients, later = await self._limits.admit(recipients)
             for address, at in later.items():  # no attempt: they only wait
-                before = loaded.waiting[address]
+                before = loaded.before(address)
                 verdicts[address] = Verdict(EmailOutcome.PENDING, LIMITED, before, at)
         if not recipients:
             return verdicts, ""
+        judge = self._judge(now)
+        blame, blamed = ResultKind.BLAMED, ""
         results = await self._send(message, claim.item, recipients, in_hand)
-        blamed = ""
-        for recipient, result in results:
-            before = loaded.waiting[recipient.address]
-            verdicts[recipient.address] = judge(
-                result, before, now, self._settings.retry, self._settings.in_doubt
-            )
-            if result.kind is ResultKind.BLAMED:
-                blamed = result.reply
+        for recipient, result in zip(recipients, results, strict=True):
+            if result is not None:
+                address = recipient.address
+                verdicts[address] = judge.verdict(result, loaded.before(address))
+                if result.kind is blame:
+                    blamed = result.reply
         return verdicts, blamed
 
+    def _judge(self, now: datetime) -> Judge:
+        return Judge(now, self._settings.retry, self._settings.in_doubt)
+
     def _cancelled(self, loaded: LoadedPage) -> dict[Address, Verdict]:
-        return {a: _suppressed(CANCELLED, before) for a, before in loaded.waiting.items()}
+        return {a: _suppressed(CANCELLED, loaded.before(a)) for a in loaded.emails}
 
     def _all_doubted(self, loaded: LoadedPage, now: datetime) -> dict[Address, Verdict]:
-        verdicts = {}
-        for address, before in loaded.waiting.items():
-            attempt = Attempt(before.tries + 1, before.first_tried_at or now, before.was_in_doubt)
-            verdicts[address] = doubted(LOST_OWNER, attempt, now, self._settings.in_doubt)
-        return verdicts
+        judge = self._judge(now)
+        return {a: judge.doubted(LOST_OWNER, loaded.before(a)) for a in loaded.emails}
 
     async def _send(
         self, message: Message, item: WorkItem, recipients: list[Recipient], in_hand: InHand
-    ) -> list[tuple[Recipient, Result]]:
+    ) -> list[Result | None]:
         """Hand the page to the transport; answers what is known, also when told to stop."""
         if self._stopping:
-            return []
+            return [None] * len(recipients)
         mailing = await self._mailings.mailing(message)
         watcher = self._journal.sending(item.partition, [each.address for each in recipients])
         in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
@@ -395,8 +401,7 @@ class Sender:
             in_hand.sending.result()
         for position in watcher.unanswered():
             watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
-        results = zip(recipients, watcher.results, strict=True)
-        return [(recipient, result) for recipient, result in results if result is not None]
+        return watcher.results
 
     async def _pause(self, message: Message, reason: str) -> None:
         """The fault is ours, not the recipients': nobody else would fare better."""
@@ -464,8 +469,8 @@ def _until_next(loaded: LoadedPage, verdicts: dict[Address, Verdict]) -> float:
     """Seconds until the first email of the page is to be tried again."""
     now = datetime.now(UTC)
     times = [verdict.next_try_at for verdict in verdicts.values() if verdict.next_try_at]
-    times += [at for address, at in loaded.next_try_at.items() if address not in verdicts]
-    unseen = loaded.waiting.keys() - verdicts.keys() - loaded.next_try_at.keys()
-    if unseen or not times:
+    unseen = [email.NextTryAt for a, email in loaded.emails.items() if a not in verdicts]
+    times += [at for at in unseen if at is not None]
+    if None in unseen or not times:
         return 0.0
     return max(0.0, (min(times) - now).total_seconds())

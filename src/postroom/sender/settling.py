@@ -11,7 +11,7 @@ import msgspec
 
 from postroom.domain.addresses import Address
 from postroom.domain.emails import Counts, EmailOutcome
-from postroom.sender.policy import Verdict
+from postroom.sender.policy import Attempt, Verdict
 from postroom.services import records
 from postroom.storage import DeleteMany, Entity, InsertMany, Merge, Operation, Value
 
@@ -30,22 +30,28 @@ class Settlement(msgspec.Struct, frozen=True):
 def settlement(
     partition: str,
     verdicts: Mapping[Address, Verdict],
-    guids: Mapping[Address, str],
-    leftover: Sequence[str],
+    emails: Mapping[Address, records.EmailRow],
+    leftover: Sequence[Address],
     before: Counts,
     now: datetime,
 ) -> Settlement:
     """Emails that are done are archived and go, with the `leftover` that the archive has already;
     those that are to be tried again are marked. `before` are the counts of the page so far."""
     done: dict[_Kind, dict[str, dict[str, str]]] = {}
+    alike: dict[str, dict[str, str]] = {}
+    last: tuple[EmailOutcome, Attempt] | None = None
     changes: list[Operation] = []
+    pending = EmailOutcome.PENDING
     for address, verdict in verdicts.items():
         outcome, attempt = verdict.outcome, verdict.attempt
-        if outcome is EmailOutcome.PENDING:
+        if outcome is pending:
             changes.append(Merge(Entity(partition, address, _pending_properties(verdict))))
             continue
-        own = {"SubscriberGUID": guids[address], "Reply": verdict.reply[:1000]}
-        done.setdefault((outcome, attempt.tries, attempt.was_in_doubt), {})[address] = own
+        if last is None or last[0] is not outcome or last[1] is not attempt:
+            last = outcome, attempt
+            alike = done.setdefault((outcome, attempt.tries, attempt.was_in_doubt), {})
+        guid = emails[address].SubscriberGUID
+        alike[address] = {"SubscriberGUID": guid, "Reply": verdict.reply[:1000]}
     gone = [*leftover, *(address for rows in done.values() for address in rows)]
     if gone:
         changes.append(DeleteMany(partition, gone))

@@ -201,7 +201,7 @@ def subscriber_from(entity: Entity) -> Subscriber:
 class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
     """What scheduler and senders want to know of an `email:` row."""
 
-    SubscriberGUID: str
+    SubscriberGUID: SubscriberGuid
     Verified: bool = False
     Blocked: str = ""
 

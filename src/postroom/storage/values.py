@@ -109,7 +109,7 @@ def check_properties(properties: Properties) -> int:
 def check_alike(rows: Collection[Mapping[str, str]], shared: Properties) -> int:
     """As `check_properties`, for many entities that share properties and have text of their own.
 
-    Short ASCII text is looked at all at once.
+    A little ASCII text is looked at all at once.
     """
     values = [value for own in rows for value in own.values()]
     if not _TEXT.issuperset(map(type, values)):
@@ -123,7 +123,7 @@ def check_alike(rows: Collection[Mapping[str, str]], shared: Properties) -> int:
     if (
         text.isascii()
         and "\0" not in text
-        and max(map(len, values), default=0) <= limits.COMPARABLE_TEXT
+        and len(text) <= limits.PROPERTY_BYTES  # all of it: so none is too long, nor an entity
         and len(names) <= _FEW_PROPERTIES
         and size <= limits.PROPERTY_BYTES
     ):

@@ -79,8 +79,7 @@ async def settle(
     loaded = await pages.load(claim)
     assert loaded is not None
     verdicts = {
-        address: verdict(outcome)
-        for address, outcome in zip(loaded.waiting, outcomes, strict=False)
+        address: verdict(outcome) for address, outcome in zip(loaded.emails, outcomes, strict=False)
     }
     return await pages.settle(claim, loaded, verdicts, parked=False)
 

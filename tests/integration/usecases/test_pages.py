@@ -58,7 +58,7 @@ async def test_neighbours_are_taken_together(
     assert [each.claim.item.page for each in taken] == [1, 2, 3]
     for each, numbers in zip(taken, ([3, 4, 5], [6, 7, 8], [9]), strict=True):
         assert each.page is not None
-        assert sorted(each.page.waiting) == [address_of(number) for number in numbers]
+        assert sorted(each.page.emails) == [address_of(number) for number in numbers]
         assert each.page.counts.planned == len(numbers)
         assert set(each.recipients) == {address_of(number) for number in (3, 5, 6, 7, 8, 9)}
     for number in (1, 2, 3):
@@ -68,7 +68,7 @@ async def test_neighbours_are_taken_together(
         assert each.page is not None
         outcomes = {
             address: verdict(ACCEPTED if address in each.recipients else SUPPRESSED)
-            for address in each.page.waiting
+            for address in each.page.emails
         }
         await pages.settle(each.claim, each.page, outcomes, parked=False)
     counts = await check_sum(services, message)
@@ -92,7 +92,7 @@ async def test_others_are_left_to_be_taken_one_by_one(
         claim = await pages.claim(item, identity, LEASE)
         loaded = await pages.load(claim)
         assert loaded is not None
-        assert len(loaded.waiting) == 3
+        assert len(loaded.emails) == 3
 
 
 async def test_subscribers_are_found_among_any_number_of_others(
@@ -138,7 +138,7 @@ async def settle_as(pages: PageStore, item: WorkItem, queued: QueueMessage) -> N
     claim = await pages.claim(item, queued.id, LEASE)
     loaded = await pages.load(claim)
     assert loaded is not None
-    outcomes = {address: verdict(ACCEPTED) for address in loaded.waiting}
+    outcomes = {address: verdict(ACCEPTED) for address in loaded.emails}
     await pages.settle(claim, loaded, outcomes, parked=False, item=queued)
 
 
@@ -218,7 +218,7 @@ async def test_a_page_whose_rows_somebody_removed_late_is_counted_from_the_archi
     seen = await other.load(over)
     assert seen is not None
     await other.settle(over, seen, {}, parked=False)
-    verdicts = {address: verdict(ACCEPTED) for address in loaded.waiting}
+    verdicts = {address: verdict(ACCEPTED) for address in loaded.emails}
     with pytest.raises(PageLost):
         await late.settle(claim, loaded, verdicts, parked=False)
 

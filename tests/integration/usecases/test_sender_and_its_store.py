@@ -149,5 +149,5 @@ async def test_who_comes_back_too_late_records_nothing(
     assert await rows_of(services.store, records.ARCHIVE, item.partition) == []
     loaded = await other.load(taken[0])
     assert loaded is not None
-    assert sorted(loaded.waiting) == readers
+    assert sorted(loaded.emails) == readers
     assert (await check_sum(services, message)).pending == len(readers)
