@@ -21,6 +21,7 @@ from tests.services.waiting import LOOPBACK
 
 _POSTROOM = Path(sys.executable).with_name("postroom")
 _FILL_AT_ONCE = 16
+_LOOK_SECONDS = 0.02  # how late the end of a message may be seen
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ async def send(
             while message.status not in FINAL:
                 if any(process.poll() is not None for process in processes):
                     raise RuntimeError(f"a process has died: see {folder}")
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(_LOOK_SECONDS)
                 message = await services.messages.get(message.ref)
             seconds = time.perf_counter() - started
             peaks = {

@@ -29,6 +29,7 @@ LEASE_NAME = "scheduler"
 LEASE_SECONDS = 15.0
 _LOOK_SECONDS = 5.0  # at least this often, should a bell be lost
 _QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # whether a message is done
+_LAST_PAGES, _LAST_CHECKS = 50, 0.02  # what senders do in some 0.2 seconds; looked at so often
 _PAUSE_AFTER_FAILURE = 1.0
 
 
@@ -142,7 +143,7 @@ class Scheduler:
 
     async def _watch(self, message: Message) -> Message | None:
         """Until the message is done (None), or somebody has changed it."""
-        pause = _QUICKEST_CHECK
+        pause = self._quickest_check(message)
         reached = 0
         current = message
         while current.etag == message.etag and self._leads():
@@ -152,11 +153,16 @@ class Scheduler:
             await asyncio.sleep(pause)
             before, reached = reached, self._completion.reached(message.ref)
             # Pages are being finished: the last of them may be so soon.
-            pause = _QUICKEST_CHECK if reached > before else min(_SLOWEST_CHECK, pause * 1.5)
+            quickest = self._quickest_check(message)
+            pause = quickest if reached > before else min(_SLOWEST_CHECK, pause * 1.5)
             current = await self._messages.get(message.ref)
         if not self._leads():
             raise Superseded
         return current
+
+    def _quickest_check(self, message: Message) -> float:
+        left = message.queued_pages - self._completion.reached(message.ref)
+        return _LAST_CHECKS if left <= _LAST_PAGES else _QUICKEST_CHECK
 
     async def _stop_tasks(self) -> None:
         tasks = list(self._tasks.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from collections import OrderedDict
 from datetime import UTC, datetime
@@ -20,9 +22,10 @@ _REMEMBERED = 8  # mailings: a body may have 10 MB
 
 
 class _Known(msgspec.Struct):
-    message: Message | None
-    read_at: float
+    message: Message | None = None
+    read_at: float = -math.inf
     mailing: Mailing | None = None
+    making: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
 
 class Mailings:
@@ -33,35 +36,45 @@ class Mailings:
 
     async def message(self, ref: MessageRef) -> Message | None:
         """The message as it was at most half a second ago; None if there is none."""
-        known = self._known.get(ref)
-        if known is not None and time.monotonic() - known.read_at < _STATUS_SECONDS:
+        known = self._about(ref)
+        if time.monotonic() - known.read_at < _STATUS_SECONDS:
             return known.message
         read_at = time.monotonic()
         try:
             message: Message | None = await self._messages.get(ref)
         except NoSuch:
             message = None
-        mailing = None if known is None else known.mailing
-        self._known[ref] = _Known(message, read_at, mailing)
-        self._known.move_to_end(ref)
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        known.message, known.read_at = message, read_at
         return message
+
+    def _about(self, ref: MessageRef) -> _Known:
+        known = self._known.get(ref)
+        if known is None:
+            known = self._known[ref] = _Known()
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        self._known.move_to_end(ref)
+        return known
 
     def forget_status(self, ref: MessageRef) -> None:
         """It has just been changed by ourselves."""
         if ref in self._known:
-            self._known[ref].read_at = 0.0
+            self._known[ref].read_at = -math.inf
 
     async def mailing(self, message: Message) -> Mailing:
-        """The message's mail. Bodies cannot change once it is being sent."""
-        known = self._known.get(message.ref)
-        if known is not None and known.mailing is not None:
-            return known.mailing
+        """The message's mail, made once: the pages that come first all want it at the same moment.
+        Bodies cannot change once it is being sent."""
+        known = self._about(message.ref)
+        if known.mailing is None:
+            async with known.making:
+                known.mailing = known.mailing or await self._make(message)
+        return known.mailing
+
+    async def _make(self, message: Message) -> Mailing:
         bodies = await self._messages.bodies(message)
         if message.from_address is None:
             raise NotNow(f"the message {message.ref} has not been queued: it has no sender yet")
-        mailing = compile_mailing(
+        return compile_mailing(
             ref=message.ref,
             subject=message.subject,
             html=bodies.html,
@@ -72,6 +85,3 @@ class Mailings:
             base_url=self._base_url,
             date=message.queued_at or datetime.now(UTC),
         )
-        if known is not None:
-            known.mailing = mailing
-        return mailing
