@@ -56,6 +56,7 @@ class Dialogue:
         self._hands = Hands(host, offers, work)
         self._channel = channel
         self._reader = ReplyReader()
+        self._usual: bytes | None = None  # how the server lets us go on after an envelope
         self._awaited = _NOTHING  # the replies to the last write, in order
         self._answered = 0  # how many of them have come
         self._data_open = False  # 354 came for the envelope
@@ -130,18 +131,14 @@ class Dialogue:
 
     def _is_plain_success(self, data: bytes) -> bool:
         """The ordinary case, taken without parsing: accepted, and the next may come."""
-        lines = data.split(b"\r\n")
-        if (
-            len(lines) != 5
-            or lines[4]
-            or lines[0][:4] != b"250 "
-            or lines[1][:4] != b"250 "
-            or lines[2][:4] != b"250 "
-            or lines[3][:4] != b"354 "
-            or not self._reader.is_empty
-        ):
+        first, _, others = data.partition(b"\r\n")
+        if first[:4] != b"250 " or not self._reader.is_empty:
             return False
-        self._hands.settle_sent(Result(_ACCEPTED, reply_text(lines[0])))
+        if others != self._usual:  # most servers say the same for each envelope
+            if not _is_open_envelope(others):
+                return False
+            self._usual = others
+        self._hands.settle_sent(Result(_ACCEPTED, reply_text(first)))
         self._answered = 4
         self._send_content()
         return True
@@ -210,16 +207,20 @@ class Dialogue:
             self._send_content()
         # The rest is for servers without PIPELINING.
         elif self._awaited[-1] is Stage.RSET:
-            self._write((Stage.MAIL,), email.mail)
+            self._write_command(Stage.MAIL, email)
         elif self._awaited[-1] is Stage.MAIL:
-            self._write((Stage.RCPT,), email.rcpt)
+            self._write_command(Stage.RCPT, email)
         else:
-            self._write((Stage.DATA,), b"DATA\r\n")
+            self._write_command(Stage.DATA, email)
 
     def _write(self, awaited: tuple[Stage, ...], data: bytes) -> None:
         self._awaited = awaited
         self._answered = 0
         self._channel.write(data)
+
+    def _write_command(self, stage: Stage, email: Email) -> None:
+        """One of the envelope, by itself."""
+        self._write((stage,), email.envelope.splitlines(keepends=True)[_ENVELOPE.index(stage)])
 
     def _begin(self) -> None:
         """Open the envelope of the next email, or rest."""
@@ -233,12 +234,14 @@ class Dialogue:
             return
         reset, self._must_reset = self._must_reset, False
         if self._pipelining:
-            commands = (b"RSET\r\n" if reset else b"", email.mail, email.rcpt, b"DATA\r\n")
-            self._write(_AFTER_RESET if reset else _ENVELOPE, b"".join(commands))
+            if reset:
+                self._write(_AFTER_RESET, b"RSET\r\n" + email.envelope)
+            else:
+                self._write(_ENVELOPE, email.envelope)
         elif reset:
             self._write((Stage.RSET,), b"RSET\r\n")
         else:
-            self._write((Stage.MAIL,), email.mail)
+            self._write_command(Stage.MAIL, email)
 
     def _end_refused(self) -> None:
         """DATA was allowed although the recipient was refused: RFC 2920 3.1 wants a lone dot."""
@@ -295,7 +298,18 @@ class Dialogue:
             sent.content = b""
             sent.hand_over()
         if following is not None:
-            data = b"".join((rest, b".\r\n", following.mail, following.rcpt, b"DATA\r\n"))
-            self._write(_WHOLE, data)
+            self._write(_WHOLE, b"".join((rest, b".\r\n", following.envelope)))
         else:
             self._write(_CONTENT, rest + b".\r\n")
+
+
+def _is_open_envelope(replies: bytes) -> bool:
+    """Whether these are three replies of one line each, by which the content may come."""
+    lines = replies.split(b"\r\n")
+    return (
+        len(lines) == 4
+        and not lines[3]
+        and lines[0][:4] == b"250 "
+        and lines[1][:4] == b"250 "
+        and lines[2][:4] == b"354 "
+    )

@@ -37,11 +37,10 @@ def prepare(email: Email, offers: Offers, host: str) -> Result | None:
                 ResultKind.BLAMED,
                 f"the mail has {size} bytes; {host} takes at most {offers.size}",
             )
-        mail = b"%b SIZE=%d" % (mail, size)
+        mail = f"{mail} SIZE={size}"
     if utf8:
-        mail += b" SMTPUTF8"
-    email.mail = mail + b"\r\n"
-    email.rcpt = f"RCPT TO:<{address}>\r\n".encode()
+        mail += " SMTPUTF8"
+    email.envelope = f"{mail}\r\nRCPT TO:<{address}>\r\nDATA\r\n".encode()
     return None
 
 

@@ -49,7 +49,7 @@ class Batch:
         self.arrived = arrived
         self.cancelled = False
         sender = mailing.from_address
-        self.mail_command = b"MAIL FROM:<" + envelope_address(sender).encode() + b">"
+        self.mail_command = f"MAIL FROM:<{envelope_address(sender)}>"
         self.utf8 = mailing.needs_smtputf8 or needs_smtputf8(sender)
         self.plain = all_plain([each.address for each in recipients])
         self._watcher = watcher
@@ -84,9 +84,8 @@ class Email:
         "attempts",
         "batch",
         "content",
-        "mail",
+        "envelope",
         "position",
-        "rcpt",
         "recipient",
     )
 
@@ -95,8 +94,7 @@ class Email:
         self.position = position
         self.recipient = batch.recipients[position]
         self.content = b""
-        self.mail = b""  # the commands of its envelope: pipelined they are one write
-        self.rcpt = b""
+        self.envelope = b""  # MAIL, RCPT and DATA: pipelined they are one write
         self.attempts = 0
         self._handed_over = False
 
