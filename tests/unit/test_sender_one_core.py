@@ -26,11 +26,13 @@ async def test_all_threads_stay_on_one_core_until_the_end() -> None:
             for _ in range(3000):
                 [ours, other] = [os.sched_getaffinity(each) for each in threads]
                 if len(ours) == 1 and ours == other <= allowed:
+                    assert set(map(os.sched_getscheduler, threads)) == {os.SCHED_BATCH}
                     break
                 await asyncio.sleep(0.01)
             else:
                 raise AssertionError("they are never together")
         assert [os.sched_getaffinity(each) for each in threads] == [allowed, allowed]
+        assert set(map(os.sched_getscheduler, threads)) == {os.SCHED_OTHER}
     finally:
         end.set()
         thread.join()

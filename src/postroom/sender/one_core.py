@@ -1,8 +1,10 @@
-"""A sender whose store has threads keeps all of them on one core.
+"""A sender whose store has threads keeps all of them on one core, where they take turns.
 
 Event loop and threads share the GIL. The loop lets go of it after every reply of the mail server,
-and then wakes a thread that waits for it; on another core the thread comes too late each time, and
-both pay for it. On one core they take turns (docs/adr/0007-less-work-an-email.md).
+and then wakes a thread that waits for it. On another core the thread comes too late each time, and
+both pay for it. On the same core it would interrupt the loop, only to find the lock taken back: so
+they are batch work to the system, which does not interrupt for that
+(docs/adr/0007-less-work-an-email.md).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -29,6 +31,7 @@ async def kept_on_one_core() -> AsyncIterator[None]:
     if len(allowed) < 2:
         yield
         return
+    _schedule_as(os.SCHED_BATCH)
     keeping = asyncio.create_task(_keep(allowed))
     try:
         yield
@@ -36,6 +39,7 @@ async def kept_on_one_core() -> AsyncIterator[None]:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         _put_on(allowed)
+        _schedule_as(os.SCHED_OTHER)
 
 
 async def _keep(allowed: Collection[int]) -> None:
@@ -52,8 +56,17 @@ def _current_core() -> int:
 
 
 def _put_on(cores: Collection[int]) -> None:
+    _for_each_thread(lambda thread: os.sched_setaffinity(thread, cores))
+
+
+def _schedule_as(policy: int) -> None:
+    """Threads that are started later inherit it."""
+    _for_each_thread(lambda thread: os.sched_setscheduler(thread, policy, os.sched_param(0)))
+
+
+def _for_each_thread(change: Callable[[int], None]) -> None:
     for thread in os.listdir(_THREADS):
         try:
-            os.sched_setaffinity(int(thread), cores)
+            change(int(thread))
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # it has ended meanwhile, or we may not
