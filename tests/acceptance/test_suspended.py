@@ -1,19 +1,24 @@
-"""A sender that is suspended for longer than its lease, and then goes on as if nothing had been."""
+"""Processes that are suspended for longer than their lease, and go on as if nothing had been."""
 
 import asyncio
 import random
 import signal
+import subprocess
 
 import pytest
 
+from postroom.domain.messages import Message, MessageStatus
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, schedule
+from tests.acceptance.long import sized
 from tests.services.recording_smtp import RecordingSmtp
 
-
 # On SQLite, who is suspended may hold the lock on the file, and then everybody waits for it.
+pytestmark = pytest.mark.parametrize("engine", ["postgres"])
+SUSPENSIONS = sized(4, 40)
+
+
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("engine", ["postgres"])
 async def test_nobody_gets_it_twice_in_silence_from_a_sender_that_was_suspended(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
@@ -49,3 +54,54 @@ async def test_nobody_gets_it_twice_in_silence_from_a_sender_that_was_suspended(
     assert twice <= marked, "somebody got it twice in silence"
     assert counts.possible_duplicates == len(marked)
     assert await asyncio.to_thread(postroom.stop, suspended) == 0
+
+
+@pytest.mark.timeout(sized(180, 900))
+async def test_schedulers_that_are_suspended_in_fan_out_make_every_page_once(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    """Each goes on in the middle of a step, after the next one has taken over."""
+    count = sized(10_000, 60_000)
+    await fill(services, count)
+    message = await schedule(services)
+    before: subprocess.Popen[bytes] | None = None
+    times = 0
+    while times < SUSPENSIONS:
+        leader = postroom.start("scheduler")
+        if not await goes_on(services, message):
+            break
+        wakes_first = random.random() < 0.5
+        if before is not None and wakes_first:
+            before.send_signal(signal.SIGCONT)
+        await asyncio.sleep(random.uniform(0.0, 0.01))
+        leader.send_signal(signal.SIGSTOP)
+        times += 1
+        message = await services.messages.get(message.ref)
+        if before is not None:
+            before.send_signal(signal.SIGCONT)
+            await asyncio.sleep(0.3)  # less than the lease: nobody leads meanwhile
+            assert await asyncio.to_thread(postroom.stop, before) == 0
+        before = leader
+    assert times > 1, "fan-out was over before two could be suspended"
+    assert before is not None
+    before.send_signal(signal.SIGCONT)
+    postroom.start("scheduler")
+    postroom.start("sender")
+
+    _, counts = await SumChecker(services, message).until_done(90)
+
+    assert counts.accepted == counts.planned == count
+    assert server.copies() == {address_of(number): 1 for number in range(count)}
+    assert counts.possible_duplicates == 0
+
+
+async def goes_on(services: Services, last_seen: Message) -> bool:
+    """Wait until a scheduler does something for the message; False once it is wholly queued."""
+    for _ in range(6000):
+        message = await services.messages.get(last_seen.ref)
+        if message.status is MessageStatus.PROCESSING:
+            return False
+        if message.etag != last_seen.etag:
+            return True
+        await asyncio.sleep(0.005)
+    raise AssertionError("no scheduler goes on")
