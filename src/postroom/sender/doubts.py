@@ -11,7 +11,8 @@ from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages import FINAL, Message
 from postroom.domain.pages import SEND_QUEUE, WorkItem
-from postroom.sender.pages import ADMINISTRATOR, PageLost, PageStore, PageTaken
+from postroom.sender.claims import ADMINISTRATOR, Claims, PageLost, PageTaken
+from postroom.sender.pages import PageStore
 from postroom.services import records
 from postroom.services.outcomes import OutcomeService
 from postroom.storage import Conflict, Entity, NotFound, Store
@@ -28,7 +29,8 @@ class DoubtService:
         self._archive = store.table(records.ARCHIVE)
         self._queue = store.queue(SEND_QUEUE)
         self._owner = f"{ADMINISTRATOR}{secrets.token_hex(4)}"
-        self._pages = PageStore(store, self._owner)
+        self._claims = Claims(store, self._owner)
+        self._pages = PageStore(store)
 
     async def decide(self, message: Message, address: Address, *, was_sent: bool) -> None:
         """End the doubt about one email. `NoSuch`, `NotNow`, `Overtaken`.
@@ -45,7 +47,7 @@ class DoubtService:
             raise NotNow(f"the email to {address} is not in doubt: it is {found.outcome}")
         item = WorkItem(message.day, message.ref, found.page, restarted=True)
         try:
-            claim = await self._pages.claim(item, self._owner, _CLAIM_SECONDS)
+            claim = await self._claims.take(item, self._owner, _CLAIM_SECONDS)
             await self._queue.put(str(item), delay=1.0)
             if claim.doubtful:
                 # From a sender that did not finish: what it had in hand is for a sender to settle.

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
+from postroom.domain.addresses import Address
 from postroom.domain.pages import WorkItem
+from postroom.mail.mailing import Recipient
+from postroom.sender.claims import Claim, Claims, PageLost
 from postroom.sender.journal import Journal
-from postroom.sender.pages import Claim, PageLost, PageStore, TakenPage
+from postroom.sender.pages import LoadedPage
 from postroom.storage import LeaseLost, Queue, QueueMessage, StoreUnavailable
 from postroom.transport.contract import Result
 
@@ -23,6 +26,13 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 def _now() -> float:
     return time.clock_gettime(_CLOCK)
+
+
+class TakenPage(msgspec.Struct, frozen=True):
+    """A page that was read together with others. `recipients` are those of all of them."""
+
+    page: LoadedPage | None
+    recipients: Mapping[Address, Recipient]
 
 
 class InHand(msgspec.Struct):
@@ -46,9 +56,9 @@ class InHand(msgspec.Struct):
 class Leases:
     """Renews the work items and claims of pages that are in hand."""
 
-    def __init__(self, queue: Queue, pages: PageStore, journal: Journal, seconds: float) -> None:
+    def __init__(self, queue: Queue, claims: Claims, journal: Journal, seconds: float) -> None:
         self._queue = queue
-        self._pages = pages
+        self._claims = claims
         self._journal = journal
         self._seconds = seconds
 
@@ -88,6 +98,6 @@ class Leases:
         asked_at = _now()
         in_hand.message = await self._queue.renew(in_hand.message, lease=self._seconds)
         self._journal.page_renewed(in_hand.item.partition, in_hand.message.receipt)
-        in_hand.claim = await self._pages.renew(claim, in_hand.message.id, self._seconds)
+        in_hand.claim = await self._claims.renew(claim, in_hand.message.id, self._seconds)
         in_hand.held_since = asked_at
         return in_hand.claim

@@ -14,8 +14,9 @@ from pathlib import Path
 from postroom.domain.addresses import Address
 from postroom.domain.errors import Invalid
 from postroom.domain.pages import SEND_QUEUE, parse_work_item
+from postroom.sender.claims import Claims, PageLost
 from postroom.sender.journal import DeadJournal, JournalledPage, dead_journals
-from postroom.sender.pages import LoadedPage, PageLost, PageStore
+from postroom.sender.pages import LoadedPage, PageStore
 from postroom.sender.policy import Judge, RetryPlan, Verdict, WhenInDoubt
 from postroom.storage import LeaseLost, QueueMessage, Store
 
@@ -26,10 +27,11 @@ UNANSWERED = "handed over; the sender was killed before the answer came"
 
 class Recovery:
     def __init__(
-        self, store: Store, pages: PageStore, plan: RetryPlan, in_doubt: WhenInDoubt, lease: float
+        self, store: Store, owner: str, plan: RetryPlan, in_doubt: WhenInDoubt, lease: float
     ) -> None:
         self._queue = store.queue(SEND_QUEUE)
-        self._pages = pages
+        self._claims = Claims(store, owner)
+        self._pages = PageStore(store)
         self._plan = plan
         self._in_doubt = in_doubt
         self._lease = lease
@@ -54,14 +56,14 @@ class Recovery:
             item = parse_work_item(page.item_body)
         except Invalid:
             return
-        found = await self._pages.find_claim(item)
+        found = await self._claims.find(item)
         if found is None:
             await self._hand_back(page, done=False)  # killed before it had begun, or at the end
             return
         if found.owner != journal.owner:
             return  # somebody else has it by now
         try:
-            claim = await self._pages.take_over(
+            claim = await self._claims.take_over(
                 item,
                 page.item_id,
                 self._lease,

@@ -12,6 +12,7 @@ from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition, parse_work_item
 from postroom.scheduler import fan_out
 from postroom.scheduler.fan_out import FanOut
+from postroom.sender.claims import Claims
 from postroom.sender.pages import PageStore
 from postroom.sender.policy import Attempt, Verdict
 from postroom.services import records
@@ -73,9 +74,9 @@ async def settle(
     services: Services, message: Message, page: int, outcomes: Iterable[EmailOutcome]
 ) -> Counts:
     """As a sender does: what becomes of the emails of a page, in their order."""
-    pages = PageStore(services.store, "a sender")
+    pages = PageStore(services.store)
     item = WorkItem(message.day, message.ref, page, restarted=True)
-    claim = await pages.claim(item, "an item", 60)
+    claim = await Claims(services.store, "a sender").take(item, "an item", 60)
     loaded = await pages.load(claim)
     assert loaded is not None
     verdicts = {

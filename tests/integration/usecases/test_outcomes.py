@@ -9,7 +9,7 @@ from postroom.domain.messages import Message
 from postroom.domain.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler.completion import Completion
 from postroom.sender import doubts
-from postroom.sender.pages import PageStore
+from postroom.sender.claims import Claims
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -110,11 +110,11 @@ async def test_a_page_in_a_senders_hands_is_not_decided_on(
 ) -> None:
     message, made = await in_doubt(services, store, "contoso1")
     item = WorkItem(message.day, message.ref, 0)
-    claim = await PageStore(store, "a sender").claim(item, "its item", 60)
+    claim = await Claims(store, "a sender").take(item, "its item", 60)
     with pytest.raises(Overtaken):
         await services.doubts.decide(message, made[1], was_sent=False)
     assert (await check_sum(services, message)).in_doubt == 1
-    await PageStore(store, "a sender").give_up(claim)
+    await Claims(store, "a sender").give_up(claim)
     await services.doubts.decide(message, made[1], was_sent=False)
 
 

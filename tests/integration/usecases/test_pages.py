@@ -7,10 +7,12 @@ import pytest
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.messages import Message
 from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
-from postroom.sender import pages as pages_module
+from postroom.sender import recipients as recipients_module
+from postroom.sender.claims import Claims, PageLost, PageTaken
 from postroom.sender.journal import Journal, has_journal
-from postroom.sender.pages import PageLost, PageStore, PageTaken
+from postroom.sender.pages import PageStore
 from postroom.sender.policy import RetryPlan, WhenInDoubt
+from postroom.sender.recipients import Recipients
 from postroom.sender.recovery import Recovery
 from postroom.services import records
 from postroom.storage import QueueMessage, Store
@@ -53,24 +55,27 @@ async def test_neighbours_are_taken_together(
     services: Services, store: Store, message: Message
 ) -> None:
     await services.subscriptions.remove(message.list_name, address_of(4))
-    pages = PageStore(store, "me")
-    taken = await pages.take_together(items_of(message, 1, 2, 3), message.list_name, LEASE)
-    assert [each.claim.item.page for each in taken] == [1, 2, 3]
-    for each, numbers in zip(taken, ([3, 4, 5], [6, 7, 8], [9]), strict=True):
-        assert each.page is not None
-        assert sorted(each.page.emails) == [address_of(number) for number in numbers]
-        assert each.page.counts.planned == len(numbers)
-        assert set(each.recipients) == {address_of(number) for number in (3, 5, 6, 7, 8, 9)}
+    pages = PageStore(store)
+    claims = await Claims(store, "me").take_together(items_of(message, 1, 2, 3), LEASE)
+    assert [claim.item.page for claim in claims] == [1, 2, 3]
+    loaded = await pages.load_together(claims)
+    every = [address for page in loaded if page is not None for address in page.emails]
+    allowed = await Recipients(store).allowed(message.list_name, every)
+    assert set(allowed) == {address_of(number) for number in (3, 5, 6, 7, 8, 9)}
+    for page, numbers in zip(loaded, ([3, 4, 5], [6, 7, 8], [9]), strict=True):
+        assert page is not None
+        assert sorted(page.emails) == [address_of(number) for number in numbers]
+        assert page.counts.planned == len(numbers)
     for number in (1, 2, 3):
         with pytest.raises(PageTaken):
-            await PageStore(store, "other").claim(item_of(message, number), "another item", LEASE)
-    for each in taken:
-        assert each.page is not None
+            await Claims(store, "other").take(item_of(message, number), "another item", LEASE)
+    for claim, page in zip(claims, loaded, strict=True):
+        assert page is not None
         outcomes = {
-            address: verdict(ACCEPTED if address in each.recipients else SUPPRESSED)
-            for address in each.page.emails
+            address: verdict(ACCEPTED if address in allowed else SUPPRESSED)
+            for address in page.emails
         }
-        await pages.settle(each.claim, each.page, outcomes, parked=False)
+        await pages.settle(claim, page, outcomes, parked=False)
     counts = await check_sum(services, message)
     assert (counts.accepted, counts.suppressed, counts.pending) == (6, 1, 3)
 
@@ -79,18 +84,18 @@ async def test_neighbours_are_taken_together(
 async def test_others_are_left_to_be_taken_one_by_one(
     store: Store, message: Message, case: str
 ) -> None:
-    pages = PageStore(store, "me")
+    mine = Claims(store, "me")
     items = items_of(message, 0, 1, 2)
     if case == "apart":
         items = items_of(message, 0, 2)
     elif case == "restarted":
         items[item_of(message, 3, restarted=True)] = "item 3"
     else:
-        await PageStore(store, "other").claim(item_of(message, 1), "another item", LEASE)
-    assert await pages.take_together(items, message.list_name, LEASE) == []
+        await Claims(store, "other").take(item_of(message, 1), "another item", LEASE)
+    assert await mine.take_together(items, LEASE) == []
     for item, identity in items_of(message, 0, 2).items():
-        claim = await pages.claim(item, identity, LEASE)
-        loaded = await pages.load(claim)
+        claim = await mine.take(item, identity, LEASE)
+        loaded = await PageStore(store).load(claim)
         assert loaded is not None
         assert len(loaded.emails) == 3
 
@@ -98,15 +103,15 @@ async def test_others_are_left_to_be_taken_one_by_one(
 async def test_subscribers_are_found_among_any_number_of_others(
     services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages_module, "_AT_ONCE", 10)
-    monkeypatch.setattr(pages_module, "_FEW", 3)
+    monkeypatch.setattr(recipients_module, "_AT_ONCE", 10)
+    monkeypatch.setattr(recipients_module, "_FEW", 3)
     name = await make_list(services)
     made = await fill(store, name, 60)
     await services.subscriptions.remove(name, address_of(7))
-    pages = PageStore(store, "me")
+    recipients = Recipients(store)
     for wanted in ([], [7], [8], range(60), range(0, 60, 3), [0, 59, 7, 20, 21], range(0, 60, 11)):
         addresses = [address_of(number) for number in wanted]
-        found = await pages.who_may_receive(name, addresses)
+        found = await recipients.allowed(name, addresses)
         assert {each for each in addresses if each in found} == set(addresses) - {address_of(7)}
         for number in wanted:
             if number != 7:
@@ -121,10 +126,10 @@ async def test_a_work_item_ends_after_all_else_wherever_that_is_interrupted(
         await fill(store, name, 2)
         message = await fan_out_whole(store, (await schedule(services, name)).ref)
         [(item, queued)] = (await received(store)).items()
-        died = await dies(settle_as(PageStore(Fated(store, fate), "me"), item, queued))
+        died = await dies(settle_as(Fated(store, fate), "me", item, queued))
         assert (await store.queue(SEND_QUEUE).info()).length == int(died)
         if died:
-            await settle_as(PageStore(store, "successor"), item, queued)
+            await settle_as(store, "successor", item, queued)
         counts = await check_sum(services, message)
         assert (counts.accepted, counts.pending) == (2, 0)
         rows = await rows_of(store, records.PAGES, f"{message.day},{message.ref}")
@@ -134,8 +139,9 @@ async def test_a_work_item_ends_after_all_else_wherever_that_is_interrupted(
     assert await cut_after_each_write(attempt) == 5
 
 
-async def settle_as(pages: PageStore, item: WorkItem, queued: QueueMessage) -> None:
-    claim = await pages.claim(item, queued.id, LEASE)
+async def settle_as(store: Store, owner: str, item: WorkItem, queued: QueueMessage) -> None:
+    pages = PageStore(store)
+    claim = await Claims(store, owner).take(item, queued.id, LEASE)
     loaded = await pages.load(claim)
     assert loaded is not None
     outcomes = {address: verdict(ACCEPTED) for address in loaded.emails}
@@ -143,14 +149,14 @@ async def settle_as(pages: PageStore, item: WorkItem, queued: QueueMessage) -> N
 
 
 async def test_who_has_lost_a_page_cannot_settle_it(store: Store, message: Message) -> None:
-    mine, other = PageStore(store, "me"), PageStore(store, "other")
+    pages = PageStore(store)
     item = item_of(message, 0)
-    claim = await mine.claim(item, "the item", LEASE)
-    loaded = await mine.load(claim)
+    claim = await Claims(store, "me").take(item, "the item", LEASE)
+    loaded = await pages.load(claim)
     assert loaded is not None
-    await other.take_over(item, "the item", LEASE, claim.etag)
+    await Claims(store, "other").take_over(item, "the item", LEASE, claim.etag)
     with pytest.raises(PageLost):
-        await mine.settle(claim, loaded, {}, parked=False)
+        await pages.settle(claim, loaded, {}, parked=False)
 
 
 async def test_what_two_dead_senders_had_one_after_the_other_is_in_doubt(
@@ -159,15 +165,14 @@ async def test_what_two_dead_senders_had_one_after_the_other_is_in_doubt(
     """The second took the page over, and died before it could record the doubt."""
     item = item_of(message, 0)
     work = (await received(store))[item]
-    await PageStore(store, "first").claim(item, work.id, LEASE)
-    taken = await PageStore(store, "second").claim(item, work.id, LEASE)
+    await Claims(store, "first").take(item, work.id, LEASE)
+    taken = await Claims(store, "second").take(item, work.id, LEASE)
     assert taken.doubtful
     journal = Journal(tmp_path, "second")
     journal.page_taken(item.partition, work.id, work.receipt, str(item))
     journal.close()
-    alive = PageStore(store, "alive")
 
-    await Recovery(store, alive, RetryPlan(), WhenInDoubt.HOLD, LEASE).settle_the_dead(tmp_path)
+    await Recovery(store, "alive", RetryPlan(), WhenInDoubt.HOLD, LEASE).settle_the_dead(tmp_path)
 
     emails = await services.outcomes.page_emails(message, 0)
     assert {each.outcome for each in emails} == {EmailOutcome.IN_DOUBT}
@@ -179,16 +184,16 @@ async def test_a_page_of_a_dead_neighbour_is_left_to_its_journal(
     """Its lease has run out; whoever took it over now would doubt every email."""
     item = item_of(message, 0)
     work = (await received(store))[item]
-    await PageStore(store, "dead").claim(item, work.id, LEASE)
+    await Claims(store, "dead").take(item, work.id, LEASE)
     journal = Journal(tmp_path, "dead")
     journal.page_taken(item.partition, work.id, work.receipt, str(item))
     journal.close()
-    alive = PageStore(store, "alive", lambda owner: has_journal(tmp_path, owner))
+    alive = Claims(store, "alive", lambda owner: has_journal(tmp_path, owner))
 
     with pytest.raises(PageTaken):
-        await alive.claim(item, work.id, LEASE)
-    await Recovery(store, alive, RetryPlan(), WhenInDoubt.HOLD, LEASE).settle_the_dead(tmp_path)
-    taken = await alive.claim(item, work.id, LEASE)
+        await alive.take(item, work.id, LEASE)
+    await Recovery(store, "alive", RetryPlan(), WhenInDoubt.HOLD, LEASE).settle_the_dead(tmp_path)
+    taken = await alive.take(item, work.id, LEASE)
 
     assert not taken.doubtful
     assert not has_journal(tmp_path, "dead")
@@ -199,9 +204,9 @@ async def test_a_neighbour_that_stays_away_is_doubted_in_the_end(
 ) -> None:
     item = item_of(message, 0)
     work = (await received(store))[item]
-    await PageStore(store, "suspended").claim(item, work.id, -2 * LEASE)
-    alive = PageStore(store, "alive", lambda _: True)
-    assert (await alive.claim(item, work.id, LEASE)).doubtful
+    await Claims(store, "suspended").take(item, work.id, -2 * LEASE)
+    alive = Claims(store, "alive", lambda _: True)
+    assert (await alive.take(item, work.id, LEASE)).doubtful
 
 
 async def test_a_page_whose_rows_somebody_removed_late_is_counted_from_the_archive(
@@ -209,22 +214,21 @@ async def test_a_page_whose_rows_somebody_removed_late_is_counted_from_the_archi
 ) -> None:
     """Who had lost the page archives and removes its emails, and only then hears of it."""
     item = item_of(message, 0)
-    late = PageStore(store, "late")
-    claim = await late.claim(item, "the item", LEASE)
-    loaded = await late.load(claim)
+    pages, other = PageStore(store), Claims(store, "other")
+    claim = await Claims(store, "late").take(item, "the item", LEASE)
+    loaded = await pages.load(claim)
     assert loaded is not None
-    other = PageStore(store, "other")
-    over = await other.claim(item, "the item", LEASE)
-    seen = await other.load(over)
+    over = await other.take(item, "the item", LEASE)
+    seen = await pages.load(over)
     assert seen is not None
-    await other.settle(over, seen, {}, parked=False)
+    await pages.settle(over, seen, {}, parked=False)
     verdicts = {address: verdict(ACCEPTED) for address in loaded.emails}
     with pytest.raises(PageLost):
-        await late.settle(claim, loaded, verdicts, parked=False)
+        await pages.settle(claim, loaded, verdicts, parked=False)
 
-    again = await other.claim(item, "the item", LEASE)
-    found = await other.load(again)
+    again = await other.take(item, "the item", LEASE)
+    found = await pages.load(again)
     assert found is not None
-    counts = await other.settle(again, found, {}, parked=False)
+    counts = await pages.settle(again, found, {}, parked=False)
     assert (counts.accepted, counts.pending) == (3, 0)
     await check_sum(services, message)

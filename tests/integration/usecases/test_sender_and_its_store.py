@@ -12,9 +12,10 @@ import pytest
 
 from postroom.domain.messages import Message
 from postroom.domain.pages import WorkItem
-from postroom.sender import Sender, SenderSettings, in_hand, sending
+from postroom.sender import Sender, SenderSettings, in_hand, page_work
+from postroom.sender.claims import Claim, Claims
 from postroom.sender.in_hand import InHand, Leases
-from postroom.sender.pages import Claim, PageStore
+from postroom.sender.pages import PageStore
 from postroom.sender.policy import RetryPlan
 from postroom.services import records
 from postroom.storage import QueueMessage, Step, Store, StoreUnavailable
@@ -87,7 +88,7 @@ async def readers(services: Services) -> list[str]:
 async def test_answers_wait_for_a_store_that_is_away(
     services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "_STORE_SECONDS", 0.01)
+    monkeypatch.setattr(page_work, "_STORE_SECONDS", 0.01)
     with running_recording_smtp(keep_content=False) as server:
         for recorded in range(STEPS):
             message = await ready(services)
@@ -127,11 +128,11 @@ async def test_who_comes_back_too_late_records_nothing(
     """Suspended between the answers and their record, while another sender took the page over."""
     message = await ready(services)
     item = WorkItem(message.day, message.ref, 0, restarted=False)
-    other = PageStore(services.store, "another sender")
+    other = Claims(services.store, "another sender")
     taken: list[Claim] = []
 
     async def take_over_first(leases: Leases, held: InHand, claim: Claim) -> Secured:
-        found = await other.find_claim(item)
+        found = await other.find(item)
         assert found is not None
         taken.append(await other.take_over(item, "an item", 60, found.etag))
         return await secure(leases, held, claim)
@@ -147,7 +148,7 @@ async def test_who_comes_back_too_late_records_nothing(
             await eventually(is_taken_over)
         assert server.copies() == dict.fromkeys(readers, 1)
     assert await rows_of(services.store, records.ARCHIVE, item.partition) == []
-    loaded = await other.load(taken[0])
+    loaded = await PageStore(services.store).load(taken[0])
     assert loaded is not None
     assert sorted(loaded.emails) == readers
     assert (await check_sum(services, message)).pending == len(readers)

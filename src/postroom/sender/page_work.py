@@ -1,0 +1,286 @@
+"""What is done for one page: its emails are sent, and what became of each is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from operator import attrgetter
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import Counts, EmailOutcome
+from postroom.domain.errors import DomainError
+from postroom.domain.messages import Message, MessageStatus
+from postroom.domain.pages import SEND_QUEUE, WorkItem
+from postroom.domain.refs import MessageRef
+from postroom.mail.mailing import Recipient
+from postroom.metrics import EMAILS
+from postroom.sender.claims import Claim, Claims
+from postroom.sender.domain_limits import DomainLimits
+from postroom.sender.in_hand import InHand, Leases, TakenPage
+from postroom.sender.journal import Journal, has_journal
+from postroom.sender.mailings import Mailings
+from postroom.sender.pages import LoadedPage, PageStore
+from postroom.sender.policy import Attempt, Judge, Verdict
+from postroom.sender.recipients import Recipients
+from postroom.sender.settings import SenderSettings
+from postroom.services.messages import MessageService
+from postroom.spans import note, span
+from postroom.storage import NotFound, Store, StoreUnavailable
+from postroom.transport.contract import Result, ResultKind, Transport
+
+log = logging.getLogger(__name__)
+
+LOST_OWNER = "another sender had the page in hand and did not come back"
+LEFT = "no longer a verified subscriber when its turn came"
+CANCELLED = "the message was cancelled"
+LIMITED = "waits: the emails per second to its domain are limited"
+_BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
+
+_STORE_SECONDS = 1.0  # between two looks for a store that is away
+_LABELS = {EmailOutcome.PENDING: "deferred"}
+_outcome = attrgetter("outcome")
+
+
+class PageWork:
+    """Knows how to work on pages; which, and how many at once, is decided elsewhere."""
+
+    def __init__(
+        self,
+        store: Store,
+        transport: Transport,
+        settings: SenderSettings,
+        limits: DomainLimits | None,
+        journal: Journal,
+    ) -> None:
+        self._transport = transport
+        self._settings = settings
+        self._limits = limits
+        self._journal = journal
+        self._queue = store.queue(SEND_QUEUE)
+        self._messages = MessageService(store)
+        self._pages = PageStore(store)
+        self._recipients = Recipients(store)
+        self._claims = Claims(
+            store, journal.owner, lambda owner: has_journal(settings.journals, owner)
+        )
+        self.leases = Leases(self._queue, self._claims, journal, settings.lease)
+        self.mailings = Mailings(self._messages, settings.base_url)
+        self.is_stopping = False
+        """Nothing new is begun."""
+
+    async def take_together(self, ref: MessageRef, pages: Sequence[InHand]) -> None:
+        """Claim and read pages of one message at once. Where that cannot be, each of them is left
+        to itself."""
+        message = await self.mailings.message(ref)
+        if self.is_stopping or message is None or message.status not in _BEING_SENT:
+            return
+        items = {in_hand.item: in_hand.message.id for in_hand in pages}
+        claims = await self._claims.take_together(items, self._settings.lease)
+        if not claims:
+            return
+        loaded = await self._pages.load_together(claims)
+        addresses = [address for page in loaded if page is not None for address in page.emails]
+        recipients = await self._recipients.allowed(message.list_name, addresses)
+        for in_hand, claim, page in zip(pages, claims, loaded, strict=True):
+            in_hand.claim = claim
+            in_hand.taken = TakenPage(page, recipients)
+
+    async def work_on(self, in_hand: InHand) -> float | None:
+        """Do what is to be done for a page now. Answers in how many seconds there is more to do,
+        or None if the work item is no longer needed and has been deleted."""
+        item = in_hand.item
+        message = await self.mailings.message(item.ref)
+        if message is None:
+            if in_hand.claim is not None:
+                await self._claims.give_up(in_hand.claim)
+            await self._queue.delete(in_hand.message)  # deleted, or never was
+            return None
+        if self.is_stopping and in_hand.claim is None:
+            return 0.0
+        if message.status is MessageStatus.PAUSED:
+            # Parked pages wait for the scheduler: only if it is paused still.
+            self.mailings.forget_status(item.ref)
+            message = await self.mailings.message(item.ref) or message
+        if message.status in _BEING_SENT:
+            message = await self._ready_to_send(message)
+        claim = in_hand.claim
+        if claim is None:
+            claim = await self._claims.take(item, in_hand.message.id, self._settings.lease)
+            in_hand.claim = claim
+        if message.status is MessageStatus.PAUSED and not claim.doubtful:
+            await self._pages.park(claim)
+            await self._queue.delete(in_hand.message)
+            return None
+        taken = in_hand.taken
+        loaded = taken.page if taken is not None else await self._pages.load(claim)
+        if loaded is None:
+            await self._claims.give_up(claim)
+            await self._queue.delete(in_hand.message)
+            return None
+        with span("page", parent=message.trace, message=item.ref, page=item.page):
+            verdicts, blamed = await self._verdicts(message, claim, loaded, in_hand)
+            note(emails=len(verdicts), reply=_last_reply(verdicts))
+        if blamed:
+            await self._pause(message, f"the mail server refuses us: {blamed}")
+        # It may have been paused or cancelled while we were sending.
+        current = await self.mailings.message(item.ref)
+        status = message.status if current is None else current.status
+        if status is MessageStatus.CANCELLED:
+            verdicts = self._cancelled(loaded) | _decided(verdicts)
+        parked = status is MessageStatus.PAUSED
+        counts = await self._settle(in_hand, claim, loaded, verdicts, parked=parked)
+        for outcome, number in Counter(map(_outcome, verdicts.values())).items():
+            EMAILS.add(number, _LABELS.get(outcome, outcome.value))
+        return _until_next(loaded, verdicts) if counts.pending and not parked else None
+
+    async def _settle(
+        self,
+        in_hand: InHand,
+        claim: Claim,
+        loaded: LoadedPage,
+        verdicts: dict[Address, Verdict],
+        *,
+        parked: bool,
+    ) -> Counts:
+        """Record the verdicts. If the store is away, they wait for it: nobody else knows them."""
+        while True:
+            try:
+                async with in_hand.held:
+                    claim, work = await self.leases.secure(in_hand, claim)
+                    counts = await self._pages.settle(
+                        claim,
+                        loaded,
+                        verdicts,
+                        parked=parked,
+                        item=work,
+                        patience=self._settings.settle_together,
+                    )
+                    in_hand.claim = None
+                    return counts
+            except StoreUnavailable as exc:
+                log.warning("page %s waits to be recorded: %s", in_hand.item.partition, exc)
+            again = None
+            while again is None:
+                if self.is_stopping:
+                    raise StoreUnavailable("the store did not come back before we had to stop")
+                await asyncio.sleep(_STORE_SECONDS)
+                with suppress(StoreUnavailable):
+                    again = await self._pages.load_again(claim)
+            # Some of it may have been recorded.
+            loaded = again
+            verdicts = {a: v for a, v in verdicts.items() if a in loaded.emails}
+
+    async def _ready_to_send(self, message: Message) -> Message:
+        """The message, whose mail can be made; or paused, because it cannot."""
+        try:
+            await self.mailings.mailing(message)
+        except (DomainError, NotFound) as exc:
+            await self._pause(message, f"its mail cannot be made: {exc}")
+            return await self._messages.get(message.ref)
+        return message
+
+    async def _verdicts(
+        self, message: Message, claim: Claim, loaded: LoadedPage, in_hand: InHand
+    ) -> tuple[dict[Address, Verdict], str]:
+        """What becomes of each email of the page now; and why the sender itself is to blame."""
+        now = datetime.now(UTC)
+        if message.status is MessageStatus.CANCELLED:
+            return self._cancelled(loaded), ""
+        if claim.doubtful:
+            # From a sender whose journal is not here: whatever it had not recorded is in doubt.
+            return self._all_doubted(loaded, now), ""
+        due = [
+            address
+            for address, email in loaded.emails.items()
+            if email.NextTryAt is None or email.NextTryAt <= now
+        ]
+        if in_hand.taken is not None:
+            allowed = in_hand.taken.recipients
+        else:
+            allowed = await self._recipients.allowed(message.list_name, due) if due else {}
+        verdicts = {
+            address: _suppressed(LEFT, loaded.before(address))
+            for address in due
+            if address not in allowed
+        }
+        recipients = [allowed[address] for address in due if address in allowed]
+        if self._limits is not None:
+            recipients, later = await self._limits.admit(recipients)
+            for address, at in later.items():  # no attempt: they only wait
+                before = loaded.before(address)
+                verdicts[address] = Verdict(EmailOutcome.PENDING, LIMITED, before, at)
+        if not recipients:
+            return verdicts, ""
+        judge = self._judge(now)
+        blame, blamed = ResultKind.BLAMED, ""
+        results = await self._send(message, claim.item, recipients, in_hand)
+        for recipient, result in zip(recipients, results, strict=True):
+            if result is not None:
+                address = recipient.address
+                verdicts[address] = judge.verdict(result, loaded.before(address))
+                if result.kind is blame:
+                    blamed = result.reply
+        return verdicts, blamed
+
+    def _judge(self, now: datetime) -> Judge:
+        return Judge(now, self._settings.retry, self._settings.in_doubt)
+
+    def _cancelled(self, loaded: LoadedPage) -> dict[Address, Verdict]:
+        return {a: _suppressed(CANCELLED, loaded.before(a)) for a in loaded.emails}
+
+    def _all_doubted(self, loaded: LoadedPage, now: datetime) -> dict[Address, Verdict]:
+        judge = self._judge(now)
+        return {a: judge.doubted(LOST_OWNER, loaded.before(a)) for a in loaded.emails}
+
+    async def _send(
+        self, message: Message, item: WorkItem, recipients: list[Recipient], in_hand: InHand
+    ) -> list[Result | None]:
+        """Hand the page to the transport; answers what is known, also when told to stop."""
+        if self.is_stopping:
+            return [None] * len(recipients)
+        mailing = await self.mailings.mailing(message)
+        watcher = self._journal.sending(item.partition, [each.address for each in recipients])
+        in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
+        await asyncio.wait([in_hand.sending])
+        if not in_hand.sending.cancelled():
+            in_hand.sending.result()
+        for position in watcher.unanswered():
+            watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
+        return watcher.results
+
+    async def _pause(self, message: Message, reason: str) -> None:
+        """The fault is ours, not the recipients': nobody else would fare better."""
+        try:
+            await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
+            log.error("message %s pauses itself: %s", message.ref, reason)
+        except DomainError as exc:
+            log.info("message %s is not paused again: %s", message.ref, exc)
+        self.mailings.forget_status(message.ref)
+
+
+def _last_reply(verdicts: dict[Address, Verdict]) -> str:
+    """Of the mail server: what a trace ends with."""
+    return next(reversed(verdicts.values())).reply if verdicts else ""
+
+
+def _decided(verdicts: dict[Address, Verdict]) -> dict[Address, Verdict]:
+    return {a: v for a, v in verdicts.items() if v.outcome is not EmailOutcome.PENDING}
+
+
+def _suppressed(why: str, before: Attempt) -> Verdict:
+    return Verdict(EmailOutcome.SUPPRESSED, why, before)
+
+
+def _until_next(loaded: LoadedPage, verdicts: dict[Address, Verdict]) -> float:
+    """Seconds until the first email of the page is to be tried again."""
+    now = datetime.now(UTC)
+    times = [verdict.next_try_at for verdict in verdicts.values() if verdict.next_try_at]
+    unseen = [email.NextTryAt for a, email in loaded.emails.items() if a not in verdicts]
+    times += [at for at in unseen if at is not None]
+    if None in unseen or not times:
+        return 0.0
+    return max(0.0, (min(times) - now).total_seconds())

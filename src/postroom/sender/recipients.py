@@ -1,0 +1,62 @@
+"""Who of a page may still receive its message: asked for again when its turn has come."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from postroom.domain.addresses import Address
+from postroom.domain.lists import ListName
+from postroom.mail.mailing import Recipient
+from postroom.services import records
+from postroom.storage import KeyRange, Store
+
+# With fewer than this, point reads are cheaper than the range between first and last, which for the
+# last two deferred emails of a page may be half the list.
+_FEW = 25
+_AT_ONCE = 1000
+_SPARSE = 4  # if a range holds so many times as many rows as are wanted, point reads are, too
+
+
+class Recipients:
+    def __init__(self, store: Store) -> None:
+        self._lists = store.table(records.LISTS)
+
+    async def allowed(
+        self, name: ListName, addresses: Sequence[Address]
+    ) -> dict[Address, Recipient]:
+        """Those who are still verified and not blocked, with the GUIDs that they have now."""
+        addresses = sorted(addresses)
+        rows = [records.EMAIL_PREFIX + address for address in addresses]
+        found = await self._subscribers(name, rows)
+        recipients = {}
+        for address, row in zip(addresses, rows, strict=True):
+            subscriber = found.get(row)
+            if subscriber is not None and subscriber.may_receive:
+                recipients[address] = Recipient(address, subscriber.SubscriberGUID)
+        return recipients
+
+    async def _subscribers(
+        self, name: ListName, rows: Sequence[str]
+    ) -> dict[str, records.SubscriberRow]:
+        """These rows of a list, in order, and some of those that lie between.
+
+        Neighbours come with one query. Few rows, or rows with many others between them, are asked
+        for one by one.
+        """
+        found: dict[str, records.SubscriberRow] = {}
+        while len(rows) >= _FEW:
+            within = KeyRange.between(rows[0], rows[-1])
+            more = await self._lists.read(records.SubscriberRow, name, within, limit=_AT_ONCE)
+            found |= more
+            if len(more) < _AT_ONCE:
+                return found
+            passed = bisect_right(rows, next(reversed(more)))
+            rows = rows[passed:]
+            if passed * _SPARSE < len(more):
+                break
+        single = [self._lists.read(records.SubscriberRow, name, KeyRange.only(row)) for row in rows]
+        for one in await asyncio.gather(*single):
+            found |= one
+        return found

@@ -1,0 +1,25 @@
+"""How a sender works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from postroom.sender.policy import RetryPlan, WhenInDoubt
+
+
+class SenderSettings(msgspec.Struct, frozen=True):
+    """How a sender works. Times are in seconds."""
+
+    base_url: str
+    journals: Path
+    in_doubt: WhenInDoubt = WhenInDoubt.RESEND
+    retry: RetryPlan = RetryPlan()
+    lease: float = 60.0
+    claim: int = 8
+    in_hand: int = 16
+    settle_together: float = 0.0
+    """How long a page that is done waits for others: SQLite records them in one transaction."""
+    one_core: bool = False
+    """Whether to keep the process on one core: see `one_core.py`."""
