@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -162,15 +161,12 @@ def make_sender(store: Store, transport: Transport, settings: Settings) -> Sende
         in_doubt=WhenInDoubt(settings.value("in_doubt")),
         lease=settings.value("sender_lease").total_seconds(),
         retry=_retry_plan(settings),
+        fewest_in_hand=2 + 2 * settings.value("connections") // PAGE_SIZE,
     )
     if settings.store_url.startswith("sqlite:"):
         # The engine that has threads, and one transaction for all who write at the same moment.
-        how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, in_hand=32)
+        how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, most_in_hand=32)
     rate = settings.value("rate")
-    if rate:
-        # No more pages in hand than are sent soon: who leaves meanwhile gets nothing.
-        pages = min(how.in_hand, 1 + math.ceil(rate / PAGE_SIZE))
-        how = msgspec.structs.replace(how, claim=min(how.claim, max(1, pages // 2)), in_hand=pages)
     return Sender(store, _paced(store, transport, rate), how, _domain_limits(store, settings))
 
 

@@ -209,6 +209,29 @@ async def test_whoever_leaves_before_their_turn_gets_nothing(
 
 
 @pytest.mark.timeout(120)
+async def test_whoever_leaves_while_a_slow_server_is_busy_with_others_gets_nothing(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    """Only so many pages are read as are sent soon."""
+    count = 2_000
+    server.script(Rule("end", wait=0.02))  # at most 200 emails a second on four connections
+    await fill(services, count)
+    message = await schedule(services)
+    checker = SumChecker(services, message)
+    postroom.start("scheduler")
+    postroom.start("sender")
+    await checker.until(lambda _, counts: counts.done >= 200, seconds=30, why="no progress")
+    leavers = [address_of(number) for number in range(1_000, count, 50)]
+    for address in leavers:
+        leaver = await services.subscriptions.get(LIST, address)
+        assert await services.subscriptions.unsubscribe(LIST, leaver.guid) is not None
+    server.script()
+    _, counts = await checker.until_done()
+    assert (counts.accepted, counts.suppressed) == (count - len(leavers), len(leavers))
+    assert not server.copies().keys() & set(leavers)
+
+
+@pytest.mark.timeout(120)
 async def test_pause_resume_and_cancel_take_effect_soon(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:

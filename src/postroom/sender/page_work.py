@@ -27,6 +27,7 @@ from postroom.sender.pages import LoadedPage, PageStore
 from postroom.sender.policy import Attempt, Judge, Verdict
 from postroom.sender.recipients import Recipients
 from postroom.sender.settings import SenderSettings
+from postroom.sender.window import Window
 from postroom.services.messages import MessageService
 from postroom.spans import note, span
 from postroom.storage import NotFound, Store, StoreUnavailable
@@ -55,11 +56,13 @@ class PageWork:
         settings: SenderSettings,
         limits: DomainLimits | None,
         journal: Journal,
+        window: Window,
     ) -> None:
         self._transport = transport
         self._settings = settings
         self._limits = limits
         self._journal = journal
+        self._window = window
         self._queue = store.queue(SEND_QUEUE)
         self._messages = MessageService(store)
         self._pages = PageStore(store)
@@ -245,7 +248,8 @@ class PageWork:
         mailing = await self.mailings.mailing(message)
         watcher = self._journal.sending(item.partition, [each.address for each in recipients])
         in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
-        await asyncio.wait([in_hand.sending])
+        with self._window.sending(len(recipients)):
+            await asyncio.wait([in_hand.sending])
         if not in_hand.sending.cancelled():
             in_hand.sending.result()
         for position in watcher.unanswered():

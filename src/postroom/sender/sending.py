@@ -30,6 +30,7 @@ from postroom.sender.one_core import kept_on_one_core
 from postroom.sender.page_work import PageWork
 from postroom.sender.recovery import Recovery
 from postroom.sender.settings import SenderSettings
+from postroom.sender.window import Window
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreUnavailable
 from postroom.transport.contract import Transport
 
@@ -54,7 +55,9 @@ class Sender:
         self._queue = store.queue(SEND_QUEUE)
         self._poison = store.queue(POISON_QUEUE)
         self._journal = Journal(settings.journals, self.owner)
-        self._work = PageWork(store, transport, settings, limits, self._journal)
+        self._room = asyncio.Event()
+        self._window = Window(settings.fewest_in_hand, settings.most_in_hand, self._room.set)
+        self._work = PageWork(store, transport, settings, limits, self._journal, self._window)
         self._recovery = Recovery(
             store, self.owner, settings.retry, settings.in_doubt, settings.lease
         )
@@ -76,6 +79,7 @@ class Sender:
         recovering = asyncio.create_task(self._recover())
         obeying = asyncio.create_task(self._obey())
         stop = asyncio.create_task(stopping.wait())
+        stop.add_done_callback(lambda _: self._room.set())
         try:
             while not stop.done():
                 await self._take(stop)
@@ -89,14 +93,14 @@ class Sender:
 
     async def _take(self, stop: asyncio.Task[bool]) -> None:
         """Take what there is room for, or wait for room or work."""
-        room = self._settings.in_hand - len(self._in_hand)
-        if room < min(self._settings.claim, self._settings.in_hand):
-            await asyncio.wait([stop, *self._in_hand], return_when=asyncio.FIRST_COMPLETED)
+        room = self._window.pages - len(self._in_hand)
+        some = min(self._settings.claim, max(1, self._window.pages // 2))
+        if room < some:
+            self._room.clear()
+            await self._room.wait()
             return
         try:
-            items = await self._queue.receive(
-                min(room, self._settings.claim), lease=self._settings.lease
-            )
+            items = await self._queue.receive(some, lease=self._settings.lease)
             await self._begin(items)
             if not items:
                 await self._wait_for_work(stop)
@@ -150,6 +154,7 @@ class Sender:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._forget(self._in_hand.pop(task))
+        self._room.set()
         if not task.cancelled() and task.exception() is not None:
             log.error("a page failed and will be taken again", exc_info=task.exception())
 
