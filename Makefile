@@ -36,8 +36,8 @@ setup: $(READY) ## Make .venv with every package locked by hash
 $(READY): requirements/dev.txt pyproject.toml scripts/make-venv
 	$(say) 'Setting up $(VENV)'
 	@scripts/make-venv '$(PYTHON)' '$(VENV)'
-	$(say) 'Installing Python packages, once: about two minutes'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(say) 'Installing Python packages, once: about a minute'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

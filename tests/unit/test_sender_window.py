@@ -48,9 +48,9 @@ def test_it_begins_with_few_and_grows_with_the_first_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("speed", "pages"), [(1, 2), (50, 2), (270, 3), (1000, 10), (3050, 31), (50_000, 32)]
+    ("speed", "pages"), [(1, 2), (50, 2), (130, 3), (490, 10), (1530, 31), (50_000, 32)]
 )
-def test_it_is_what_is_sent_in_a_second(speed: float, pages: int) -> None:
+def test_it_is_what_is_sent_in_two_seconds(speed: float, pages: int) -> None:
     sending = Sending()
     for _ in range(5):
         sending.send(sending.window.pages, speed)
@@ -67,9 +67,36 @@ def test_a_server_that_becomes_slow_has_less_and_then_more_again() -> None:
 
 def test_pages_with_few_emails_left_are_not_taken_for_whole_ones() -> None:
     sending = Sending()
-    assert sending.send(4, emails_a_second=100, emails=2) == 2
+    assert sending.send(4, emails_a_second=50, emails=2) == 2
 
 
 def test_there_are_never_more_than_allowed() -> None:
     assert Sending(fewest=5, most=3).window.pages == 3
     assert Sending(fewest=3, most=3).send(1, 50_000) == 3
+
+
+def test_calls_that_are_answered_together_become_more() -> None:
+    """As those of an HTTP API: each takes a second, however many there are."""
+    sending = Sending()
+    for _ in range(5):
+        calls = ExitStack()
+        for _ in range(sending.window.pages):
+            calls.enter_context(sending.window.sending(PAGE_SIZE))
+        sending.clock.now += 1.0
+        calls.close()
+    assert sending.window.pages == 32
+
+
+def test_what_was_long_ago_counts_less_and_less() -> None:
+    """Also if there is no rest between the quick pages and the slow ones."""
+    sending = Sending()
+    under_way = ExitStack()
+    under_way.enter_context(sending.window.sending(PAGE_SIZE))
+    for speed, pages, expected in ((5000, 200, 32), (50, 10, 2), (5000, 400, 32)):
+        for _ in range(pages):
+            following = ExitStack()
+            following.enter_context(sending.window.sending(PAGE_SIZE))
+            sending.clock.now += PAGE_SIZE / speed
+            under_way.close()
+            under_way = following
+        assert sending.window.pages == expected, speed
