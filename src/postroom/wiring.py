@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
-from postroom.domain.pages import PAGE_SIZE
 from postroom.mail.envelope import ascii_domain
 from postroom.scheduler import Scheduler
 from postroom.scheduler.retention import Retention
@@ -161,7 +160,6 @@ def make_sender(store: Store, transport: Transport, settings: Settings) -> Sende
         in_doubt=WhenInDoubt(settings.value("in_doubt")),
         lease=settings.value("sender_lease").total_seconds(),
         retry=_retry_plan(settings),
-        fewest_in_hand=2 + 2 * settings.value("connections") // PAGE_SIZE,
     )
     if settings.store_url.startswith("sqlite:"):
         # The engine that has threads, and one transaction for all who write at the same moment.

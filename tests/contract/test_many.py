@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from postroom.storage import (
@@ -42,6 +43,10 @@ MOMENT = datetime(2026, 11, 15, 7, 28, 20, 5, tzinfo=UTC)
 ROWS = [f"{number:03}" for number in range(100)]
 
 
+class Named(msgspec.Struct):
+    Name: str = ""
+
+
 async def contents(table: Table) -> dict[str, dict[str, object]]:
     return {e.row: dict(e.properties) for e in (await table.query(KeyRange.only("p"))).entities}
 
@@ -75,6 +80,26 @@ async def test_rows_get_what_is_theirs_and_what_they_share(table: Table) -> None
 async def test_rows_need_not_share_anything(table: Table) -> None:
     await table.apply([InsertMany("p", {row: {"Name": row} for row in ROWS})])
     assert await contents(table) == {row: {"Name": row} for row in ROWS}
+
+
+async def test_rows_that_share_nothing_are_read_in_every_way(table: Table) -> None:
+    await table.apply([InsertMany("p", {"a": {"Name": "Ann"}, "b": {}})])
+    found = [await table.get("p", row) for row in ("a", "b")]
+    assert [each and dict(each.properties) for each in found] == [{"Name": "Ann"}, {}]
+    assert {row: each.Name for row, each in (await table.read(Named, "p")).items()} == {
+        "a": "Ann",
+        "b": "",
+    }
+    await table.merge(Entity("p", "a", {"Age": 7}))
+    assert (await contents(table))["a"] == {"Name": "Ann", "Age": 7}
+
+
+async def test_shared_and_own_properties_are_counted_together(table: Table) -> None:
+    own = {f"Own{number}": "x" for number in range(50)}
+    shared: dict[str, Value] = {f"Shared{number}": "x" for number in range(201)}
+    with pytest.raises(TooLarge):
+        await table.apply([InsertMany("p", {"a": own}, shared)])
+    assert await contents(table) == {}
 
 
 async def test_rows_that_were_inserted_together_are_like_others(table: Table) -> None:

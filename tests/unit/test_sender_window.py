@@ -1,102 +1,97 @@
-"""How many pages a sender has in hand."""
-
-from contextlib import ExitStack
+"""How many pages a sender takes."""
 
 import pytest
 
 from postroom.domain.pages import PAGE_SIZE
 from postroom.sender.window import Window
 
+TICK = 0.01
 
-class Clock:
-    def __init__(self) -> None:
+
+class Server:
+    """Sends the emails of pages in hand, so many a second; some it never answers."""
+
+    def __init__(self, at_once: int = 16, most: int = 32) -> None:
         self.now = 1000.0
+        self.window = Window(at_once, most, lambda: self.now)
+        self.pages: list[int] = []  # emails that are left of each
+        self.sent = 0
+        self.unanswered = 0
+        self._budget = 0.0
 
-    def __call__(self) -> float:
-        return self.now
+    def run(self, seconds: float, speed: float, page: int = PAGE_SIZE) -> None:
+        for _ in range(round(seconds / TICK)):
+            room = self.window.room(len(self.pages), sum(self.pages), self.sent)
+            self.pages += [page] * room
+            self.now += TICK
+            self._budget += speed * TICK
+            self._send()
 
+    def _send(self) -> None:
+        for number, left in enumerate(self.pages):
+            answered = min(left - (number < self.unanswered), int(self._budget))
+            self.pages[number] -= answered
+            self.sent += answered
+            self._budget -= answered
+        self.pages = [left for left in self.pages if left]
+        self._budget = min(self._budget, 1.0) if not self.pages else self._budget
 
-class Sending:
-    """Pages that are sent one after the other by a server of a certain speed."""
-
-    def __init__(self, fewest: int = 2, most: int = 32) -> None:
-        self.clock = Clock()
-        self.grown = 0
-        self.window = Window(fewest, most, self._grows, self.clock)
-
-    def _grows(self) -> None:
-        self.grown += 1
-
-    def send(self, pages: int, emails_a_second: float, emails: int = PAGE_SIZE) -> int:
-        """So many pages that begin together; answers how many may be in hand then."""
-        under_way = []
-        for _ in range(pages):
-            page = ExitStack()
-            page.enter_context(self.window.sending(emails))
-            under_way.append(page)
-        for page in under_way:
-            self.clock.now += emails / emails_a_second
-            page.close()
-        return self.window.pages
-
-
-def test_it_begins_with_few_and_grows_with_the_first_page() -> None:
-    sending = Sending()
-    assert sending.window.pages == 2
-    assert sending.send(1, emails_a_second=30_000) == 32
-    assert sending.grown == 1
+    @property
+    def unsent(self) -> int:
+        return sum(self.pages)
 
 
-@pytest.mark.parametrize(
-    ("speed", "pages"), [(1, 2), (50, 2), (130, 3), (490, 10), (1530, 31), (50_000, 32)]
-)
-def test_it_is_what_is_sent_in_two_seconds(speed: float, pages: int) -> None:
-    sending = Sending()
-    for _ in range(5):
-        sending.send(sending.window.pages, speed)
-    assert sending.window.pages == pages
+def test_it_begins_with_few() -> None:
+    assert Window(16, 32).room(0, 0, 0) == 2
+    assert Window(1000, 32).room(0, 0, 0) == 11
+    assert Window(800, 3).room(0, 0, 0) == 3
 
 
-def test_a_server_that_becomes_slow_has_less_and_then_more_again() -> None:
-    sending = Sending()
-    sending.send(2, 10_000)
-    assert sending.send(32, 20) == 2
-    assert sending.send(2, 10_000) == 32
-    assert sending.grown == 2
+@pytest.mark.parametrize("speed", [5, 50, 300, 1000, 30_000])
+def test_it_has_work_for_two_seconds_and_never_none(speed: float) -> None:
+    server = Server()
+    server.run(10, speed)
+    assert server.unsent <= max(2 * PAGE_SIZE, 2 * speed + PAGE_SIZE)
+    done = server.sent
+    server.run(5, speed)
+    assert server.sent - done >= 4.9 * min(speed, 32 * PAGE_SIZE / TICK)
 
 
-def test_pages_with_few_emails_left_are_not_taken_for_whole_ones() -> None:
-    sending = Sending()
-    assert sending.send(4, emails_a_second=50, emails=2) == 2
+def test_a_server_that_becomes_slow_is_given_less_and_then_more_again() -> None:
+    server = Server()
+    server.run(10, 5000)
+    assert server.unsent > 10 * PAGE_SIZE
+    server.run(80, 50)
+    assert server.unsent <= 3 * PAGE_SIZE
+    server.run(10, 5000)
+    assert server.unsent > 10 * PAGE_SIZE
+
+
+def test_pages_that_wait_for_a_last_answer_are_in_nobodys_way() -> None:
+    server = Server()
+    server.unanswered = 10
+    server.run(10, 300)
+    assert server.sent >= 2900
+
+
+def test_pages_with_one_email_left_are_taken_many_at_a_time() -> None:
+    server = Server()
+    server.run(5, 200, page=1)
+    assert server.sent >= 990
+
+
+def test_a_rest_tells_nothing_of_the_speed() -> None:
+    server = Server()
+    server.run(5, 1000)
+    server.window.rest()
+    server.now += 3600
+    assert server.window.room(0, 0, server.sent) == 2
+    server.run(1, 1000)
+    assert server.unsent > 10 * PAGE_SIZE
 
 
 def test_there_are_never_more_than_allowed() -> None:
-    assert Sending(fewest=5, most=3).window.pages == 3
-    assert Sending(fewest=3, most=3).send(1, 50_000) == 3
-
-
-def test_calls_that_are_answered_together_become_more() -> None:
-    """As those of an HTTP API: each takes a second, however many there are."""
-    sending = Sending()
-    for _ in range(5):
-        calls = ExitStack()
-        for _ in range(sending.window.pages):
-            calls.enter_context(sending.window.sending(PAGE_SIZE))
-        sending.clock.now += 1.0
-        calls.close()
-    assert sending.window.pages == 32
-
-
-def test_what_was_long_ago_counts_less_and_less() -> None:
-    """Also if there is no rest between the quick pages and the slow ones."""
-    sending = Sending()
-    under_way = ExitStack()
-    under_way.enter_context(sending.window.sending(PAGE_SIZE))
-    for speed, pages, expected in ((5000, 200, 32), (50, 10, 2), (5000, 400, 32)):
-        for _ in range(pages):
-            following = ExitStack()
-            following.enter_context(sending.window.sending(PAGE_SIZE))
-            sending.clock.now += PAGE_SIZE / speed
-            under_way.close()
-            under_way = following
-        assert sending.window.pages == expected, speed
+    server = Server(most=3)
+    server.run(2, 50_000)
+    assert server.window.room(3, 300, server.sent) == 0
+    assert server.window.room(1, 0, server.sent) <= 2

@@ -487,3 +487,48 @@ def test_a_retired_dialogue_finishes_and_takes_no_more() -> None:
 
     assert talk.rests
     assert talk.work.waiting == 1
+
+
+# -- the usual answer, which is taken without parsing -------------------------------------
+
+
+@pytest.mark.parametrize("usual_before", [0, 1, 2])
+@pytest.mark.parametrize("last", [b"354 go\r\n", b"554 no\r\n"])
+def test_a_refused_recipient_among_usual_answers_gets_nothing(
+    usual_before: int, last: bytes
+) -> None:
+    talk = Talk("a", "b", "c", "d")
+    talk.heard(OPEN)
+    for _ in range(usual_before):
+        talk.heard(b"250 kept\r\n" + OPEN)
+    refused = "abcd"[usual_before + 1]
+    said = talk.heard(b"250 kept\r\n250 s\r\n550 5.1.1 no\r\n" + last)
+    accepted = dict.fromkeys(range(usual_before + 1), ACCEPTED)
+    assert talk.kinds == {**accepted, usual_before + 1: REFUSED}
+    assert talk.content(refused) not in said
+
+
+@pytest.mark.parametrize("usual_before", [0, 1])
+def test_a_refused_sender_among_usual_answers_sends_nothing(usual_before: int) -> None:
+    talk = Talk("a", "b", "c", "d")
+    talk.heard(OPEN)
+    for _ in range(usual_before):
+        talk.heard(b"250 kept\r\n" + OPEN)
+    said = talk.heard(b"250 kept\r\n452 4.3.1 full\r\n250 r\r\n354 go\r\n")
+    assert talk.kinds[usual_before + 1] is DEFERRED
+    assert said == b""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"250 kept\n550 no\r\n250 s\r\n250 r\r\n354 go\r\n",
+        b"250 kept\r\n250 s\n550 no\r\n250 r\r\n354 go\r\n",
+        b"250-kept\r\n250 s\r\n250 r\r\n354 go\r\n",
+    ],
+)
+def test_what_only_looks_usual_is_read_word_for_word(answer: bytes) -> None:
+    talk = Talk("a", "b", "c")
+    talk.heard(OPEN)
+    said = talk.heard(answer)
+    assert talk.content("b") not in said

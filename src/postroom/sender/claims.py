@@ -68,12 +68,18 @@ class Claims:
     """The claims of one owner."""
 
     def __init__(
-        self, store: Store, owner: str, is_neighbour: Callable[[str], bool] = lambda _: False
+        self,
+        store: Store,
+        owner: str,
+        is_neighbour: Callable[[str], bool] = lambda _: False,
+        has_sent: Callable[[WorkItem], bool] = lambda _: True,
     ) -> None:
-        """`is_neighbour` tells of an owner whether its journal is on this machine."""
+        """`is_neighbour` tells of an owner whether its journal is on this machine, `has_sent` of a
+        page whether this owner may have handed over emails of it that nobody has settled."""
         self._pages = store.table(records.PAGES)
         self._owner = owner
         self._is_neighbour = is_neighbour
+        self._has_sent = has_sent
 
     async def take(self, item: WorkItem, item_id: str, lease: float) -> Claim:
         """Take a page. `PageTaken` if another work item's receiver has it."""
@@ -90,6 +96,9 @@ class Claims:
             raise PageTaken(until)
         # The receiver of this very item has lost its lease, or the other one is overdue.
         other = _found_claim(found)
+        if other.owner == self._owner and not self._has_sent(item):
+            # Ours, from before the store went away for a while.
+            return await self.take_over(item, item_id, lease, other.etag, doubtful=other.doubtful)
         grace = timedelta(seconds=lease)
         if until + grace > datetime.now(UTC) and self._is_neighbour(other.owner):
             # On a busy machine it may be slow, or dead and soon settled from its journal: whoever

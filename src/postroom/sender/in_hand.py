@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from postroom.domain.addresses import Address
-from postroom.domain.pages import WorkItem
+from postroom.domain.pages import PAGE_SIZE, WorkItem
 from postroom.mail.mailing import Recipient
 from postroom.sender.claims import Claim, Claims, PageLost
-from postroom.sender.journal import Journal
+from postroom.sender.journal import Journal, JournalledSending
 from postroom.sender.pages import LoadedPage
 from postroom.storage import LeaseLost, Queue, QueueMessage, StoreUnavailable
 from postroom.transport.contract import Result
@@ -46,6 +46,17 @@ class InHand(msgspec.Struct):
     claim: Claim | None = None
     taken: TakenPage | None = None
     sending: asyncio.Task[list[Result]] | None = None
+    watcher: JournalledSending | None = None
+
+    @property
+    def unsent(self) -> int:
+        """How many emails have no result yet; before that is known, as many as there may be."""
+        return PAGE_SIZE if self.watcher is None else self.watcher.results.count(None)
+
+    @property
+    def sent(self) -> int:
+        """How many have one."""
+        return 0 if self.watcher is None else len(self.watcher.results) - self.unsent
 
     def stop_sending(self) -> None:
         """What is on the wire comes to its end; the rest is not sent."""

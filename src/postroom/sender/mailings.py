@@ -24,8 +24,7 @@ _REMEMBERED = 8  # mailings: a body may have 10 MB
 class _Known(msgspec.Struct):
     message: Message | None = None
     read_at: float = -math.inf
-    mailing: Mailing | None = None
-    making: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
+    mailing: asyncio.Task[Mailing] | None = None
 
 
 class Mailings:
@@ -66,9 +65,14 @@ class Mailings:
         Bodies cannot change once it is being sent."""
         known = self._about(message.ref)
         if known.mailing is None:
-            async with known.making:
-                known.mailing = known.mailing or await self._make(message)
-        return known.mailing
+            known.mailing = asyncio.create_task(self._make(message))
+        making = known.mailing
+        try:
+            return await asyncio.shield(making)
+        except Exception:
+            if known.mailing is making:
+                known.mailing = None  # who comes later tries again
+            raise
 
     async def _make(self, message: Message) -> Mailing:
         bodies = await self._messages.bodies(message)

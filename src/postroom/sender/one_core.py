@@ -31,7 +31,9 @@ async def kept_on_one_core() -> AsyncIterator[None]:
     if len(allowed) < 2:
         yield
         return
-    _schedule_as(os.SCHED_BATCH)
+    is_ordinary = os.sched_getscheduler(0) == os.SCHED_OTHER  # not what an operator has chosen
+    if is_ordinary:
+        _schedule_as(os.SCHED_BATCH)
     keeping = asyncio.create_task(_keep(allowed))
     try:
         yield
@@ -39,7 +41,8 @@ async def kept_on_one_core() -> AsyncIterator[None]:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         _put_on(allowed)
-        _schedule_as(os.SCHED_OTHER)
+        if is_ordinary:
+            _schedule_as(os.SCHED_OTHER)
 
 
 async def _keep(allowed: Collection[int]) -> None:
@@ -65,7 +68,7 @@ def _schedule_as(policy: int) -> None:
 
 
 def _for_each_thread(change: Callable[[int], None]) -> None:
-    for thread in os.listdir(_THREADS):
+    for thread in os.listdir(_THREADS) if _THREADS.is_dir() else ():
         try:
             change(int(thread))
         except OSError:

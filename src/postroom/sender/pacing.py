@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -34,6 +35,11 @@ class PacedTransport(Transport):
         self._clock = clock
         self._turn = asyncio.Lock()
         self._chunk = max(1, int(rate.per_second * _CHUNK_SECONDS))
+
+    @property
+    def at_once(self) -> int:
+        """No more than what may go in a second."""
+        return min(self._transport.at_once, math.ceil(self._rate.per_second))
 
     async def send(
         self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -27,7 +27,6 @@ from postroom.sender.pages import LoadedPage, PageStore
 from postroom.sender.policy import Attempt, Judge, Verdict
 from postroom.sender.recipients import Recipients
 from postroom.sender.settings import SenderSettings
-from postroom.sender.window import Window
 from postroom.services.messages import MessageService
 from postroom.spans import note, span
 from postroom.storage import NotFound, Store, StoreUnavailable
@@ -56,19 +55,23 @@ class PageWork:
         settings: SenderSettings,
         limits: DomainLimits | None,
         journal: Journal,
-        window: Window,
+        sending: Callable[[], None],
     ) -> None:
+        """`sending` is called when it is known what a page has to send."""
         self._transport = transport
         self._settings = settings
         self._limits = limits
         self._journal = journal
-        self._window = window
+        self._sending = sending
         self._queue = store.queue(SEND_QUEUE)
         self._messages = MessageService(store)
         self._pages = PageStore(store)
         self._recipients = Recipients(store)
         self._claims = Claims(
-            store, journal.owner, lambda owner: has_journal(settings.journals, owner)
+            store,
+            journal.owner,
+            is_neighbour=lambda owner: has_journal(settings.journals, owner),
+            has_sent=lambda item: journal.has_sent(item.partition),
         )
         self.leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.mailings = Mailings(self._messages, settings.base_url)
@@ -247,9 +250,10 @@ class PageWork:
             return [None] * len(recipients)
         mailing = await self.mailings.mailing(message)
         watcher = self._journal.sending(item.partition, [each.address for each in recipients])
+        in_hand.watcher = watcher
         in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
-        with self._window.sending(len(recipients)):
-            await asyncio.wait([in_hand.sending])
+        self._sending()
+        await asyncio.wait([in_hand.sending])
         if not in_hand.sending.cancelled():
             in_hand.sending.result()
         for position in watcher.unanswered():

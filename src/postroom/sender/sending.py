@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 POISON_QUEUE = f"{SEND_QUEUE};poison"
 
 _OBEY_SECONDS = 0.25
+_ROOM_SECONDS = 0.05  # until another look for room: answers come without a word to us
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
 
 
@@ -56,8 +57,9 @@ class Sender:
         self._poison = store.queue(POISON_QUEUE)
         self._journal = Journal(settings.journals, self.owner)
         self._room = asyncio.Event()
-        self._window = Window(settings.fewest_in_hand, settings.most_in_hand, self._room.set)
-        self._work = PageWork(store, transport, settings, limits, self._journal, self._window)
+        self._window = Window(transport.at_once, settings.most_in_hand)
+        self._sent = 0  # by pages that have ended
+        self._work = PageWork(store, transport, settings, limits, self._journal, self._room.set)
         self._recovery = Recovery(
             store, self.owner, settings.retry, settings.in_doubt, settings.lease
         )
@@ -79,7 +81,6 @@ class Sender:
         recovering = asyncio.create_task(self._recover())
         obeying = asyncio.create_task(self._obey())
         stop = asyncio.create_task(stopping.wait())
-        stop.add_done_callback(lambda _: self._room.set())
         try:
             while not stop.done():
                 await self._take(stop)
@@ -93,20 +94,32 @@ class Sender:
 
     async def _take(self, stop: asyncio.Task[bool]) -> None:
         """Take what there is room for, or wait for room or work."""
-        room = self._window.pages - len(self._in_hand)
-        some = min(self._settings.claim, max(1, self._window.pages // 2))
-        if room < some:
+        room = min(self._settings.claim, self._room_for())
+        if room < 1:
             self._room.clear()
-            await self._room.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ROOM_SECONDS):
+                    await self._room.wait()
             return
         try:
-            items = await self._queue.receive(some, lease=self._settings.lease)
+            items = await self._queue.receive(room, lease=self._settings.lease)
             await self._begin(items)
             if not items:
+                self._window.rest()
                 await self._wait_for_work(stop)
         except StoreUnavailable as exc:
             log.warning("no work for now: %s", exc)
             await asyncio.wait([stop], timeout=1.0)
+
+    def _room_for(self) -> int:
+        """How many pages may be taken."""
+        pages = self._in_hand.values()
+        most = self._settings.most_in_hand
+        if len(pages) + min(self._settings.claim, most) > most:
+            return 0  # too few to be taken together
+        unsent = sum(page.unsent for page in pages)
+        sent = self._sent + sum(page.sent for page in pages)
+        return self._window.room(len(pages), unsent, sent)
 
     async def _wait_for_work(self, stop: asyncio.Task[bool]) -> None:
         arrival = asyncio.create_task(self._queue.wait(5.0))
@@ -153,7 +166,9 @@ class Sender:
             await self._queue.release(message, delay=self._settings.lease, count_attempt=False)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        self._forget(self._in_hand.pop(task))
+        in_hand = self._in_hand.pop(task)
+        self._forget(in_hand)
+        self._sent += in_hand.sent
         self._room.set()
         if not task.cancelled() and task.exception() is not None:
             log.error("a page failed and will be taken again", exc_info=task.exception())

@@ -19,9 +19,8 @@ class SenderSettings(msgspec.Struct, frozen=True):
     lease: float = 60.0
     claim: int = 8
     """Most work items that are received at once."""
-    fewest_in_hand: int = 2
     most_in_hand: int = 16
-    """Pages: see `window.py`."""
+    """Pages: how many there are is up to `window.py`."""
     settle_together: float = 0.0
     """How long a page that is done waits for others: SQLite records them in one transaction."""
     one_core: bool = False

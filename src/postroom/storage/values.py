@@ -18,7 +18,7 @@ _PROPERTY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 _RESERVED = {"partitionkey", "rowkey", "timestamp", "etag"}
 _TYPES = frozenset({str, int, float, bool, datetime, bytes})
 _TEXT = frozenset({str})
-_FEW_PROPERTIES = 50  # short ones: far from the limit of an entity
+_FEW_PROPERTIES = 50  # with little text: far from the limit of an entity
 _INTEGERS = range(-(2**63), 2**63)
 
 # Names that were found good. Whoever makes up names without end does not fill the memory.
@@ -125,6 +125,7 @@ def check_alike(rows: Collection[Mapping[str, str]], shared: Properties) -> int:
         and "\0" not in text
         and len(text) <= limits.PROPERTY_BYTES  # all of it: so none is too long, nor an entity
         and len(names) <= _FEW_PROPERTIES
+        and len(names) + len(shared) <= limits.PROPERTIES
         and size <= limits.PROPERTY_BYTES
     ):
         return size * len(rows) + len(text)

@@ -84,6 +84,11 @@ class Transport(ABC):
         were not handed over by then were not sent.
         """
 
+    @property
+    def at_once(self) -> int:
+        """How many emails it can have under way at the same moment."""
+        return 1
+
     def limit_connections(self, most: int) -> None:
         """No more connections to a server than this, from now on. Those that are too many finish
         what they have begun. Nothing to do for a way that has no connections of its own."""

@@ -18,6 +18,7 @@ import httpcore2
 import httpx2
 
 from postroom.domain.errors import Invalid
+from postroom.domain.pages import PAGE_SIZE
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.placeholders import Parts
 from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
@@ -52,6 +53,7 @@ class SendgridTransport(Transport):
         self._patience = patience
         self._grace = grace
         self._not_before = 0.0  # time.monotonic, after a rate limit
+        self._connections = connections
         self._calls = asyncio.Semaphore(connections)
         self._client = httpx2.AsyncClient(
             base_url=self._base_url,
@@ -63,6 +65,11 @@ class SendgridTransport(Transport):
 
     def __repr__(self) -> str:
         return f"SendgridTransport({self._base_url})"
+
+    @property
+    def at_once(self) -> int:
+        """A page goes with one call."""
+        return self._connections * PAGE_SIZE
 
     async def send(
         self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from postroom.domain.errors import NotNow
 from postroom.sender.mailings import Mailings
 from postroom.services.messages import MessageService
 from postroom.wiring import Services
@@ -27,3 +28,18 @@ async def test_a_few_messages_are_remembered(services: Services) -> None:
     made = [await mailings.mailing(each) for each in messages]
     assert await mailings.mailing(messages[-1]) is made[-1]
     assert await mailings.mailing(messages[0]) is not made[0], "its bodies are not kept for ever"
+
+
+async def test_a_mail_that_cannot_be_made_is_tried_once_for_all_who_wait(
+    services: Services,
+) -> None:
+    await fill(services.store, await make_list(services), 3)
+    early = await schedule(services)
+    mailings = Mailings(MessageService(services.store), "http://localhost")
+    failures = await asyncio.gather(
+        *(mailings.mailing(early) for _ in range(20)), return_exceptions=True
+    )
+    assert all(isinstance(each, NotNow) for each in failures)
+    assert len({id(each) for each in failures}) == 1
+    message = await fan_out_whole(services.store, early.ref)
+    assert (await mailings.mailing(message)).subject == "News"

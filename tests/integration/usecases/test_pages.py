@@ -209,6 +209,17 @@ async def test_a_neighbour_that_stays_away_is_doubted_in_the_end(
     assert (await alive.take(item, work.id, LEASE)).doubtful
 
 
+@pytest.mark.parametrize("sent", [False, True])
+async def test_our_own_claim_from_before_an_outage_is_in_doubt_only_if_we_sent(
+    store: Store, message: Message, sent: bool
+) -> None:
+    item = item_of(message, 0)
+    work = (await received(store))[item]
+    mine = Claims(store, "me", has_sent=lambda _: sent)
+    await mine.take(item, work.id, LEASE)
+    assert (await mine.take(item, work.id, LEASE)).doubtful is sent
+
+
 async def test_a_page_whose_rows_somebody_removed_late_is_counted_from_the_archive(
     services: Services, store: Store, message: Message
 ) -> None:

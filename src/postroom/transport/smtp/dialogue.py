@@ -132,7 +132,7 @@ class Dialogue:
     def _is_plain_success(self, data: bytes) -> bool:
         """The ordinary case, taken without parsing: accepted, and the next may come."""
         first, _, others = data.partition(b"\r\n")
-        if first[:4] != b"250 " or not self._reader.is_empty:
+        if first[:4] != b"250 " or b"\n" in first or not self._reader.is_empty:
             return False
         if others != self._usual:  # most servers say the same for each envelope
             if not _is_open_envelope(others):
@@ -308,6 +308,7 @@ def _is_open_envelope(replies: bytes) -> bool:
     lines = replies.split(b"\r\n")
     return (
         len(lines) == 4
+        and replies.count(b"\n") == 3
         and not lines[3]
         and lines[0][:4] == b"250 "
         and lines[1][:4] == b"250 "

@@ -28,10 +28,15 @@ class SmtpTransport(Transport):
     ) -> None:
         self._servers = tuple(servers)
         self._timeouts = timeouts or Timeouts()
+        self._connections = connections
         self._pool = Pool(self._servers, connections, self._timeouts)
 
     def __repr__(self) -> str:
         return f"SmtpTransport({', '.join(map(str, self._servers))})"
+
+    @property
+    def at_once(self) -> int:
+        return self._connections
 
     @property
     def open_connections(self) -> int:
