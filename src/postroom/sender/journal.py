@@ -59,7 +59,6 @@ class Journal:
         self._number = 0
         self._current = self._begin_file()
         self._pages: dict[str, _File] = {}
-        self._sent: set[str] = set()
 
     def page_taken(self, page: str, item_id: str, receipt: str, item_body: str) -> None:
         if self._current.is_full:
@@ -74,15 +73,9 @@ class Journal:
 
     def sending(self, page: str, addresses: Sequence[Address]) -> JournalledSending:
         """The emails of a page are about to be sent: who is told what happens to each."""
-        self._sent.add(page)
         return JournalledSending(self._pages[page], page, addresses)
 
-    def has_sent(self, page: str) -> bool:
-        """Whether emails of a page that has not ended may have been handed over."""
-        return page in self._sent
-
     def page_ended(self, page: str) -> None:
-        self._sent.discard(page)
         file = self._pages.pop(page)
         file.write(f"E\t{page}\n")
         file.pages.discard(page)

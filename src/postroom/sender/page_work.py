@@ -63,6 +63,9 @@ class PageWork:
         self._limits = limits
         self._journal = journal
         self._sending = sending
+        # Pages of which emails may have been handed over, without a record: also after the page was
+        # lost, because the answers are then forgotten.
+        self._unsettled: set[str] = set()
         self._queue = store.queue(SEND_QUEUE)
         self._messages = MessageService(store)
         self._pages = PageStore(store)
@@ -71,7 +74,7 @@ class PageWork:
             store,
             journal.owner,
             is_neighbour=lambda owner: has_journal(settings.journals, owner),
-            has_sent=lambda item: journal.has_sent(item.partition),
+            has_sent=lambda item: item.partition in self._unsettled,
         )
         self.leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.mailings = Mailings(self._messages, settings.base_url)
@@ -166,6 +169,7 @@ class PageWork:
                         patience=self._settings.settle_together,
                     )
                     in_hand.claim = None
+                    self._unsettled.discard(in_hand.item.partition)
                     return counts
             except StoreUnavailable as exc:
                 log.warning("page %s waits to be recorded: %s", in_hand.item.partition, exc)
@@ -251,6 +255,7 @@ class PageWork:
         mailing = await self.mailings.mailing(message)
         watcher = self._journal.sending(item.partition, [each.address for each in recipients])
         in_hand.watcher = watcher
+        self._unsettled.add(item.partition)
         in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
         self._sending()
         await asyncio.wait([in_hand.sending])

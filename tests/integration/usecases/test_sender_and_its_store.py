@@ -11,14 +11,14 @@ from typing import TypeAlias
 import pytest
 
 from postroom.domain.messages import Message
-from postroom.domain.pages import WorkItem
+from postroom.domain.pages import SEND_QUEUE, WorkItem
 from postroom.sender import Sender, SenderSettings, in_hand, page_work
 from postroom.sender.claims import Claim, Claims
 from postroom.sender.in_hand import InHand, Leases
 from postroom.sender.pages import PageStore
 from postroom.sender.policy import RetryPlan
 from postroom.services import records
-from postroom.storage import QueueMessage, Step, Store, StoreUnavailable
+from postroom.storage import LeaseLost, QueueMessage, Step, Store, StoreUnavailable
 from postroom.transport.opening import open_transport
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated
@@ -41,10 +41,14 @@ async def ready(services: Services) -> Message:
 
 @asynccontextmanager
 async def sender(
-    store: Store, server: RecordingSmtp, folder: Path, retry: RetryPlan = SELDOM
+    store: Store,
+    server: RecordingSmtp,
+    folder: Path,
+    retry: RetryPlan = SELDOM,
+    lease: float = LEASE,
 ) -> AsyncIterator[None]:
     transport = open_transport(server.url, folder=folder)
-    settings = SenderSettings("http://localhost", folder / "journals", retry=retry, lease=LEASE)
+    settings = SenderSettings("http://localhost", folder / "journals", retry=retry, lease=lease)
     stopping = asyncio.Event()
     running = asyncio.create_task(Sender(store, transport, settings).run(stopping))
     try:
@@ -152,3 +156,29 @@ async def test_who_comes_back_too_late_records_nothing(
     assert loaded is not None
     assert sorted(loaded.emails) == readers
     assert (await check_sum(services, message)).pending == len(readers)
+
+
+async def test_who_takes_its_own_page_again_after_it_lost_the_answers_doubts_it(
+    services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = await ready(services)
+    lost: list[Claim] = []
+
+    async def lose_once(leases: Leases, held: InHand, claim: Claim) -> Secured:
+        if not lost:
+            lost.append(claim)
+            await services.store.queue(SEND_QUEUE).release(held.message)
+            raise LeaseLost("suspended for too long")
+        return await secure(leases, held, claim)
+
+    async def is_done() -> bool:
+        return (await services.outcomes.counts(message)).pending == 0
+
+    secure = Leases.secure
+    monkeypatch.setattr(Leases, "secure", lose_once)
+    with running_recording_smtp(keep_content=False) as server:
+        async with sender(services.store, server, tmp_path, lease=1.0):
+            await eventually(is_done)
+        assert server.copies() == dict.fromkeys(readers, 2)
+    counts = await check_sum(services, message)
+    assert counts.accepted == counts.possible_duplicates == len(readers)
