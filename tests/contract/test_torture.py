@@ -17,7 +17,7 @@ from tests.contract.conftest import StoreAddress
 from tests.contract.torture_worker import BATCH, QUEUE
 
 ROOT = Path(__file__).parents[2]
-QUIET_SECONDS = "4"  # longer than a dead worker's lease
+QUIET_SECONDS = "10"  # longer than a dead worker's lease, and than the start of a new one
 
 
 @dataclass(frozen=True)
