@@ -19,7 +19,7 @@ from tests.services.waiting import LOOPBACK, free_ports
 pytestmark = pytest.mark.timeout(60)
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
-BLAMED, IN_DOUBT = ResultKind.BLAMED, ResultKind.IN_DOUBT
+HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
 
 
 class Templated(PlainMailing):
@@ -124,13 +124,13 @@ async def test_an_address_that_cannot_be_sent_to_is_refused_at_once() -> None:
 @pytest.mark.parametrize(
     ("status", "field", "kind"),
     [
-        (400, "from.email", BLAMED),
-        (400, "", BLAMED),
-        (400, "personalizations.99.to", BLAMED),
-        (401, "", BLAMED),
-        (403, "from", BLAMED),
-        (404, "", BLAMED),
-        (413, "", BLAMED),
+        (400, "from.email", HELD),
+        (400, "", HELD),
+        (400, "personalizations.99.to", HELD),
+        (401, "", HELD),
+        (403, "from", HELD),
+        (404, "", HELD),
+        (413, "", HELD),
         (429, "", DEFERRED),
         (500, "", DEFERRED),
         (503, "", DEFERRED),
@@ -261,7 +261,7 @@ async def test_a_mailing_without_templates_is_said_to_be_one() -> None:
     async with running_api() as (_, transport):
         results = await transport.send(PlainMailing(), recipients("a"), Notes())
 
-        assert kinds(results) == [BLAMED]
+        assert kinds(results) == [HELD]
         assert "SendGrid" in results[0].reply
 
 

@@ -17,7 +17,7 @@ from tests.services.waiting import free_ports
 pytestmark = pytest.mark.timeout(60)
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
-BLAMED, IN_DOUBT = ResultKind.BLAMED, ResultKind.IN_DOUBT
+HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
 HASTY = Timeouts(patience=1.5, cancelled=0.5, quit=0.5)
 LARGE = 20 * 1024 * 1024  # more than the kernel takes off our hands
 
@@ -105,8 +105,8 @@ async def test_each_recipient_gets_its_own_answer(server: RecordingSmtp) -> None
         "nodata": DEFERRED,
         "full": REFUSED,
         "later": DEFERRED,
-        "spf": BLAMED,
-        "list": BLAMED,
+        "spf": HELD,
+        "list": HELD,
         "fine": ACCEPTED,
     }
     names = [f"{name}{n}" for n in range(12) for name in expected]
@@ -274,7 +274,7 @@ async def test_a_server_that_does_not_want_us_blames_us(server: RecordingSmtp, s
     async with transport_to(server.url) as transport:
         results, notes = await send(transport, ["a", "b"])
 
-    assert kinds(results) == [BLAMED, BLAMED]
+    assert kinds(results) == [HELD, HELD]
     assert "554 5.7.1 client blocked using bl.example" in results[0].reply
     assert notes.handed_over == []
 
@@ -435,7 +435,7 @@ async def test_a_mail_too_large_for_the_server_is_to_blame_before_it_is_sent() -
         async with transport_to(server.url) as transport:
             results, notes = await send(transport, ["a"], size=5000)
 
-    assert kinds(results) == [BLAMED]
+    assert kinds(results) == [HELD]
     assert notes.handed_over == []
 
 
@@ -506,11 +506,11 @@ SINKS: list[tuple[tuple[str, ...], ResultKind]] = [
     (("-p",), ACCEPTED),
     (("-e",), ACCEPTED),
     (("-f", "RCPT"), REFUSED),
-    (("-f", "MAIL"), BLAMED),
+    (("-f", "MAIL"), HELD),
     (("-f", "DATA"), REFUSED),
     (("-f", "."), REFUSED),
     (("-f", "EHLO"), ACCEPTED),
-    (("-f", "CONNECT"), BLAMED),
+    (("-f", "CONNECT"), HELD),
     (("-r", "RCPT"), DEFERRED),
     (("-r", "MAIL"), DEFERRED),
     (("-r", "DATA"), DEFERRED),

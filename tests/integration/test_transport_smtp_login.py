@@ -15,7 +15,7 @@ from tests.services.waiting import free_ports
 
 pytestmark = pytest.mark.timeout(60)
 
-ACCEPTED, BLAMED, DEFERRED = ResultKind.ACCEPTED, ResultKind.BLAMED, ResultKind.DEFERRED
+ACCEPTED, HELD, DEFERRED = ResultKind.ACCEPTED, ResultKind.HELD, ResultKind.DEFERRED
 HASTY = Timeouts(connect=5, greeting=2, command=2, patience=0.2, quit=0.5)
 USER, PASSWORD = "me@example.com", "s/e:c@r,e t"
 ENCODED = "me%40example.com:s%2Fe%3Ac%40r%2Ce%20t"
@@ -117,7 +117,7 @@ async def test_a_certificate_of_nobody_is_not_trusted(
     with running_recording_smtp(certificate=authority[1], implicit_tls=scheme == "smtps") as server:
         url = f"{scheme}://127.0.0.1:{server.port}"
         assert "certificate is not trusted" in await problem(url)
-        assert await sent(url, "a") == [BLAMED]
+        assert await sent(url, "a") == [HELD]
         assert "certificate not verified" in await checked(f"{url}?verify=no")
 
 
@@ -146,7 +146,7 @@ async def test_a_wrong_password_blames_us_and_hurts_nobody(secured: RecordingSmt
 
     assert "535 5.7.8" in text
     assert "check user and password" in text
-    assert await sent(url, "a", "b") == [BLAMED] * 2
+    assert await sent(url, "a", "b") == [HELD] * 2
 
 
 async def test_a_server_that_cannot_log_us_in_for_now_defers(secured: RecordingSmtp) -> None:
@@ -156,7 +156,7 @@ async def test_a_server_that_cannot_log_us_in_for_now_defers(secured: RecordingS
 
 
 async def test_no_password_where_one_is_needed(secured: RecordingSmtp) -> None:
-    assert await sent(f"smtp://127.0.0.1:{secured.port}?tls=off", "a") == [BLAMED]
+    assert await sent(f"smtp://127.0.0.1:{secured.port}?tls=off", "a") == [HELD]
 
 
 async def test_no_login_where_none_is_offered() -> None:
@@ -168,7 +168,7 @@ async def test_required_tls_that_is_not_offered() -> None:
     with running_recording_smtp() as server:
         url = f"smtp://127.0.0.1:{server.port}?tls=required"
         assert "does not offer STARTTLS" in await problem(url)
-        assert await sent(url, "a") == [BLAMED]
+        assert await sent(url, "a") == [HELD]
 
 
 async def test_starttls_that_is_refused_for_now(secured: RecordingSmtp) -> None:

@@ -60,7 +60,7 @@ def test_the_mark_of_doubt_stays_whatever_comes_next() -> None:
 
 def test_blame_of_the_sender_is_no_attempt_on_the_recipient() -> None:
     before = Attempt(2, NOW)
-    verdict = verdict_on(ResultKind.BLAMED, before)
+    verdict = verdict_on(ResultKind.HELD, before)
     assert verdict.outcome is EmailOutcome.PENDING
     assert verdict.attempt == before
 

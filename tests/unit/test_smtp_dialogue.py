@@ -10,7 +10,7 @@ from postroom.transport.smtp.work import MOST_ATTEMPTS, Batch, Work
 from tests.services.plain_mailing import Notes, PlainMailing, recipients
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
-BLAMED, IN_DOUBT = ResultKind.BLAMED, ResultKind.IN_DOUBT
+HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
 PIPELINED, PLAIN = Offers(pipelining=True), Offers()
 OPEN = b"250 sender\r\n250 recipient\r\n354 go\r\n"
 
@@ -211,7 +211,7 @@ def test_a_blamed_sender_is_told_in_the_servers_words() -> None:
 
     talk.heard(b"550 5.7.1 we do not like you\r\n503 no\r\n503 no\r\n")
 
-    assert talk.kinds == {0: BLAMED}
+    assert talk.kinds == {0: HELD}
     assert talk.notes.settled_as[0].reply == "550 5.7.1 we do not like you"
 
 
@@ -221,7 +221,7 @@ def test_a_blamed_sender_is_told_in_the_servers_words() -> None:
         (b"250 kept\r\n", ACCEPTED),
         (b"550 5.6.0 no\r\n", REFUSED),
         (b"451 4.3.0 later\r\n", DEFERRED),
-        (b"550 5.7.26 unauthenticated\r\n", BLAMED),
+        (b"550 5.7.26 unauthenticated\r\n", HELD),
         (b"421 4.3.2 closing\r\n", DEFERRED),
         (b"354 what\r\n", IN_DOUBT),
         (b"what\r\n", IN_DOUBT),
@@ -291,7 +291,7 @@ def test_421_that_blames_the_sender_is_no_reason_to_try_again() -> None:
 
     talk.heard(b"421 4.7.0 unusual rate of mail\r\n")
 
-    assert talk.kinds == {0: BLAMED}
+    assert talk.kinds == {0: HELD}
     assert talk.hung_up
 
 
@@ -421,7 +421,7 @@ def test_sizes_are_declared_and_limits_respected() -> None:
 
     talk = Talk("a", offers=Offers(pipelining=True, size=1000), size=5000)
     assert talk.said == b""
-    assert talk.kinds == {0: BLAMED}
+    assert talk.kinds == {0: HELD}
     assert "at most 1000" in talk.notes.settled_as[0].reply
 
 
@@ -429,7 +429,7 @@ def test_doubled_dots_do_not_count_against_the_limit() -> None:
     limit = len(PlainMailing().mail(recipients("a")[0]))
 
     assert Talk("a", offers=Offers(size=limit)).kinds == {}
-    assert Talk("a", offers=Offers(size=limit - 1)).kinds == {0: BLAMED}
+    assert Talk("a", offers=Offers(size=limit - 1)).kinds == {0: HELD}
 
 
 def test_smtputf8_is_asked_for_only_where_needed() -> None:
@@ -453,7 +453,7 @@ def test_an_address_that_needs_smtputf8_is_refused_where_it_is_not_offered() -> 
 def test_a_sender_that_needs_smtputf8_is_to_blame_where_it_is_not_offered() -> None:
     talk = Talk("a", sender="jürgen@example.com")
 
-    assert talk.kinds == {0: BLAMED}
+    assert talk.kinds == {0: HELD}
 
 
 def test_an_address_that_could_end_the_command_never_leaves() -> None:
@@ -473,7 +473,7 @@ def test_a_mail_that_cannot_be_composed_holds_nobody_else_up() -> None:
 
     talk = Talk("b", work=work)
 
-    assert notes.settled_as[0].kind is BLAMED
+    assert notes.settled_as[0].kind is HELD
     assert "no such field" in notes.settled_as[0].reply
     assert talk.said == envelope("b")
 

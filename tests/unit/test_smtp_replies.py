@@ -6,7 +6,7 @@ from postroom.transport.contract import ResultKind
 from postroom.transport.replies import RULES, Reply, Stage, judge, parse_reply
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
-BLAMED, IN_DOUBT = ResultKind.BLAMED, ResultKind.IN_DOUBT
+HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
 SESSION = (Stage.CONNECT, Stage.EHLO, Stage.STARTTLS, Stage.AUTH)
 
 
@@ -156,7 +156,7 @@ def test_what_may_change_is_deferred(text: str, stage: Stage) -> None:
 def test_what_blames_the_sender_never_marks_a_recipient(text: str, stage: Stage) -> None:
     result = judge(stage, reply(text))
 
-    assert result.kind is BLAMED
+    assert result.kind is HELD
     assert result.reply == reply(text).text
 
 
@@ -164,13 +164,13 @@ def test_what_blames_the_sender_never_marks_a_recipient(text: str, stage: Stage)
     "text", ["550 5.1.1 unknown", "501 bad sender", "554 5.7.1 policy", "500 x"]
 )
 def test_every_5xx_to_mail_is_about_the_sender(text: str) -> None:
-    assert judge(Stage.MAIL, reply(text)).kind is BLAMED
+    assert judge(Stage.MAIL, reply(text)).kind is HELD
 
 
 @pytest.mark.parametrize("text", ["554 no service here", "521 no mail", "550 5.7.1 blocked"])
 @pytest.mark.parametrize("stage", SESSION)
 def test_every_5xx_before_a_mail_is_about_us(text: str, stage: Stage) -> None:
-    assert judge(stage, reply(text)).kind is BLAMED
+    assert judge(stage, reply(text)).kind is HELD
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,14 @@ def test_every_5xx_before_a_mail_is_about_us(text: str, stage: Stage) -> None:
     [
         (Stage.CONNECT, "421 4.3.2 busy", DEFERRED),
         (Stage.CONNECT, "421 too many concurrent SMTP connections", DEFERRED),
-        (Stage.CONNECT, "421 4.7.0 your reputation is bad", BLAMED),
+        (Stage.CONNECT, "421 4.7.0 your reputation is bad", HELD),
         (Stage.AUTH, "454 4.7.0 Temporary authentication failure", DEFERRED),
-        (Stage.AUTH, "432 4.7.12 A password transition is needed", BLAMED),
+        (Stage.AUTH, "432 4.7.12 A password transition is needed", HELD),
         (Stage.STARTTLS, "454 4.7.0 TLS not available", DEFERRED),
         (Stage.MAIL, "451 4.3.0 try later", DEFERRED),
         (Stage.MAIL, "452 4.3.1 no space", DEFERRED),
         (Stage.RCPT, "450 4.7.1 not authorized yet", DEFERRED),
-        (Stage.CONTENT, "451 4.7.1 not authorized yet", BLAMED),
+        (Stage.CONTENT, "451 4.7.1 not authorized yet", HELD),
     ],
 )
 def test_the_stage_matters(stage: Stage, text: str, kind: ResultKind) -> None:

@@ -177,7 +177,7 @@ class Confirmations:
             await self._queue.delete(message)  # the list has just been deleted
             return
         except Invalid as exc:
-            result: Result | None = Result(ResultKind.BLAMED, f"it cannot be made: {exc}")
+            result: Result | None = Result(ResultKind.HELD, f"it cannot be made: {exc}")
         else:
             message, result = await self._send(message, mailing, recipient)
         await self._settle(message, subscriber, result)
@@ -231,7 +231,7 @@ class Confirmations:
         delay = pause_after(result, message, self._settings.retry, datetime.now(UTC))
         if result.kind is not ResultKind.ACCEPTED:
             log.log(
-                logging.ERROR if result.kind is ResultKind.BLAMED else logging.WARNING,
+                logging.ERROR if result.kind is ResultKind.HELD else logging.WARNING,
                 "the confirmation of %s to %s is %s%s: %s",
                 subscriber.list_name,
                 masked(subscriber.address),
@@ -268,7 +268,7 @@ def pause_after(
     match result.kind:
         case ResultKind.ACCEPTED | ResultKind.REFUSED:
             return None
-        case ResultKind.DEFERRED | ResultKind.BLAMED:
+        case ResultKind.DEFERRED | ResultKind.HELD:
             pass
         case ResultKind.IN_DOUBT:
             pause = min(plan.first, IN_DOUBT_PAUSE)

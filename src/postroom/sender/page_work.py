@@ -226,7 +226,7 @@ class PageWork:
         if not recipients:
             return verdicts, ""
         judge = self._judge(now)
-        blame, blamed = ResultKind.BLAMED, ""
+        blame, blamed = ResultKind.HELD, ""
         results = await self._send(message, claim.item, recipients, in_hand)
         for recipient, result in zip(recipients, results, strict=True):
             if result is not None:

@@ -74,7 +74,7 @@ class Judge:
                 return self._deferred(result.reply, attempt)
             case ResultKind.IN_DOUBT:
                 return self.doubted(result.reply, before)
-            case ResultKind.BLAMED:
+            case ResultKind.HELD:
                 # Not the recipient's fault and not an attempt: it waits for the message to go on.
                 return Verdict(EmailOutcome.PENDING, result.reply, before, self._now)
             case _:

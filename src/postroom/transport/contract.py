@@ -33,19 +33,37 @@ class ResultKind(StrEnum):
     DEFERRED = "deferred"
     """Not now: 4xx, no connection. Certainly not delivered. To be tried again."""
 
-    BLAMED = "blamed"
-    """The sender is to blame (authentication, reputation, policy): no recipient would fare better.
-    Certainly not delivered."""
+    HELD = "held"
+    """Not delivered, and not this recipient's fault: everything within `Result.scope` would get the
+    same reply. It waits, and this does not count as an attempt."""
 
     IN_DOUBT = "in_doubt"
     """All of it was handed over, and no answer came: nobody can know."""
 
 
+class Scope(StrEnum):
+    """Whose fault a reply is, and so which emails get the same reply."""
+
+    RECIPIENT = "recipient"
+    """Only this recipient: unknown, full, greylisted."""
+
+    PROVIDER = "provider"
+    """All recipients at this recipient's provider, which throttles or blocks us."""
+
+    ACCOUNT = "account"
+    """Everybody: the mail server is unreachable, or our account, address or IP is refused."""
+
+    MESSAGE = "message"
+    """All recipients of this message: it is too large, or its content is rejected."""
+
+
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """What became of one email. `reply` is the server's own words on one line, for people."""
+    """What became of one email. `reply` is the server's own words on one line, for people; `scope`
+    counts for `HELD` alone."""
 
     kind: ResultKind
     reply: str = ""
+    scope: Scope = Scope.RECIPIENT
 
 
 class Watcher(Protocol):

@@ -174,7 +174,7 @@ class OutboxTransport(Transport):
                 aside.unlink()
             return _not_now(exc)
         except Exception as exc:  # whatever it is: the other emails of the batch must go on
-            return Result(ResultKind.BLAMED, f"the mail cannot be composed: {exc!r}")
+            return Result(ResultKind.HELD, f"the mail cannot be composed: {exc!r}")
 
     def _try_to_write(self) -> None:
         make_private(self._folder)

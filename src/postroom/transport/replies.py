@@ -109,34 +109,34 @@ RULES: tuple[_Rule, ...] = (
     ),
     # — The sender is to blame —
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "RFC 4954 6: 432 password transition; 530, 534, 535, 538 authentication",
         codes=re.compile("432|530|534|535|538"),
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "RFC 5321 3.1, RFC 7504: 5xx before any mail was offered refuses us altogether",
         stages=_SESSION,
         codes=_5XX,
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "RFC 5321 3.3: 5xx to MAIL is about the sender: no recipient has been named yet",
         stages=frozenset({Stage.MAIL}),
         codes=_5XX,
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "RFC 3463 3.2: x.1.7 and x.1.8 are about the sender's address",
         status=re.compile(r"1\.[78]"),
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "RFC 4954 6, RFC 5248: x.7.8, 9, 11, 12, 14 authentication and trust",
         status=re.compile(r"7\.(8|9|11|12|14)"),
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "RFC 7372, 7505, 8617, 8689 and Gmail's own: x.7.20 to 40 are SPF, DKIM, DMARC, ARC, PTR",
         status=re.compile(r"7\.(2[0-9]|3[0-9]|40)"),
     ),
@@ -148,12 +148,12 @@ RULES: tuple[_Rule, ...] = (
         status=re.compile(r"7\.(504|505|507|510|513)"),
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "Microsoft 365: x.7.5xx to 7xx are spam, banned or throttled senders; 5.7.515 among them",
         status=re.compile(r"7\.[567][0-9]{2}"),
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "Postfix smtpd(8) with smtpd_delay_reject says at RCPT what it holds against the client",
         stages=_NAMED,
         codes=re.compile("[45].."),
@@ -174,7 +174,7 @@ RULES: tuple[_Rule, ...] = (
         text=_texts(r"recipient address rejected"),
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "Texts of block lists and of large providers, with 5.7.x, x.0.0 or no enhanced code",
         stages=_NAMED,
         codes=re.compile("[45].."),
@@ -189,7 +189,7 @@ RULES: tuple[_Rule, ...] = (
         status=re.compile(r"7\.1"),
     ),
     _Rule(
-        ResultKind.BLAMED,
+        ResultKind.HELD,
         "RFC 3463 3.8: 4.7.x is security or policy; Gmail and Yahoo limit senders by 421 4.7.0",
         codes=_4XX,
         status=re.compile(r"7\.[0-9]+"),

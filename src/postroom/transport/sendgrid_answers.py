@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, frozen=True):
             return ResultKind.DEFERRED
         # 400 about the message itself, 401 and 403 about us, 404 about the address of the API, 413
         # for a single mail: no recipient would fare better.
-        return ResultKind.BLAMED
+        return ResultKind.HELD
 
     def refused(self, count: int) -> dict[int, str]:
         """Position → message, for the recipients of this call that 400 names."""

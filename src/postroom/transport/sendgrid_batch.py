@@ -55,7 +55,7 @@ class SendgridBatch:
             self._common = _common(mailing)
         except Invalid as exc:
             for position in positions:
-                self.settle(position, Result(ResultKind.BLAMED, str(exc)))
+                self.settle(position, Result(ResultKind.HELD, str(exc)))
             return []
         for position in positions:
             try:

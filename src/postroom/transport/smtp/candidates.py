@@ -63,7 +63,7 @@ class Candidates:
         """What no server at all means. The sender is to blame only if every server says so."""
         failures = [each.failure for each in self._all if each.failure is not None]
         blamed = len(failures) == len(self._all) and all(
-            each.kind is ResultKind.BLAMED for each in failures
+            each.kind is ResultKind.HELD for each in failures
         )
-        kind = ResultKind.BLAMED if blamed else ResultKind.DEFERRED
+        kind = ResultKind.HELD if blamed else ResultKind.DEFERRED
         return Result(kind, "; ".join(each.reply for each in failures))

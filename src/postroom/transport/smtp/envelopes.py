@@ -28,13 +28,13 @@ def prepare(email: Email, offers: Offers, host: str) -> Result | None:
         except Invalid as exc:
             return Result(ResultKind.REFUSED, str(exc))
         except Exception as exc:  # whatever it is: the other emails of the batch must go on
-            return Result(ResultKind.BLAMED, f"the mail cannot be composed: {exc!r}")
+            return Result(ResultKind.HELD, f"the mail cannot be composed: {exc!r}")
     mail = batch.mail_command
     if offers.size is not None:
         size = len(email.content)
         if offers.size and size > offers.size and _is_too_large(email, offers.size):
             return Result(
-                ResultKind.BLAMED,
+                ResultKind.HELD,
                 f"the mail has {size} bytes; {host} takes at most {offers.size}",
             )
         mail = f"{mail} SIZE={size}"
@@ -47,7 +47,7 @@ def prepare(email: Email, offers: Offers, host: str) -> Result | None:
 def _needs_smtputf8(email: Email, host: str) -> Result:
     if email.batch.utf8:
         return Result(
-            ResultKind.BLAMED,
+            ResultKind.HELD,
             f"{host} does not offer SMTPUTF8, which this message's own headers need:"
             " use a From address in ASCII",
         )

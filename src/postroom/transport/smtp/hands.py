@@ -48,7 +48,7 @@ class Hands:
         if self.sent is not None:
             self.settle_sent(result)
             self._give_back(result.reply, counts=False)
-        elif result.kind is ResultKind.BLAMED:
+        elif result.kind is ResultKind.HELD:
             self.settle_next(result)
         else:
             self._give_back(result.reply, counts=True)

@@ -151,7 +151,7 @@ def _expect(server: SmtpServer, stage: Stage, reply: Reply, code: int) -> None:
         return
     result = judge(stage, reply)
     hint = ""
-    if stage is Stage.AUTH and result.kind is ResultKind.BLAMED:
+    if stage is Stage.AUTH and result.kind is ResultKind.HELD:
         hint = ": check user and password"
     raise OpeningFailed(Result(result.kind, f"{server}: {result.reply}{hint}"))
 
@@ -161,7 +161,7 @@ def _unreachable(server: SmtpServer, why: str) -> OpeningFailed:
 
 
 def _blamed(server: SmtpServer, why: str) -> OpeningFailed:
-    return OpeningFailed(Result(ResultKind.BLAMED, f"{server}: {why}"))
+    return OpeningFailed(Result(ResultKind.HELD, f"{server}: {why}"))
 
 
 def _tls_failed(server: SmtpServer, exc: ssl.SSLError) -> OpeningFailed:

@@ -174,7 +174,7 @@ class Pool:
     def _wait_for_a_server(self, now: float) -> None:
         """No server can be had: emails wait a little, unless it is us who are not welcome."""
         verdict = self._candidates.verdict()
-        blamed = verdict.kind is ResultKind.BLAMED
+        blamed = verdict.kind is ResultKind.HELD
         patience = self._timeouts.patience
         self._work.settle_all(verdict, float("inf") if blamed else now - patience)
         oldest = self._work.oldest()

@@ -90,7 +90,7 @@ class SmtpTransport(Transport):
 
 
 def _all_blamed(count: int, reason: str, watcher: Watcher) -> list[Result]:
-    results = [Result(ResultKind.BLAMED, reason)] * count
+    results = [Result(ResultKind.HELD, reason)] * count
     for position, result in enumerate(results):
         watcher.settled(position, result)
     return results
