@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.transport.contract import ResultKind
-from postroom.transport.replies import RULES, Reply, Stage, judge, parse_reply
+from postroom.transport.contract import Result, ResultKind
+from postroom.transport.replies import RULES, Reply, Stage, judge, parse_reply, same_reply_key
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
@@ -194,3 +194,49 @@ def test_the_stage_matters(stage: Stage, text: str, kind: ResultKind) -> None:
 
 def test_every_rule_names_its_source() -> None:
     assert all(rule.source for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "554 5.7.1 <bob@example.com>: Relay access denied",
+            "554 5.7.1 <alice@other.example>: Relay access denied",
+        ),
+        (
+            "550 5.7.0 Blocked for user 17 at 2026-11-15T23:40:00Z (qid 4XyZ12abc)",
+            "550 5.7.0 blocked for user 18 at 2026-11-15T23:40:01Z (qid 4XyZ13abd)",
+        ),
+        ("550 Host 192.0.2.1 refused", "550 host 2001:db8::1 refused"),
+        ("550 no route to example.com", "550 no route to mx.other-example.co.uk"),
+        ("550 see https://help.example.com/?id=abc", "550 see https://help.example.com/?id=def"),
+        ("550  two   spaces", "550 two spaces"),
+    ],
+)
+def test_replies_that_differ_in_numbers_and_addresses_are_the_same(one: str, other: str) -> None:
+    assert same_reply_key(one) == same_reply_key(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("550 5.1.1 no", "550 5.7.1 no"),
+        ("550 no", "554 no"),
+        ("550 5.7.0 user unknown", "550 5.7.0 sender unknown"),
+        ("550 denied.", "550 refused."),
+        ("550", "551"),
+    ],
+)
+def test_replies_with_other_words_or_codes_are_different(one: str, other: str) -> None:
+    assert same_reply_key(one) != same_reply_key(other)
+
+
+def test_a_reply_without_words_has_a_key() -> None:
+    assert same_reply_key("550") == "550"
+    assert same_reply_key("") == ""
+
+
+def test_only_a_refusal_without_a_reason_is_unknown() -> None:
+    assert Result(REFUSED, "550 no").is_unknown_refusal
+    assert not Result(REFUSED, "550 no", reason="The mailbox does not exist").is_unknown_refusal
+    assert not Result(DEFERRED, "450 no").is_unknown_refusal

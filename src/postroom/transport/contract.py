@@ -58,12 +58,23 @@ class Scope(StrEnum):
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """What became of one email. `reply` is the server's own words on one line, for people; `scope`
-    counts for `HELD` alone."""
+    """What became of one email.
+
+    `reply` is the server's own words on one line. `scope` counts for `HELD` alone. `reason` says
+    what happened in plain words, as an English sentence without its full stop; it is empty if the
+    email was accepted or no rule knows the reply.
+    """
 
     kind: ResultKind
     reply: str = ""
     scope: Scope = Scope.RECIPIENT
+    reason: str = ""
+
+    @property
+    def is_unknown_refusal(self) -> bool:
+        """Whether the recipient was refused by a reply that no rule knows. If most recipients get
+        the same one (`replies.same_reply_key`), it is not about them."""
+        return self.kind is ResultKind.REFUSED and not self.reason
 
 
 class Watcher(Protocol):

@@ -250,3 +250,24 @@ def judge(stage: Stage, reply: Reply) -> Result:
 def is_negative(reply: Reply) -> bool:
     """Whether it is a proper refusal: 4xx or 5xx."""
     return 400 <= reply.code < 600
+
+
+_CODES = re.compile(r"([245][0-9]{2}(?: [245]\.[0-9]{1,3}\.[0-9]{1,3})?)(?= |$)")
+_VARIABLE_WORD = re.compile(
+    r"""\S*[0-9@]\S*      # numbers, email and IP addresses, queue IDs, dates
+    | \S*\w\.[a-z]{2}\S*  # host names and URLs
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def same_reply_key(text: str) -> str:
+    """Return what two replies have in common that differ only in numbers and addresses.
+
+    The reply code and the enhanced status code in front are kept, because they say what the reply
+    is about. Every other word with a digit, an `@` or a host name in it becomes `*`.
+    """
+    found = _CODES.match(text)
+    codes = found[1] if found else ""
+    words = ("*" if _VARIABLE_WORD.fullmatch(each) else each for each in text[len(codes) :].split())
+    return " ".join([codes, *words]).strip().casefold()
