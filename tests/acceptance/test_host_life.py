@@ -109,6 +109,21 @@ async def test_a_host_that_is_asked_to_stop_finishes_what_it_began_and_gives_bac
     assert set(hosting.times_handled().values()) == {1}
 
 
+async def test_a_second_sigterm_ends_the_host_and_all_that_it_started_at_once(
+    hosting: Hosting,
+) -> None:
+    await hosting.add("/shop", max_processes=1, drain_timeout="10m")
+    host = await hosting.start()
+    await hosting.put("shop/orders", "await:never")
+    await hosting.until_begun(1)
+    host.send_signal(signal.SIGTERM)
+    await asyncio.sleep(0.6)  # two signals within half a second are one request
+    assert host.poll() is None
+    host.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(host.wait, 10) == 128 + signal.SIGTERM
+    await hosting.until_gone(hosting.begun()[0].pid)
+
+
 @pytest.mark.timeout(180)
 async def test_a_host_that_is_killed_20_times_loses_nothing_and_leaves_nobody_behind(
     hosting: Hosting,

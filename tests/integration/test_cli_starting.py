@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,39 @@ def test_ctrl_c_while_the_host_comes_up_is_no_error(tmp_path: Path) -> None:
     finally:
         process.kill()
     assert (process.returncode, b"Traceback" in told) == (0, False), told
+
+
+@pytest.mark.parametrize("blocking", [False, True], ids=["waiting", "blocking the event loop"])
+def test_a_second_signal_ends_a_command_that_does_not_stop(blocking: bool) -> None:
+    program = (
+        "import asyncio, time\n"
+        "from postroom.cli import running\n"
+        "async def work(stopping):\n"
+        "    print('started', flush=True)\n"
+        "    await stopping.wait()\n"
+        "    print('stopping', flush=True)\n"
+        f"    {'time.sleep(60)' if blocking else 'await asyncio.sleep(60)'}\n"
+        "with asyncio.Runner(loop_factory=running.quick_loop) as runner:\n"
+        "    runner.run(running._until_stopped(work))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)  # the same request, forwarded by a wrapper
+        assert process.stdout.readline() == "stopping\n"
+        assert process.poll() is None
+        time.sleep(0.6)  # the least time between two requests, which the kernel cannot shorten
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 128 + signal.SIGINT
+        assert process.stderr is not None
+        assert "Stopped at once" in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def _catches(status: str, number: int) -> bool:

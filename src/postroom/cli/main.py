@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from postroom import __version__
+from postroom.cli.stopping import STOP_SIGNALS
 from postroom.errors import PostroomError
 
 # Heading → command → (where it is, what it does). A command is imported when it is used, so that
@@ -115,7 +116,7 @@ def main() -> None:
 
 def _end_well_when_stopped() -> None:
     """From the first moment on; as soon as there is something to finish, the part takes over."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: sys.exit(0))
 
 

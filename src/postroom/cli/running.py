@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from postroom.cli.stopping import StopRequests
 from postroom.settings import SettingError, Settings, load_settings
 from postroom.tuning import collect_less, quick_loop
 
@@ -50,7 +50,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def run_until_stopped(work: Callable[[asyncio.Event], Awaitable[None]], settings: Settings) -> None:
-    """Run a part of Postroom until SIGTERM or SIGINT asks it to stop; it then drains and ends."""
+    """Run a part of Postroom until a signal asks it to stop (see `stopping.py`); it then finishes
+    its work and ends."""
     from postroom.observing import set_up_observation
     from postroom.spans import flush_spans
 
@@ -63,7 +64,5 @@ def run_until_stopped(work: Callable[[asyncio.Event], Awaitable[None]], settings
 
 async def _until_stopped(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+    StopRequests(asyncio.get_running_loop(), stopping).listen()
     await work(stopping)

@@ -1,0 +1,72 @@
+"""How a long-running command is stopped by a signal.
+
+| signal          | the first time | again       |
+|-----------------|----------------|-------------|
+| SIGTERM, SIGINT | finish and end | end at once |
+
+To stop on another signal, too, add it to `STOP_SIGNALS`; every long-running command follows. To
+have it finish work without the "end at once", leave it out of `INSISTING`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import asyncio
+    from types import FrameType
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""Signals that ask a command to finish its work and end."""
+
+INSISTING = frozenset({signal.SIGTERM, signal.SIGINT})
+"""Those of them that end the process at once if it is stopping already."""
+
+# A wrapper often forwards a Ctrl-C that the terminal has sent to us as well: one request, not two.
+_SAME_REQUEST_SECONDS = 0.5
+
+
+class StopRequests:
+    """Turns signals into `stopping`, and a repeated signal into the end of the process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+        self._loop = loop
+        self._stopping = stopping
+        self._first_at: float | None = None
+
+    def listen(self) -> None:
+        for number in STOP_SIGNALS:
+            self._loop.add_signal_handler(number, self._requested)
+
+    def _requested(self) -> None:
+        if self._first_at is not None:
+            return
+        self._first_at = time.monotonic()
+        self._stopping.set()
+        if sys.stderr.isatty():
+            click.echo(" Stopping. Press Ctrl-C again to stop at once.", err=True)
+        for number in INSISTING:
+            # Not through the event loop, which may be what does not respond any more.
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, self._repeated)
+
+    def _repeated(self, number: int, frame: FrameType | None) -> None:
+        if self._first_at is None or time.monotonic() - self._first_at < _SAME_REQUEST_SECONDS:
+            return
+        end_at_once(number)
+
+
+def end_at_once(number: int) -> None:
+    """End this process as if the signal had killed it, without any clean-up.
+
+    That is safe at any time: what is not finished is done again, as after `kill -9`. Processes that
+    the host has started end with it.
+    """
+    os.write(sys.stderr.fileno(), b"Stopped at once: unfinished work will be done again.\n")
+    os._exit(128 + number)
