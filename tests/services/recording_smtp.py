@@ -1,4 +1,31 @@
-"""A mail server that records what it got, and refuses, delays or hangs up where a test says so."""
+"""A mail server that records what it got, and refuses, delays or hangs up where a test says so.
+
+Its faults can be changed while it runs, as often as a test likes; connections that are open already
+follow the new rules from their next command:
+
+    with running_recording_smtp() as server:
+        server.script(Rule("RCPT", r"@slow\\.example$", "451 4.7.0 [TSS04] deferred"))
+        …
+        server.script(Rule("AUTH", reply="535 5.7.8 wrong password", times=3))
+        …
+        server.script()                 # everything works again
+        server.stop(); server.start()   # away, and back on the same port with the same record
+
+What it saw can be asked at any time: `received()` has every email that arrived up to its final dot,
+`faults()` each time a rule acted (so the recipients that were touched and not taken), and
+`connections()` the number of connections so far.
+
+The faults of a mail server, as rules (at any stage):
+
+| fault | rule |
+|---|---|
+| a temporary or permanent reply | `Rule("RCPT", "bob", "450 4.2.1 busy")` |
+| a reply, then the connection closed | `Rule("end", reply="421 4.3.2 closing", drop=True)` |
+| the connection closed without a reply | `Rule("DATA", drop=True)` |
+| the connection reset | `Rule("DATA", reset=True)` |
+| silence | `Rule("MAIL", wait=60)` |
+| garbage, alone or after a valid reply | `Rule("end", reply="250 2.0.0 ok\\r\\nGARBAGE")` |
+"""
 
 import json
 import re
@@ -8,9 +35,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.services.process import ServiceProcess, folder_for
-from tests.services.waiting import LOOPBACK, accepts_connections, free_ports
+from tests.services.waiting import LOOPBACK, free_ports
 
 _PROGRAM = Path(__file__).with_name("recording_smtp_server.py")
 
@@ -22,14 +50,15 @@ class Rule:
     `stage`: greeting, EHLO, STARTTLS, AUTH, RSET, MAIL, RCPT, DATA, content (in the middle of the
     mail, `after` so many bytes) or end (after the final dot; the mail is recorded before). `match`
     is searched in the sender (MAIL) or the recipient (RCPT and later). It waits, then replies, then
-    drops the connection, each only if told. `times`: so often and no more; `each`: for each
-    address.
+    drops or resets the connection, each only if told. `times`: so often and no more; `each`: for
+    each address.
     """
 
     stage: str
     match: str = ""
     reply: str = ""
     drop: bool = False
+    reset: bool = False
     wait: float = 0.0
     times: int | None = None
     each: bool = False
@@ -56,6 +85,16 @@ class Recorded:
         return found[1].decode() if found else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A rule that acted: at which stage, for which address (none before MAIL), with which reply."""
+
+    stage: str
+    subject: str
+    reply: str
+    at: float
+
+
 class RecordingSmtp:
     """A running server. It can be stopped and started again: the record goes on."""
 
@@ -67,6 +106,7 @@ class RecordingSmtp:
         self._process = process
 
     def start(self) -> None:
+        (self._folder / "listening").unlink(missing_ok=True)
         self._process.start()
 
     def stop(self) -> None:
@@ -78,12 +118,20 @@ class RecordingSmtp:
 
     def received(self) -> list[Recorded]:
         """All that arrived up to the final dot, whatever was replied."""
-        record = self._folder / "record.jsonl"
-        if not record.exists():
-            return []
-        # Whoever reads while the server writes may see a last line without its end.
-        lines = record.read_bytes().splitlines(keepends=True)
-        return [_recorded(json.loads(line)) for line in lines if line.endswith(b"\n")]
+        return [_recorded(each) for each in _entries(self._folder / "record.jsonl")]
+
+    def faults(self) -> list[Fault]:
+        """Each time that a rule acted, in order."""
+        found = _entries(self._folder / "events.jsonl")
+        return [
+            Fault(each["stage"], each["subject"], each["reply"], each["at"])
+            for each in found
+            if each["stage"]
+        ]
+
+    def connections(self) -> int:
+        """How many connections there were, since the first start."""
+        return sum(not each["stage"] for each in _entries(self._folder / "events.jsonl"))
 
     def accepted(self) -> list[Recorded]:
         return [each for each in self.received() if each.accepted]
@@ -97,17 +145,21 @@ class RecordingSmtp:
         return found
 
 
-def _recorded(entry: dict[str, object]) -> Recorded:
-    recipients = entry["recipients"]
-    at = entry["at"]
-    assert isinstance(recipients, list)
-    assert isinstance(at, float)
+def _entries(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    # While the server writes, the last line may be without its end.
+    lines = path.read_bytes().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def _recorded(entry: dict[str, Any]) -> Recorded:
     return Recorded(
-        str(entry["sender"]),
-        tuple(recipients),
-        str(entry["content"]).encode("latin-1"),
-        str(entry["reply"]),
-        at,
+        entry["sender"],
+        tuple(entry["recipients"]),
+        entry["content"].encode("latin-1"),
+        entry["reply"],
+        entry["at"],
     )
 
 
@@ -144,6 +196,8 @@ def running_recording_smtp(
             "port": port,
             "rules": str(folder / "rules.json"),
             "record": str(folder / "record.jsonl"),
+            "events": str(folder / "events.jsonl"),
+            "listening": str(folder / "listening"),
             "pipelining": pipelining,
             "smtputf8": smtputf8,
             "size": size,
@@ -162,10 +216,11 @@ def running_recording_smtp(
             name="recording SMTP server",
             command=[sys.executable, "-I", str(_PROGRAM), str(folder / "settings.json")],
             folder=folder,
-            is_ready=lambda: accepts_connections(port),
+            is_ready=(folder / "listening").exists,  # a connection would be counted
         )
-        process.start()
+        server = RecordingSmtp(port, folder, process)
+        server.start()
         try:
-            yield RecordingSmtp(port, folder, process)
+            yield server
         finally:
-            process.stop()
+            server.stop()

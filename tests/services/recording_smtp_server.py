@@ -4,7 +4,8 @@
 
 A mail that was received up to its final dot is recorded, in one write, *before* it is answered: so
 what the server saw is known even when the connection is dropped there. Rules are read again when
-their file changes. Only Python's own library is needed.
+their file is replaced. Connections, and each rule that acts, are written down in a second file.
+Only Python's own library is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import base64
 import json
 import os
 import re
+import socket
 import ssl
+import struct
 import sys
 import time
 from collections import Counter
@@ -34,12 +37,13 @@ class Rules:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = -1
+        self._stamp = (-1, -1)
         self._rules: list[dict[str, Any]] = []
         self._used: Counter[tuple[int, str]] = Counter()
 
     def find(self, stage: str, subject: str) -> dict[str, Any] | None:
-        stamp = self._path.stat().st_mtime_ns
+        found = self._path.stat()
+        stamp = (found.st_mtime_ns, found.st_ino)  # two changes may have the same time
         if stamp != self._stamp:
             self._stamp = stamp
             self._rules = json.loads(self._path.read_text())
@@ -71,6 +75,7 @@ class Session:
         self._is_logged_in = False
 
     async def run(self) -> None:
+        self._server.note("", "", "")
         if not await self._act("greeting", ""):
             self._say("220 recorder.test ESMTP")
         while True:
@@ -187,21 +192,21 @@ class Session:
 
     async def _receive(self, subject: str) -> None:
         rule = self._server.rules.find("content", subject)
-        content = await self._content(rule)
+        content = await self._content(rule, subject)
         if not self._recipients:
             self._forget()
             self._say("554 5.5.1 no valid recipients")
             return
         rule = self._server.rules.find("end", subject)
         reply = "250 2.0.0 recorded"
-        if rule is not None and (rule["reply"] or rule["drop"]):
+        if rule is not None and (rule["reply"] or rule["drop"] or rule["reset"]):
             reply = rule["reply"]
         self._server.record(self._sender or "", self._recipients, content, reply)
         self._forget()
-        if rule is None or not await self._obey(rule):
+        if rule is None or not await self._obey(rule, subject):
             self._say(reply)
 
-    async def _content(self, rule: dict[str, Any] | None) -> bytes:
+    async def _content(self, rule: dict[str, Any] | None, subject: str) -> bytes:
         """Everything up to the final dot; a rule interrupts in the middle."""
         content = bytearray(b"\r\n")
         while True:
@@ -209,7 +214,8 @@ class Session:
             content += self._buffer
             self._buffer = b""
             if rule is not None and len(content) > rule["after"]:
-                await self._obey(rule)
+                await self._obey(rule, subject)
+                rule = None
             end = content.find(b"\r\n.\r\n", searched)
             if end >= 0:
                 self._buffer = bytes(content[end + 5 :])
@@ -225,20 +231,31 @@ class Session:
     async def _act(self, stage: str, subject: str) -> bool:
         """Do what a rule wants here, if one does; then the ordinary is not done."""
         rule = self._server.rules.find(stage, subject)
-        return rule is not None and await self._obey(rule)
+        return rule is not None and await self._obey(rule, subject)
 
-    async def _obey(self, rule: dict[str, Any]) -> bool:
+    async def _obey(self, rule: dict[str, Any], subject: str) -> bool:
+        self._server.note(rule["stage"], subject, rule["reply"])
         if rule["wait"]:
             await self._flush()
             await asyncio.sleep(rule["wait"])
         if rule["reply"]:
             self._say(rule["reply"])
-        if rule["drop"]:
+        if rule["drop"] or rule["reset"]:
             await self._flush()
+            if rule["reset"]:
+                self._reset()
             raise Gone
         return bool(rule["reply"])
 
     # — Bytes —
+
+    def _reset(self) -> None:
+        """Close with a reset instead of the usual end."""
+        no_linger = struct.pack("ii", 1, 0)
+        self._writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, no_linger
+        )
+        self._writer.transport.abort()
 
     def _say(self, reply: str) -> None:
         self._replies.append(reply.encode("utf-8", "surrogateescape") + b"\r\n")
@@ -278,7 +295,13 @@ class Server:
         if settings["certificate"]:
             self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.context.load_cert_chain(settings["certificate"])
-        self._record = os.open(settings["record"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._record = _open_to_append(settings["record"])
+        self._events = _open_to_append(settings["events"])
+
+    def note(self, stage: str, subject: str, reply: str) -> None:
+        """Write down that a rule acted or, without a stage, that somebody connected."""
+        entry = {"at": time.time(), "stage": stage, "subject": subject, "reply": reply}
+        os.write(self._events, json.dumps(entry).encode() + b"\n")
 
     def record(self, sender: str, recipients: list[str], content: bytes, reply: str) -> None:
         kept = content if self.settings["keep_content"] else content.partition(b"\r\n\r\n")[0]
@@ -300,6 +323,7 @@ class Server:
             backlog=1024,
         )
         async with server:
+            os.close(_open_to_append(self.settings["listening"]))
             await server.serve_forever()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -309,6 +333,10 @@ class Server:
             pass
         finally:
             writer.close()
+
+
+def _open_to_append(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
 
 if __name__ == "__main__":
