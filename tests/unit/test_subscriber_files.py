@@ -3,12 +3,14 @@
 import codecs
 import csv
 import io
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
+from postroom.services.record_lines import LONGEST_RECORD
 from postroom.services.subscriber_files import (
     EMAIL_NAMES,
     Chunk,
@@ -235,3 +237,24 @@ def test_addresses_that_look_like_formulas_survive_export_and_import(address: st
     text = io.StringIO()
     csv.writer(text).writerows([["email"], [protected(address)]])
     assert list(only(text.getvalue()).wanted) == [address]
+
+
+def test_a_line_that_is_too_long_is_rejected_and_the_next_one_is_used() -> None:
+    chunk = only("email,name\na@b.org,x\n" + "y" * (LONGEST_RECORD + 1) + "\nb@b.org,x\n")
+    assert list(chunk.wanted) == ["a@b.org", "b@b.org"]
+    [rejected] = chunk.rejected
+    assert rejected.line == 3
+    assert rejected.reason == "the line is longer than 131,072 characters"
+
+
+def test_a_header_that_is_too_long_is_refused() -> None:
+    assert "must name the columns" in problem("email," + "x" * 70_000 + "\na@b.org,x\n")
+
+
+def test_a_stopped_file_has_no_more_lines() -> None:
+    stop = threading.Event()
+    file = SubscriberFile(io.BytesIO(b"email\n" + b"a@b.org\n" * 10), None, stop)
+    chunks = file.chunks(2)
+    assert next(chunks).lines == 2
+    stop.set()
+    assert list(chunks) == []

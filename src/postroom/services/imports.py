@@ -8,7 +8,9 @@
 - An address that is blocked stays so. A line that says why one is blocked blocks it.
 - Whoever has left the list by their own act stays away, and their line is reported, unless the
   caller wants them even so: only they can come back, by signing up.
-- A line that cannot be used is reported, and does not stop the others.
+- A line that cannot be used is reported, and does not stop the others. After too many of
+  them the import stops (`unusable_lines.py`).
+- An import that is cancelled stops reading at once.
 - An import that was interrupted is finished by importing the same file again.
 
 Lines are taken in chunks and sorted by address, and their GUIDs are in order too: so rows that are
@@ -18,10 +20,11 @@ neighbours in the store are written together, which is several times faster than
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -33,6 +36,7 @@ from postroom.services.departures import DepartedFrom, Departures
 from postroom.services.events import EventService
 from postroom.services.lists import ListService
 from postroom.services.subscriber_files import Chunk, RejectedLine, SubscriberFile
+from postroom.services.unusable_lines import UnusableLines
 from postroom.storage import Conflict, Entity, KeyRange, Operation, Replace, Store, Table
 
 CHUNK_LINES = 20_000
@@ -40,6 +44,8 @@ BATCH = 50  # subscribers: two rows each make the 100 operations of one atomic b
 BATCHES_AT_ONCE = 32
 REJECTED_KEPT = 10_000
 _TRIES = 10
+
+T = TypeVar("T")
 
 
 class ImportReport(msgspec.Struct):
@@ -90,7 +96,8 @@ class ImportService:
         `even_unsubscribed` brings back those who have left.
         """
         mailing_list = await self._lists.get(list_name)
-        source = await asyncio.to_thread(SubscriberFile, file, encoding)
+        stop = threading.Event()
+        source = await _in_thread(stop, lambda: SubscriberFile(file, encoding, stop))
         report = ImportReport(ignored_columns=source.ignored)
         importing = _Importing(self._rows, mailing_list.name, report, verified_unless_said=verified)
         done = 0
@@ -98,15 +105,18 @@ class ImportService:
             left = None
             if not even_unsubscribed:
                 left = await self._departures.of_list(mailing_list.name)
-            async with aclosing(_read_ahead(source, left)) as chunks:
+            unusable = UnusableLines()
+            async with aclosing(_read_ahead(source, left, stop)) as chunks:
                 async for chunk in chunks:
                     await self._lists.get(list_name)  # it may have been deleted meanwhile
+                    unusable.count(chunk.lines, chunk.empty, chunk.rejected)
                     if chunk.watched:
                         await self._leave_out_departed(mailing_list.name, chunk)
                     _note_rejected(report, chunk.rejected, on_rejected)
                     tell = _telling(progress, done, chunk, report) if progress else None
                     await importing.write(chunk, tell)
                     done = chunk.bytes_read
+                    unusable.check(added=report.added, updated=report.updated)
         finally:
             source.release()
         await self._events.record(
@@ -160,6 +170,8 @@ class _Prepared(msgspec.Struct):
     watched: dict[Address, int]
     batches: list[_Batch]
     rejected: list[RejectedLine]
+    lines: int
+    empty: int
     repeated: int
     bytes_read: int
 
@@ -171,6 +183,8 @@ def _prepared(chunk: Chunk) -> _Prepared:
         watched=chunk.watched,
         batches=_batches(chunk.wanted),
         rejected=chunk.rejected,
+        lines=chunk.lines,
+        empty=chunk.empty,
         repeated=chunk.repeated,
         bytes_read=chunk.bytes_read,
     )
@@ -290,7 +304,7 @@ class _Importing:
 
 
 async def _read_ahead(
-    source: SubscriberFile, left: DepartedFrom | None
+    source: SubscriberFile, left: DepartedFrom | None, stop: threading.Event
 ) -> AsyncGenerator[_Prepared]:
     """The file's chunks; while one is being used, the next is made ready in a thread.
 
@@ -298,14 +312,30 @@ async def _read_ahead(
     """
     watch = left.may_hold if left else None
     chunks = map(_prepared, source.chunks(CHUNK_LINES, watch))
-    coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
+
+    def following() -> asyncio.Task[_Prepared | None]:
+        return asyncio.create_task(_in_thread(stop, lambda: next(chunks, None)))
+
+    coming = following()
     try:
         while (chunk := await coming) is not None:
-            coming = asyncio.create_task(asyncio.to_thread(next, chunks, None))
+            coming = following()
             yield chunk
     finally:
-        # The thread cannot be stopped, and nobody may take the file away from under it.
+        stop.set()
         await asyncio.wait([coming])
+
+
+async def _in_thread(stop: threading.Event, work: Callable[[], T]) -> T:
+    """Work in a thread. If this is cancelled, the thread is told to stop, and has stopped before
+    anybody takes its file away."""
+    running = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([running])
+        raise
 
 
 async def _all_of(works: Iterator[Coroutine[Any, Any, None]]) -> None:

@@ -7,7 +7,7 @@ semicolon or a tab: the one that finds the column. The file is in UTF-8, or in U
 or in what the caller says.
 
 The whole file is decoded once before its first line is used, so that one in a wrong encoding is
-refused before anything was done.
+refused before anything was done. Memory stays flat whatever is in the file (`record_lines.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import codecs
 import csv
 import io
 import re
+import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import BinaryIO, Final
@@ -24,6 +25,7 @@ import msgspec
 
 from postroom.domain.addresses import Address, parse_address
 from postroom.domain.errors import Invalid
+from postroom.services.record_lines import RecordLines, RecordTooLong
 
 EMAIL, VERIFIED, BLOCKED = "email", "verified", "blocked"
 
@@ -44,6 +46,7 @@ _LONGEST_SHOWN = 100
 _LONGEST_FOUND = 300
 _LONGEST_REASON = 1000
 _REASON_NOT_SAID = "blocked in the file that was imported"
+_REJECTED_AT_ONCE = 1000  # in one chunk: a rejected line may take milliseconds
 _MOST_LINES = 100  # of one record: a cell may hold line breaks, but so many are a missing quote
 
 _TRUTH: Final = {
@@ -102,8 +105,8 @@ class Chunk(msgspec.Struct):
     """Some lines of a file: what they want for each address (None: nothing was said).
 
     `blocked` says why, for those whose line does; `watched` has the lines of those that the caller
-    wants to look at. `repeated` counts lines about an address that an earlier line of the chunk was
-    about; `bytes_read` is how much of the file was read by its end.
+    wants to look at. `lines` counts lines that are not `empty`; `repeated` lines are about an
+    address that an earlier line of the chunk was about. `bytes_read` is how much was read.
     """
 
     wanted: dict[Address, bool | None]
@@ -111,6 +114,7 @@ class Chunk(msgspec.Struct):
     blocked: dict[Address, str] = {}
     watched: dict[Address, int] = {}
     lines: int = 0
+    empty: int = 0
     repeated: int = 0
     bytes_read: int = 0
 
@@ -119,16 +123,20 @@ class SubscriberFile:
     """A CSV file, understood. `ignored` names the columns that are not ours.
 
     Made from a binary file that can be read again from its beginning; `Invalid` says in one line
-    what is wrong with it and what to do. It blocks: use it in a thread.
+    what is wrong with it and what to do. It blocks: use it in a thread. Setting `stop` in another
+    thread ends it soon, as if the file ended there.
     """
 
-    def __init__(self, file: BinaryIO, encoding: str | None = None) -> None:
+    def __init__(
+        self, file: BinaryIO, encoding: str | None = None, stop: threading.Event | None = None
+    ) -> None:
+        stop = stop or threading.Event()
         self._file = file
         self._encoding = _checked_encoding(encoding) if encoding else _marked_encoding(file)
-        _check_decodes(file, self._encoding, was_given=encoding is not None)
+        _check_decodes(file, self._encoding, stop, was_given=encoding is not None)
         file.seek(0)
         self._text = io.TextIOWrapper(file, self._encoding, newline="")
-        delimiter, columns = _understood_header(self._text.readline(_LONGEST_HEADER))
+        self._delimiter, columns = _understood_header(self._text.readline(_LONGEST_HEADER))
         names = list(map(str.lower, columns))
         self._email = _email_column(columns)
         self._verified = names.index(VERIFIED) if VERIFIED in names else None
@@ -137,31 +145,35 @@ class SubscriberFile:
         self.ignored = [
             shown(each) for place, each in enumerate(columns) if each and place not in ours
         ]
-        self._line = 1
-        self._rows = csv.reader(self._text, delimiter=delimiter)
+        self._lines = RecordLines(self._text, stop, already_read=1)
+        self._rows = csv.reader(self._lines, delimiter=self._delimiter)
 
     def release(self) -> None:
         """Leave the binary file open for whoever opened it."""
         self._text.detach()
 
     def chunks(self, lines: int, watch: Callable[[Address], bool] | None = None) -> Iterator[Chunk]:
-        """The file's lines, so many at a time. Empty ones do not count. `watch` says of which
-        addresses the lines are kept in mind."""
+        """The file's lines, at most so many at a time. `watch` says of which addresses the lines
+        are kept in mind."""
         while chunk := self._chunk(lines, watch):
             yield chunk
 
     def _chunk(self, lines: int, watch: Callable[[Address], bool] | None) -> Chunk | None:
         chunk = Chunk({}, [])
         email, verified, blocked = self._email, self._verified, self._blocked
-        rows = self._rows
-        ended = True
+        source = self._lines
+        read = 0
         while True:
             try:
-                for row in islice(rows, lines - chunk.lines):
-                    ended = False
-                    line, self._line = self._line + 1, 1 + rows.line_num
-                    if self._line - line > _MOST_LINES:
-                        _reject_swallowed(chunk, line, self._line, "one cell runs over many lines")
+                for row in islice(self._rows, lines - read):
+                    read += 1
+                    line, source.used = source.used + 1, source.number
+                    if not row:
+                        chunk.empty += 1
+                        continue
+                    if source.used - line > _MOST_LINES:
+                        reason = "one cell runs over many lines"
+                        _reject_swallowed(chunk, line, source.used, reason)
                         continue
                     try:
                         raw = row[email]
@@ -170,6 +182,8 @@ class SubscriberFile:
                         why = "" if blocked is None else row[blocked]
                     except (IndexError, KeyError, Invalid):
                         self._look_closer(chunk, line, row, watch)
+                        if len(chunk.rejected) >= _REJECTED_AT_ONCE:
+                            break
                         continue
                     chunk.lines += 1
                     _want(chunk, address, said)
@@ -178,11 +192,12 @@ class SubscriberFile:
                     if watch is not None and watch(address):
                         chunk.watched[address] = line
                 chunk.bytes_read = self._file.tell()
-                return None if ended else chunk
+                return chunk if read else None
             except csv.Error as exc:
-                ended = False
-                line, self._line = self._line + 1, 1 + rows.line_num
-                _reject_swallowed(chunk, line, self._line, str(exc))
+                read += 1
+                line, source.used = source.used + 1, source.number
+                _reject_unreadable(chunk, line, source.used, exc)
+                self._rows = csv.reader(source, delimiter=self._delimiter)
 
     def _look_closer(
         self,
@@ -192,7 +207,8 @@ class SubscriberFile:
         watch: Callable[[Address], bool] | None,
     ) -> None:
         """A row that did not fit at first sight: empty, short, protected, or bad."""
-        if not any(cell.strip() for cell in row):
+        if not any(map(str.strip, row)):
+            chunk.empty += 1
             return
         chunk.lines += 1
         raw = row[self._email] if self._email < len(row) else ""
@@ -215,6 +231,14 @@ class SubscriberFile:
         if word not in _TRUTH:
             raise Invalid(VERIFIED, f"'verified' is true or false, not {shown(word)!r}")
         return _TRUTH[word]
+
+
+def _reject_unreadable(chunk: Chunk, first: int, last: int, exc: csv.Error) -> None:
+    if isinstance(exc, RecordTooLong) and first == last:
+        chunk.lines += 1
+        chunk.rejected.append(RejectedLine(first, "", f"the line is {exc}"))
+    else:
+        _reject_swallowed(chunk, first, last, str(exc))
 
 
 def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
@@ -245,8 +269,10 @@ def _block(chunk: Chunk, address: Address, cell: str) -> None:
 
 def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
     """What stood in the file, fit for one line of a report."""
-    plain = "".join(each if each.isprintable() else " " if each == "\t" else "�" for each in text)
-    return plain if len(plain) <= longest else f"{plain[:longest]}…"
+    plain = "".join(
+        each if each.isprintable() else " " if each == "\t" else "�" for each in text[:longest]
+    )
+    return plain if len(text) <= longest else f"{plain}…"
 
 
 def _checked_cell(raw: str) -> str:
@@ -291,11 +317,13 @@ def _marked_encoding(file: BinaryIO) -> str:
     return "utf-8-sig"
 
 
-def _check_decodes(file: BinaryIO, encoding: str, *, was_given: bool) -> None:
+def _check_decodes(
+    file: BinaryIO, encoding: str, stop: threading.Event, *, was_given: bool
+) -> None:
     file.seek(0)
     decoder = codecs.getincrementaldecoder(encoding)()
     line = 1
-    while True:
+    while not stop.is_set():
         piece = file.read(_PIECE)
         try:
             decoder.decode(piece, final=not piece)
@@ -322,6 +350,9 @@ def _not_decoded(line: int, encoding: str, was_given: bool) -> str:
 
 def _understood_header(line: str) -> tuple[str, list[str]]:
     """The delimiter and the names of the columns."""
+    if len(line) == _LONGEST_HEADER and line[-1] not in "\r\n":
+        problem = f"the first line must name the columns; it is longer than {_LONGEST_HEADER:,}"
+        raise Invalid("file", f"{problem} characters")
     header = line.removeprefix("\ufeff").rstrip("\r\n")
     if not header.strip():
         raise Invalid("file", "has no header line: the first line must name a column 'email'")

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import os
 import secrets
 from collections import OrderedDict
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
 from typing import IO, BinaryIO, Final, cast
@@ -51,10 +53,14 @@ class ImportRun:
     def reject(self, line: RejectedLine) -> None:
         self._writer.writerow((line.line, protected(line.email), protected(line.reason)))
 
-    def rejected_csv(self) -> str:
-        """All lines that could not be used; to be read once the run has ended."""
-        self._rejected.seek(0)
-        return self._rejected.read()
+    async def rejected_csv(self) -> AsyncIterator[bytes]:
+        """Stream all lines that could not be used; to be read once the run has ended."""
+        self._rejected.flush()
+        with os.fdopen(os.dup(self._rejected.fileno()), "rb") as file:
+            place = 0
+            while piece := await asyncio.to_thread(os.pread, file.fileno(), _PIECE, place):
+                place += len(piece)
+                yield piece
 
     def close(self) -> None:
         self._rejected.close()

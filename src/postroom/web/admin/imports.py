@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from starlette.datastructures import UploadFile
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import NoSuch
 from postroom.services.users import Role
@@ -64,8 +64,8 @@ async def rejected(visit: Visit) -> Response:
     run = visit.context.import_runs.find(visit.parameter("name"), visit.parameter("run"))
     if run is None or run.is_running:
         raise NoSuch("report of the import", visit.parameter("run"))
-    return Response(
-        await asyncio.to_thread(run.rejected_csv),
+    return StreamingResponse(
+        run.rejected_csv(),
         media_type="text/csv; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{_file_name(run)}"'},
     )
