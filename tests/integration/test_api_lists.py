@@ -77,6 +77,31 @@ def test_a_duplicate_is_409_and_a_bad_field_is_named(client: httpx2.Client) -> N
     assert fields_of(bad) == ["verified"]
 
 
+def test_a_list_has_a_language_and_a_postal_address(client: httpx2.Client) -> None:
+    found = client.get("/lists/news").json()
+    assert (found["language"], found["postal_address"]) == ("en", "")
+    given = {"language": "ko", "postal_address": "Contoso\r\n1 Main Street "}
+    made = client.post("/lists", json={**NEWS, "name": "b", **given})
+    assert made.status_code == 201
+    assert made.json()["language"] == "ko"
+    assert made.json()["postal_address"] == "Contoso\n1 Main Street"
+    saved = client.patch("/lists/b", json={"language": "fr"}).json()
+    assert (saved["language"], saved["postal_address"]) == ("fr", "Contoso\n1 Main Street")
+    assert client.patch("/lists/b", json={"postal_address": ""}).json()["postal_address"] == ""
+    assert client.get("/lists/b").json()["language"] == "fr"
+    for field, value in (
+        ("language", "xx"),
+        ("language", "fr-CA"),
+        ("language", None),
+        ("postal_address", "x" * 501),
+        ("postal_address", "a\u0007b"),
+        ("postal_address", None),
+    ):
+        assert fields_of(client.patch("/lists/b", json={field: value})) == [field]
+    problem = client.patch("/lists/b", json={"language": "xx"}).json()["errors"][0]["problem"]
+    assert "must be one of en, fr, de, ko, ru, not 'xx'" in problem
+
+
 def test_null_is_no_value_and_no_change_is_no_new_etag(client: httpx2.Client) -> None:
     before = client.get("/lists/news")
     for field in ("description", "from_address", "public"):

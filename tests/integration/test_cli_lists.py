@@ -40,6 +40,20 @@ def test_a_list_is_made_shown_changed_and_deleted(cli: CommandLine) -> None:
     assert cli.json("list", "ls") == {"items": [], "next": None}
 
 
+def test_a_list_has_a_language_and_a_postal_address(cli: CommandLine) -> None:
+    start = ("list", "create", "a", "--description", "A", "--from", "a@a.org")
+    made = cli.json(*start, "--language", "de", "--postal-address", "Contoso\nBerlin")
+    assert (made["language"], made["postal_address"]) == ("de", "Contoso\nBerlin")
+    shown = cli.ok("list", "show", "a")
+    assert "Contoso↵Berlin" in shown
+    changed = cli.json("list", "edit", "a", "--language", "fr")
+    assert (changed["language"], changed["postal_address"]) == ("fr", "Contoso\nBerlin")
+    assert cli.json("list", "edit", "a", "--postal-address", "")["postal_address"] == ""
+    assert cli.fails("list", "edit", "a", "--language", "xx") == (
+        "language: must be one of en, fr, de, ko, ru, not 'xx'"
+    )
+
+
 def test_mistakes_with_lists_are_one_line(cli: CommandLine, news: str) -> None:
     same = ("list", "create", news, "--description", "Again", "--from", "news@contoso.com")
     assert cli.fails(*same) == "the list 'news' exists already"

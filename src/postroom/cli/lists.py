@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
     from postroom.wiring import Services
 
 
+_language_option = partial(
+    click.option,
+    "--language",
+    help="What footers and confirmation emails speak: en, fr, de, ko or ru.",
+)
+_postal_address_option = partial(
+    click.option,
+    "--postal-address",
+    help="Shown at the end of every email; may have several lines.",
+)
+
+
 @click.group("list")
 def lists() -> None:
     """Mailing lists."""
@@ -28,13 +41,32 @@ def lists() -> None:
 @click.option(
     "--public/--private", default=True, show_default=True, help="Who may sign up on the page."
 )
+@_language_option(default="en", show_default=True)
+@_postal_address_option(default="")
 @output.json_option
 @with_settings
 def create(
-    settings: Settings, name: str, description: str, from_address: str, public: bool, as_json: bool
+    settings: Settings,
+    name: str,
+    description: str,
+    from_address: str,
+    public: bool,
+    language: str,
+    postal_address: str,
+    as_json: bool,
 ) -> None:
     """Make a list."""
-    made = call(settings, lambda s: s.lists.create(name, description, from_address, public=public))
+    made = call(
+        settings,
+        lambda s: s.lists.create(
+            name,
+            description,
+            from_address,
+            public=public,
+            language=language,
+            postal_address=postal_address,
+        ),
+    )
     _show(made, as_json, f"The list {made.name} is there.")
 
 
@@ -84,6 +116,8 @@ def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
 @click.option("--description")
 @click.option("--from", "from_address", help="The address that mails come from.")
 @click.option("--public/--private", default=None, help="Whether everybody may sign up.")
+@_language_option()
+@_postal_address_option()
 @output.json_option
 @with_settings
 def edit(
@@ -92,15 +126,25 @@ def edit(
     description: str | None,
     from_address: str | None,
     public: bool | None,
+    language: str | None,
+    postal_address: str | None,
     as_json: bool,
 ) -> None:
-    """Change a list's description, its From address, or who may sign up."""
-    if description is None and from_address is None and public is None:
-        raise click.UsageError("say what to change: --description, --from, --public or --private")
+    """Change a list: only what is given changes. An empty --postal-address removes it."""
+    if all(x is None for x in (description, from_address, public, language, postal_address)):
+        raise click.UsageError(
+            "say what to change: --description, --from, --public, --private, --language"
+            " or --postal-address"
+        )
     saved = call(
         settings,
         lambda s: s.lists.edit(
-            name, description=description, from_address=from_address, public=public
+            name,
+            description=description,
+            from_address=from_address,
+            public=public,
+            language=language,
+            postal_address=postal_address,
         ),
     )
     _show(saved, as_json, f"The list {saved.name} is changed.")
@@ -150,6 +194,8 @@ def _show(
         "list": mailing_list.name,
         "description": output.plain(mailing_list.description),
         "from": mailing_list.from_address,
+        "language": mailing_list.language,
+        "postal address": output.plain(mailing_list.postal_address or "(none)"),
         "created": output.when(mailing_list.created_at),
         **{name: f"{count:,}" for name, count in (counts or {}).items()},
     }

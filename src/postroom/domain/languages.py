@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from postroom.domain.errors import Invalid
+from postroom.domain.texts import printable
 
 LANGUAGES: Final = ("en", "fr", "de", "ko", "ru")
 
@@ -16,6 +17,14 @@ def known_language(tag: str) -> str:
     """The language of a tag such as `fr` or `fr-CA` if it is one of ours, or nothing."""
     primary = re.split("[-_]", tag.strip()[:50], maxsplit=1)[0].lower()
     return primary if primary in LANGUAGES else ""
+
+
+def parse_list_language(code: str, field: str = "language") -> str:
+    """Return the code of one of our languages; `Invalid` for any other."""
+    if code not in LANGUAGES:
+        given = printable(str(code), longest=40)
+        raise Invalid(field, f"must be one of {', '.join(LANGUAGES)}, not {given!r}")
+    return code
 
 
 def parse_language(tag: str, field: str = "language") -> str:

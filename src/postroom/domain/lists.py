@@ -13,6 +13,7 @@ import msgspec
 from postroom.domain.addresses import Address
 from postroom.domain.colours import Colour
 from postroom.domain.errors import Invalid
+from postroom.domain.languages import LANGUAGES
 
 ListName = NewType("ListName", str)
 SubscriberGuid = NewType("SubscriberGuid", str)
@@ -20,6 +21,7 @@ SubscriberGuid = NewType("SubscriberGuid", str)
 _LIST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 LONGEST_DESCRIPTION = 200
 LONGEST_TEXT = 2000  # of what a list says on its public pages
+LONGEST_POSTAL_ADDRESS = 500
 
 # RFC 9562 5.4: the version in the first half of byte 6, the variant in two bits of byte 8.
 _RANDOM_BITS = bytes.fromhex("ffffffffffff0fff3fffffffffffffff")
@@ -30,7 +32,9 @@ class MailingList(msgspec.Struct, frozen=True):
     """A list, as the store keeps it. The ETag guards an edit.
 
     `public`: whoever likes may sign up on the page; otherwise only administrators and programs with
-    a key put somebody on the list. `logo` names the picture that its public pages show.
+    a key put somebody on the list. `logo` names the picture that its public pages show. `language`
+    is what its emails speak, and its public pages where the visitor's language is unknown.
+    `postal_address` is shown at the end of every email.
     """
 
     name: ListName
@@ -43,6 +47,8 @@ class MailingList(msgspec.Struct, frozen=True):
     welcome_text: str = ""
     colour: Colour = Colour("")
     logo: str = ""
+    language: str = LANGUAGES[0]
+    postal_address: str = ""
 
 
 class Subscriber(msgspec.Struct, frozen=True):

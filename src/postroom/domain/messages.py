@@ -17,6 +17,7 @@ import msgspec
 from postroom.domain.addresses import Address
 from postroom.domain.emails import Counts
 from postroom.domain.errors import NotNow
+from postroom.domain.languages import LANGUAGES
 from postroom.domain.lists import ListName
 from postroom.domain.refs import MessageRef
 
@@ -68,12 +69,12 @@ class Message(msgspec.Struct, frozen=True):
     """A message, as the store keeps it.
 
     `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
-    `from_address` and `list_description` are the list's when the message was queued. `queued_pages`
-    counts the pages whose work items are certainly in the queue. `paused_from` is where a paused
-    message goes on, `resumptions` how often it did. `reason` says why it paused itself, or why it
-    ended without a recipient. `retry_of` is the message whose refused recipients this one is for.
-    `counts` is the sum of one that is done: it does not change any more. `trace` ties what is done
-    for it to the request that made it (`spans.py`).
+    `from_address` and what begins with `list_` are the list's when the message was queued.
+    `queued_pages` counts the pages whose work items are certainly in the queue. `paused_from` is
+    where a paused message goes on, `resumptions` how often it did. `reason` says why it paused
+    itself, or why it ended without a recipient. `retry_of` is the message whose refused recipients
+    this one is for. `counts` is the sum of one that is done: it does not change any more. `trace`
+    ties what is done for it to the request that made it (`spans.py`).
     """
 
     ref: MessageRef
@@ -87,6 +88,8 @@ class Message(msgspec.Struct, frozen=True):
     has_text: bool = False
     from_address: Address | None = None
     list_description: str | None = None
+    list_language: str = LANGUAGES[0]
+    list_postal_address: str = ""
     paused_from: MessageStatus | None = None
     reason: str = ""
     queued_pages: int = 0

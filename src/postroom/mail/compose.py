@@ -1,7 +1,7 @@
 """A message made ready for all of its recipients.
 
 The unsubscribe link is in every body: where the author put `{{ unsubscribe_url }}`, or else in a
-footer that is added.
+footer that is added. So is the list's postal address, if it has one: always in that footer.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from postroom.domain.addresses import Address
 from postroom.domain.errors import Invalid
+from postroom.domain.languages import LANGUAGES
 from postroom.domain.lists import ListName
 from postroom.domain.refs import MessageRef
 from postroom.mail import headers
@@ -31,13 +32,16 @@ from postroom.mail.texts import Texts, texts_in
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
 _LIST_FIELD: Final = f"{{{{ {Field.LIST_DESCRIPTION} }}}}"
 _HTML_FOOTER: Final = """
-<div style="margin:32px 0 0;padding:16px 0;border-top:1px solid #d8d8d8;color:#6b6b6b;\
-font:13px/1.5 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;text-align:center">
-{why}<br>
-<a href="{link}" style="color:#6b6b6b;text-decoration:underline">{unsubscribe}</a>
+<div lang="{language}" style="margin:32px 0 0;padding:16px 0;border-top:1px solid #d8d8d8;\
+color:#6b6b6b;font:13px/1.5 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;\
+text-align:center">
+{lines}
 </div>
 """
-_TEXT_FOOTER: Final = "\n--------\n{why}\n{unsubscribe}: {link}\n"
+_HTML_LEAVE: Final = """{why}<br>
+<a href="{link}" style="color:#6b6b6b;text-decoration:underline">{unsubscribe}</a>"""
+_TEXT_FOOTER: Final = "\n--------\n{lines}\n"
+_TEXT_LEAVE: Final = "{why}\n{unsubscribe}: {link}"
 
 _DOT_ATOM = re.compile(r"[\w-]+(?:\.[\w-]+)*", re.ASCII)
 _LONGEST_LIST_ID = 255  # RFC 2919 3
@@ -54,17 +58,18 @@ def compile_mailing(
     from_address: Address,
     base_url: str,
     date: datetime,
-    language: str = "en",
+    language: str = LANGUAGES[0],
+    postal_address: str = "",
 ) -> Mailing:
-    """Everything that is the same for all recipients, built once. A blank body counts as none."""
+    """Build everything that is the same for all recipients, once. A blank body counts as none."""
     sender = sender_of(list_name, description, from_address)
     link = unsubscribe_link(base_url, sender.list_name)
     texts = texts_in(language)
     parts = []
     if text and text.strip():
-        parts.append(_text_part(text, sender, link, texts))
+        parts.append(_text_part(text, sender, link, texts, postal_address))
     if html and html.strip():
-        parts.append(_html_part(html, sender, link, texts))
+        parts.append(_html_part(html, sender, link, texts, postal_address))
     if not parts:
         raise Invalid("body", "a message needs an HTML or a text body")
     return assembled(
@@ -93,24 +98,34 @@ def _why(texts: Texts, sender: Sender) -> str:
     return why.format(list=_LIST_FIELD)
 
 
-def _text_part(text: str, sender: Sender, link: Link, texts: Texts) -> Part:
+def _leave(form: str, texts: Texts, sender: Sender) -> str:
+    return form.format(why=_why(texts, sender), unsubscribe=texts.unsubscribe, link=_LINK_FIELD)
+
+
+def _text_part(text: str, sender: Sender, link: Link, texts: Texts, postal_address: str) -> Part:
     body = _ended(clean_body("text", text))
     pieces = list(split_fields("text", body))
+    lines: list[str | Field] = []
     if Field.UNSUBSCRIBE_URL not in pieces:
-        footer = _TEXT_FOOTER.format(
-            why=_why(texts, sender), unsubscribe=texts.unsubscribe, link=_LINK_FIELD
-        )
-        pieces += split_fields("text", footer)
+        lines += split_fields("text", _leave(_TEXT_LEAVE, texts, sender))
+    if postal_address:
+        # Never searched for merge fields: braces in an address are braces.
+        lines += ["\n\n" if lines else "", postal_address]
+    if lines:
+        begin, end = _TEXT_FOOTER.split("{lines}")
+        pieces += [begin, *lines, end]
     replaced = _replacements(sender, link, Slot.EMAIL_IN_TEXT, str)
     return Part("text/plain", _filled(pieces, replaced))
 
 
-def _html_part(html: str, sender: Sender, link: Link, texts: Texts) -> Part:
+def _html_part(html: str, sender: Sender, link: Link, texts: Texts, postal_address: str) -> Part:
     body = _ended(declare_utf8(clean_body("html", html)))
-    if not _shows_link(body):
-        footer = _HTML_FOOTER.format(
-            why=_why(texts, sender), unsubscribe=texts.unsubscribe, link=_LINK_FIELD
-        )
+    lines = [] if _shows_link(body) else [_leave(_HTML_LEAVE, texts, sender)]
+    if postal_address:
+        shown = html_.escape(postal_address).replace("{", "&#123;").replace("\n", "<br>\n")
+        lines.append(shown)
+    if lines:
+        footer = _HTML_FOOTER.format(language=texts.language, lines="<br><br>\n".join(lines))
         place = place_of_footer(body)
         body = body[:place] + footer + body[place:]
     replaced = _replacements(sender, link, Slot.EMAIL_IN_HTML, html_.escape)

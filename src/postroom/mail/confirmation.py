@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from postroom.domain.addresses import Address
-from postroom.domain.languages import known_language
+from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.lists import ListName
 from postroom.mail.assembly import assembled, sender_of
 from postroom.mail.links import Link, confirm_link
@@ -68,15 +68,17 @@ def compile_confirmation(
     base_url: str,
     date: datetime,
     language: str = "",
+    list_language: str = LANGUAGES[0],
 ) -> Mailing:
-    """In English, unless another language is known, whose page the link opens, too.
+    """Write it in the language of the sign-up, in which the link opens the page, too. Where that is
+    unknown, the email speaks the list's language, and the browser decides about the page.
 
     `date` is when the confirmation was asked for: tried again with the same date, the email has the
     same Message-ID; asked for again, it has another, and no server takes it for a duplicate.
     """
     sender = sender_of(list_name, description, from_address)
     link = confirm_link(base_url, sender.list_name, known_language(language))
-    texts = texts_in(language)
+    texts = texts_in(known_language(language) or list_language)
     return assembled(
         sender,
         subject=[texts.confirm_subject.format(list=sender.description)],

@@ -79,6 +79,8 @@ class FanOut:
                 message,
                 from_address=mailing_list.from_address,
                 list_description=mailing_list.description,
+                list_language=mailing_list.language,
+                list_postal_address=mailing_list.postal_address,
             )
         return await self._save(
             msgspec.structs.replace(

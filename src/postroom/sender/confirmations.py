@@ -198,6 +198,7 @@ class Confirmations:
             base_url=self._settings.base_url,
             date=message.enqueued_at,
             language=message.properties.get("language", ""),
+            list_language=mailing_list.language,
         )
 
     async def _send(

@@ -44,6 +44,8 @@ def _mailing(mailing_list: MailingList, subject: str, bodies: NewBodies, base_ur
         from_address=mailing_list.from_address,
         base_url=base_url,
         date=datetime.now(UTC),
+        language=mailing_list.language,
+        postal_address=mailing_list.postal_address,
     )
 
 

@@ -88,4 +88,6 @@ class Mailings:
             from_address=message.from_address,
             base_url=self._base_url,
             date=message.queued_at or datetime.now(UTC),
+            language=message.list_language,
+            postal_address=message.list_postal_address,
         )

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
 from postroom.domain.addresses import parse_address
 from postroom.domain.colours import parse_colour
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.languages import LANGUAGES, parse_list_language
 from postroom.domain.lists import (
     LONGEST_DESCRIPTION,
+    LONGEST_POSTAL_ADDRESS,
     LONGEST_TEXT,
     ListName,
     MailingList,
@@ -38,6 +42,29 @@ from postroom.storage import (
 
 _BATCH = 99  # rows that go with one batch of the store, beside the mark of their list
 _PAIRS = 49  # with the list's mark they fill a batch
+
+
+def _some_lines(field: str, longest: int) -> Callable[[str], str]:
+    return lambda text: some_lines(field, text, longest=longest)
+
+
+# What each property of a list must look like: the value as it is kept, or `Invalid`.
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "description": lambda text: one_line("description", text, longest=LONGEST_DESCRIPTION),
+    "from_address": lambda text: parse_address(text, "from_address"),
+    "public": bool,
+    "signup_text": _some_lines("signup_text", LONGEST_TEXT),
+    "welcome_text": _some_lines("welcome_text", LONGEST_TEXT),
+    "colour": parse_colour,
+    "language": parse_list_language,
+    "postal_address": _some_lines("postal_address", LONGEST_POSTAL_ADDRESS),
+    "logo": str,
+}
+
+
+def _checked(**given: object) -> dict[str, Any]:
+    """Return the values that are given (not None), as a list keeps them. `Invalid`."""
+    return {name: _CHECKS[name](value) for name, value in given.items() if value is not None}
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -69,17 +96,23 @@ class ListService:
         signup_text: str = "",
         welcome_text: str = "",
         colour: str = "",
+        language: str = LANGUAGES[0],
+        postal_address: str = "",
     ) -> MailingList:
         """Make a list. `Invalid`, `Exists`."""
         new = MailingList(
             name=parse_new_list_name(name),
-            description=one_line("description", description, longest=LONGEST_DESCRIPTION),
-            from_address=parse_address(from_address, "from_address"),
             created_at=datetime.now(UTC),
-            public=public,
-            signup_text=some_lines("signup_text", signup_text, longest=LONGEST_TEXT),
-            welcome_text=some_lines("welcome_text", welcome_text, longest=LONGEST_TEXT),
-            colour=parse_colour(colour),
+            **_checked(
+                description=description,
+                from_address=from_address,
+                public=public,
+                signup_text=signup_text,
+                welcome_text=welcome_text,
+                colour=colour,
+                language=language,
+                postal_address=postal_address,
+            ),
         )
         # The index first: a list that an interruption left out of it could never be found.
         entry = Entity(records.BY_NAME, new.name, {})
@@ -127,6 +160,8 @@ class ListService:
         welcome_text: str | None = None,
         colour: str | None = None,
         logo: str | None = None,
+        language: str | None = None,
+        postal_address: str | None = None,
         etag: str | None = None,
     ) -> MailingList:
         """Change what is given. With `etag`: `Overtaken` if somebody else saved first.
@@ -136,21 +171,17 @@ class ListService:
         old = await self.get(name)
         new = msgspec.structs.replace(
             old,
-            description=old.description
-            if description is None
-            else one_line("description", description, longest=LONGEST_DESCRIPTION),
-            from_address=old.from_address
-            if from_address is None
-            else parse_address(from_address, "from_address"),
-            public=old.public if public is None else public,
-            signup_text=old.signup_text
-            if signup_text is None
-            else some_lines("signup_text", signup_text, longest=LONGEST_TEXT),
-            welcome_text=old.welcome_text
-            if welcome_text is None
-            else some_lines("welcome_text", welcome_text, longest=LONGEST_TEXT),
-            colour=old.colour if colour is None else parse_colour(colour),
-            logo=old.logo if logo is None else logo,
+            **_checked(
+                description=description,
+                from_address=from_address,
+                public=public,
+                signup_text=signup_text,
+                welcome_text=welcome_text,
+                colour=colour,
+                logo=logo,
+                language=language,
+                postal_address=postal_address,
+            ),
         )
         try:
             saved = await self._lists.replace(records.list_entity(new), etag or old.etag)

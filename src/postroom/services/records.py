@@ -33,6 +33,7 @@ import msgspec
 from postroom.domain.addresses import Address
 from postroom.domain.colours import Colour
 from postroom.domain.emails import Counts
+from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.refs import MessageRef
@@ -119,6 +120,8 @@ def list_entity(mailing_list: MailingList) -> Entity:
         "WelcomeText": mailing_list.welcome_text,
         "Colour": mailing_list.colour,
         "Logo": mailing_list.logo,
+        "Language": mailing_list.language,
+        "PostalAddress": mailing_list.postal_address,
     }
     properties |= {name: value for name, value in optional.items() if value}
     return Entity(mailing_list.name, LIST_ROW, properties)
@@ -136,7 +139,14 @@ def list_from(entity: Entity) -> MailingList:
         welcome_text=read_optional(entity, "WelcomeText", str) or "",
         colour=Colour(read_optional(entity, "Colour", str) or ""),
         logo=read_optional(entity, "Logo", str) or "",
+        language=_language(entity, "Language"),
+        postal_address=read_optional(entity, "PostalAddress", str) or "",
     )
+
+
+def _language(entity: Entity, name: str) -> str:
+    """A row without a language was written before lists had one, when all emails were English."""
+    return known_language(read_optional(entity, name, str) or "") or LANGUAGES[0]
 
 
 def subscriber_entity(subscriber: Subscriber) -> Entity:
@@ -230,6 +240,8 @@ def message_entity(message: Message) -> Entity:
     optional: dict[str, Value | None] = {
         "FromEmailAddress": message.from_address,
         "ListDescription": message.list_description,
+        "ListLanguage": None if message.queued_at is None else message.list_language,
+        "ListPostalAddress": message.list_postal_address or None,
         "PausedFrom": message.paused_from and message.paused_from.value,
         "QueuedAt": message.queued_at,
         "CompletedAt": message.completed_at,
@@ -257,6 +269,8 @@ def message_from(entity: Entity) -> Message:
         created_at=read(entity, "CreatedAt", datetime),
         from_address=None if from_address is None else Address(from_address),
         list_description=read_optional(entity, "ListDescription", str),
+        list_language=_language(entity, "ListLanguage"),
+        list_postal_address=read_optional(entity, "ListPostalAddress", str) or "",
         paused_from=None if paused_from is None else MessageStatus(paused_from),
         reason=read(entity, "Reason", str),
         queued_pages=read(entity, "QueuedPages", int),

@@ -28,6 +28,8 @@ def of_list(mailing_list: MailingList) -> dict[str, Any]:
         "description": mailing_list.description,
         "from_address": mailing_list.from_address,
         "public": mailing_list.public,
+        "language": mailing_list.language,
+        "postal_address": mailing_list.postal_address,
         "created_at": of_moment(mailing_list.created_at),
         "etag": mailing_list.etag,
     }

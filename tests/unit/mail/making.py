@@ -34,6 +34,7 @@ def mailing(
     base_url: str = "https://lists.example.com",
     date: datetime = DATE,
     language: str = "en",
+    postal_address: str = "",
 ) -> Mailing:
     return compile_mailing(
         ref=MessageRef(ref),
@@ -46,6 +47,7 @@ def mailing(
         base_url=base_url,
         date=date,
         language=language,
+        postal_address=postal_address,
     )
 
 
@@ -57,6 +59,7 @@ def confirmation(
     base_url: str = "https://lists.example.com",
     date: datetime = DATE,
     language: str = "",
+    list_language: str = "en",
 ) -> Mailing:
     return compile_confirmation(
         list_name=ListName(list_name),
@@ -65,4 +68,5 @@ def confirmation(
         base_url=base_url,
         date=date,
         language=language,
+        list_language=list_language,
     )

@@ -185,7 +185,9 @@ def test_values_are_escaped_in_html_only() -> None:
     )
 
 
-FOOTER = re.compile(rf'\n<div style="[^"]*">\n[^<]*<br>\n<a href="{re.escape(HTML_URL)}"[^>]*>')
+FOOTER = re.compile(
+    rf'\n<div lang="en" style="[^"]*">\n[^<]*<br>\n<a href="{re.escape(HTML_URL)}"[^>]*>'
+)
 
 
 @pytest.mark.parametrize(
@@ -278,3 +280,32 @@ def test_a_description_that_ends_with_a_full_stop_ends_the_footer_too() -> None:
         assert "V.." not in both["text/html"]
     plain = bodies(parse(mailing(text="Hi").mail(recipient())))
     assert "because you subscribed to Contoso news." in plain["text/plain"]
+
+
+ADDRESS = "Contoso & Söhne <GmbH>\n{{ email }} Straße 1\n10115 Berlin"
+
+
+@pytest.mark.parametrize("body", ["Hello", f"Hello {LEAVE}"])
+def test_the_postal_address_is_in_every_body_as_it_was_written(body: str) -> None:
+    both = bodies(parse(mailing(text=body, html=body, postal_address=ADDRESS).mail(recipient())))
+    text, html = both["text/plain"], both["text/html"]
+    assert text.endswith(f"{ADDRESS}\n")
+    assert (
+        "Contoso &amp; Söhne &lt;GmbH&gt;<br>\n&#123;&#123; email }} Straße 1<br>\n10115 Berlin\n"
+        in html
+    )
+    # The link is there once: where the author put it, or above the address.
+    assert (text.count(URL), html.count(HTML_URL)) == (1, 1)
+    assert text.index(URL) < text.index(ADDRESS)
+    assert html.index(HTML_URL) < html.index("Contoso &amp;")
+
+
+def test_a_list_without_a_postal_address_has_no_more_in_its_mails_than_before() -> None:
+    with_link = parse(mailing(text=LEAVE, html=LEAVE).mail(recipient()))
+    assert bodies(with_link) == {"text/plain": f"{URL}\n", "text/html": f"{HTML_URL}\n"}
+
+
+def test_the_footer_says_which_language_it_speaks() -> None:
+    both = bodies(parse(mailing(html="<p>Hi", language="fr").mail(recipient())))
+    assert '<div lang="fr" style=' in both["text/html"]
+    assert "Se désabonner" in both["text/html"]

@@ -54,6 +54,14 @@ def test_without_a_known_language_the_link_leaves_it_to_the_browser(language: st
     assert '<html lang="en">' in both["text/html"]
 
 
+def test_without_a_known_language_the_email_speaks_the_list_s() -> None:
+    both = bodies(parse(confirmation(language="xx", list_language="de").mail(recipient())))
+    assert f"\n{LINK}\n" in both["text/plain"]
+    assert '<html lang="de">' in both["text/html"]
+    known = bodies(parse(confirmation(language="ko", list_language="de").mail(recipient())))
+    assert '<html lang="ko">' in known["text/html"]
+
+
 def test_pages_and_mails_speak_the_same_languages() -> None:
     assert [texts_in(each).language for each in LANGUAGES] == list(LANGUAGES)
 

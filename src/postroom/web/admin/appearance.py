@@ -122,7 +122,7 @@ def _look(current: MailingList, values: dict[str, str]) -> dict[str, Any]:
         "logo": logo_url(current) if current.logo else "",
         "signup_text": values["signup_text"][:LONGEST_TEXT].strip(),
         "welcome_text": values["welcome_text"][:LONGEST_TEXT].strip(),
-        "_": Texts("en"),
+        "_": Texts(current.language),
     }
 
 

@@ -9,11 +9,13 @@ from urllib.parse import urlencode
 from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import Exists, Invalid, Overtaken
-from postroom.domain.lists import ListName, MailingList
+from postroom.domain.languages import LANGUAGES
+from postroom.domain.lists import LONGEST_POSTAL_ADDRESS, ListName, MailingList
 from postroom.services.list_sizes import Size
 from postroom.services.users import Role
 from postroom.web.admin.conflicts import Difference, differences
 from postroom.web.admin.wording import counted
+from postroom.web.public.languages import NAMES
 from postroom.web.routing import Page
 from postroom.web.sorting import A_PAGE, Column, Sortable, Sorting
 from postroom.web.visit import Visit
@@ -84,6 +86,8 @@ async def new(visit: Visit) -> Response:
             given["description"],
             given["from_address"],
             public=given["public"] == "yes",
+            language=given["language"] or LANGUAGES[0],
+            postal_address=given["postal_address"],
         )
     except Invalid as exc:
         return visit.page(
@@ -106,6 +110,7 @@ async def details(visit: Visit) -> Response:
         list=mailing_list,
         size=sizes.get(mailing_list.name),
         recent=recent[:_RECENT],
+        language=NAMES[mailing_list.language],
         sign_up=f"{visit.context.base_url}/subscribe?{urlencode({'list': mailing_list.name})}",
     )
 
@@ -122,6 +127,8 @@ async def edit(visit: Visit) -> Response:
             name,
             description=given["description"],
             from_address=given["from_address"],
+            language=given["language"] or None,
+            postal_address=given["postal_address"],
             etag=etag or None,
         )
     except Invalid as exc:
@@ -182,6 +189,8 @@ async def export(visit: Visit) -> Response:
 _LABELS: Final = {
     "description": "Description",
     "from_address": "From address",
+    "language": "Language",
+    "postal_address": "Postal address",
 }
 
 
@@ -193,6 +202,8 @@ def _fields(mailing_list: MailingList) -> dict[str, str]:
     return {
         "description": mailing_list.description,
         "from_address": mailing_list.from_address,
+        "language": mailing_list.language,
+        "postal_address": mailing_list.postal_address,
     }
 
 
@@ -210,6 +221,8 @@ def _form(
         "problems": problems,
         "name": name,
         "theirs": theirs or [],
+        "languages": NAMES,
+        "longest_postal_address": LONGEST_POSTAL_ADDRESS,
     }
 
 

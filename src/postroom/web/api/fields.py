@@ -17,11 +17,16 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 from postroom.domain.addresses import LONGEST as LONGEST_ADDRESS
 from postroom.domain.addresses import parse_address
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.domain.languages import parse_language
-from postroom.domain.lists import LONGEST_DESCRIPTION, parse_list_name, parse_new_list_name
+from postroom.domain.languages import LANGUAGES, parse_language, parse_list_language
+from postroom.domain.lists import (
+    LONGEST_DESCRIPTION,
+    LONGEST_POSTAL_ADDRESS,
+    parse_list_name,
+    parse_new_list_name,
+)
 from postroom.domain.messages import LONGEST_SUBJECT
 from postroom.domain.refs import parse_ref
-from postroom.domain.texts import one_line
+from postroom.domain.texts import one_line, some_lines
 
 # -- text of one line ----------------------------------------------------------------------------
 
@@ -153,6 +158,48 @@ Language = Annotated[
             "type": "string",
             "pattern": "^[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}$",
             "examples": ["fr"],
+        }
+    ),
+]
+
+ListLanguage = Annotated[
+    str,
+    AfterValidator(parse_list_language),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "enum": list(LANGUAGES),
+            "description": "What emails say that is not the author's: footer and confirmation."
+            " Also what the public pages speak to visitors whose language is unknown.",
+            "examples": ["fr"],
+        }
+    ),
+]
+
+# -- text of several lines -----------------------------------------------------------------------
+
+_NOT_IN_LINES = _NOT_IN_A_LINE.replace(r"\u0000-\u001f", r"\u0000-\u0008\u000b\u000c\u000e-\u001f")
+
+
+def _lines(text: str) -> str:
+    if len(text) > LONGEST_POSTAL_ADDRESS:
+        raise ValueError(f"has {len(text)} characters; {LONGEST_POSTAL_ADDRESS} are allowed")
+    checked = some_lines("", text, longest=LONGEST_POSTAL_ADDRESS)
+    if re.search(f"[{_NOT_IN_LINES}]", text):
+        raise ValueError("must not begin or end with a control character")
+    return checked
+
+
+PostalAddress = Annotated[
+    str,
+    AfterValidator(_lines),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "maxLength": LONGEST_POSTAL_ADDRESS,
+            "pattern": f"^[^{_NOT_IN_LINES}]*$",
+            "description": "Shown at the end of every email; lines are separated by line feeds.",
+            "examples": ["Contoso Ltd\n1 Main Street\nDublin"],
         }
     ),
 ]

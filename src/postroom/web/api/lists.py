@@ -42,7 +42,12 @@ async def create_list(request: Request, body: NewList) -> Response:
     """Make a list."""
     services = services_of(request)
     made = await services.lists.create(
-        body.name, body.description, body.from_address, public=body.public
+        body.name,
+        body.description,
+        body.from_address,
+        public=body.public,
+        language=body.language,
+        postal_address=body.postal_address,
     )
     return resource(shapes.of_list(made), 201, {"Location": f"/api/v1/lists/{quote(made.name)}"})
 
@@ -80,7 +85,7 @@ async def read_list(request: Request, name: ListPath) -> Response:
     openapi_extra={**_NEEDS, **IF_MATCH},
 )
 async def change_list(request: Request, name: ListPath, body: ListChange) -> Response:
-    """Change a list's description, its From address, or whether everybody may sign up."""
+    """Change a list."""
     etag = await _matched(request, name)
     if not body.model_fields_set:
         return await read_list(request, name)
@@ -89,6 +94,8 @@ async def change_list(request: Request, name: ListPath, body: ListChange) -> Res
         description=body.description,
         from_address=body.from_address,
         public=body.public,
+        language=body.language,
+        postal_address=body.postal_address,
         etag=etag,
     )
     return resource(shapes.of_list(saved))

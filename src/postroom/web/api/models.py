@@ -14,14 +14,17 @@ from pydantic import (
     field_validator,
 )
 
+from postroom.domain.languages import LANGUAGES
 from postroom.storage.limits import QUEUE_SECONDS
 from postroom.web.api.fields import (
     Address,
     Description,
     Language,
+    ListLanguage,
     ListName,
     Moment,
     NewListName,
+    PostalAddress,
     Reason,
     Subject,
 )
@@ -83,6 +86,8 @@ class NewList(Body):
     public: Annotated[
         bool, Field(description="Whether everybody may sign up on the public page.")
     ] = True
+    language: ListLanguage = LANGUAGES[0]
+    postal_address: PostalAddress = ""
 
 
 class ListChange(Change):
@@ -91,6 +96,8 @@ class ListChange(Change):
     description: Description | None = None
     from_address: Address | None = None
     public: bool | None = None
+    language: ListLanguage | None = None
+    postal_address: PostalAddress | None = None
 
 
 class NewSubscriber(Body):
@@ -117,7 +124,7 @@ class SignUp(Body):
     list_name: ListName
     language: Annotated[
         Language | None,
-        Field(description="What the confirmation email speaks; English if left out."),
+        Field(description="What the confirmation email speaks; if left out, the list's."),
     ] = None
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from postroom.domain.apps import OnPoison
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.messages import MessageStatus
+from postroom.web.api.fields import ListLanguage
 
 T = TypeVar("T")
 
@@ -34,6 +35,8 @@ class MailingListResult(Result):
     description: str
     from_address: str
     public: bool
+    language: ListLanguage
+    postal_address: str
     created_at: Time
     etag: str
 

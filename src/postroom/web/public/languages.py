@@ -57,19 +57,20 @@ def _catalogue(language: str) -> gettext.NullTranslations:
 
 
 def chosen_language(request: Request, form_choice: str = "") -> str:
-    """The one that was asked for (`lang=`), or the first that the browser likes and we speak."""
+    """Return the language asked for (`lang=`), or the first that the browser likes and we speak;
+    nothing where neither is known."""
     asked = known_language(form_choice) or known_language(request.query_params.get("lang", ""))
     return asked or preferred(request.headers.get("accept-language", ""))
 
 
 def preferred(header: str) -> str:
-    """The best of `Accept-Language` (RFC 9110 12.5.4)."""
+    """Return the best of `Accept-Language` (RFC 9110 12.5.4) that we speak, or nothing."""
     wishes = [_wish(part) for part in header[:_LONGEST_HEADER].split(",")[:_MOST_TAGS]]
     for weight, tag in sorted(wishes, key=lambda wish: -wish[0]):
         language = known_language(tag)
         if weight > 0 and language:
             return language
-    return LANGUAGES[0]
+    return ""
 
 
 def _wish(part: str) -> tuple[float, str]:

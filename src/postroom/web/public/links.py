@@ -79,9 +79,11 @@ async def _link(reader: Reader) -> tuple[MailingList, SubscriberGuid] | None:
     try:
         guid = parse_guid(_GAPS.sub("", reader.parameter("id"))[:_LONGEST_ID])
         name: ListName = parse_list_name(_GAPS.sub("", reader.parameter("listName")))
-        return await reader.services.lists.get(name), guid
+        mailing_list = await reader.services.lists.get(name)
     except (Invalid, NoSuch):
         return None
+    reader.meet(mailing_list)
+    return mailing_list, guid
 
 
 # — What it says —

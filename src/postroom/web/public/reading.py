@@ -45,11 +45,16 @@ class Reader:
         self.visit = visit
         self.services = visit.services
         self._form = form
-        self.gettext = Texts(chosen_language(visit.request, self.text("lang")))
+        self.chosen_language = chosen_language(visit.request, self.text("lang"))
+        self.gettext = Texts(self.chosen_language or LANGUAGES[0])
 
     @property
     def language(self) -> str:
         return self.gettext.language
+
+    def meet(self, mailing_list: MailingList) -> None:
+        """Speak the list's language from here on, unless the visitor's own is known."""
+        self.gettext = Texts(self.chosen_language or mailing_list.language)
 
     @property
     def sends(self) -> bool:

@@ -38,6 +38,8 @@ async def subscribe(reader: Reader) -> Response:
     offered = await _offered(reader, asked)
     if not offered:
         return _nothing_to_offer(reader, asked)
+    if len(offered) == 1:
+        reader.meet(offered[0])
     if not reader.sends:
         return _form(reader, offered)
     # Whoever names none of several has not chosen all of them.
@@ -63,7 +65,7 @@ async def _sign_up(reader: Reader, address: str, chosen: list[MailingList]) -> N
     for each in chosen:
         try:
             await reader.services.subscriptions.subscribe(
-                each.name, address, language=reader.language, place=place
+                each.name, address, language=reader.chosen_language, place=place
             )
         except NoSuch:
             continue  # deleted at this moment

@@ -1,0 +1,43 @@
+"""Rows that an earlier version wrote are read as what they meant then."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from postroom.services import records
+from postroom.storage import Entity, Value
+
+NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
+
+
+def test_a_list_without_a_language_is_english_and_has_no_postal_address() -> None:
+    row: dict[str, Value] = {
+        "Description": "The news",
+        "FromEmailAddress": "news@contoso.com",
+        "CreatedAt": NOW,
+        "Public": True,
+    }
+    found = records.list_from(Entity("news", records.LIST_ROW, row))
+    assert (found.language, found.postal_address) == ("en", "")
+
+
+def test_a_message_that_was_queued_before_lists_had_a_language_is_english() -> None:
+    row: dict[str, Value] = {
+        "ScheduledDate": NOW,
+        "SubjectLine": "News",
+        "ListName": "news",
+        "Status": "Processing",
+        "BodyVersion": "",
+        "HasHtml": True,
+        "HasText": True,
+        "CreatedAt": NOW,
+        "Reason": "",
+        "QueuedPages": 1,
+        "Resumptions": 0,
+        "FromEmailAddress": "news@contoso.com",
+        "ListDescription": "The news",
+        "QueuedAt": NOW,
+    }
+    found = records.message_from(Entity("2026-11-15", "message639000000000000000", row))
+    assert (found.list_language, found.list_postal_address) == ("en", "")
+    assert records.message_entity(found).properties == {**row, "ListLanguage": "en"}
