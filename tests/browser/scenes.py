@@ -105,7 +105,7 @@ def _problems(world: World) -> list[Scene]:
 def _answers(world: World) -> list[Scene]:
     """What cannot be got by an address alone."""
     names = world.names
-    edit, entity = f"/lists/{LIST}/edit", "/explorer/tables/scratch/entity?partition=one&row=first"
+    edit, entity = f"/lists/{LIST}/edit", "/explorer/tables/departed/entity?partition=one&row=first"
     subscriber, message = f"/lists/{LIST}/subscribers/{ANN}", f"/messages/{names['pending']}/edit"
     looks, signup = f"/lists/{LIST}/appearance", f"/subscribe?list={LIST}"
     leaving = f"/unsubscribe?id={names['guid']}&listName={LIST}"

@@ -247,7 +247,7 @@ def test_rows_of_tables_are_shown_but_no_secrets(cli: CommandLine) -> None:
     assert cli.fails("table", "show", "mailinglist", *exactly[:3], "nobody") == (
         "there is no entity 'news, nobody'"
     )
-    assert "holds secrets" in cli.fails("table", "show", "users")
+    assert "is closed here" in cli.fails("table", "show", "users")
 
 
 # -- what cannot be undone ------------------------------------------------------------------------

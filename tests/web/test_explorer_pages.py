@@ -46,15 +46,15 @@ async def opened(user: Visitor, path: str) -> str:
     return answer.text
 
 
-ENTITY = "/explorer/tables/things/entity?partition=p%2F1&row=a%20row"
+ENTITY = "/explorer/tables/departed/entity?partition=p%2F1&row=a%20row"
 
 
 async def make(site: Site) -> None:
-    await site.services.store.table("things").insert(Entity("p/1", "a row", EVERYTHING))
+    await site.services.store.table("departed").insert(Entity("p/1", "a row", EVERYTHING))
 
 
 async def now(site: Site) -> dict[str, object]:
-    found = await site.services.store.table("things").get("p/1", "a row")
+    found = await site.services.store.table("departed").get("p/1", "a row")
     assert found is not None
     return dict(found.properties)
 
@@ -64,10 +64,10 @@ async def test_one_finds_the_way_from_tables_to_an_entity(site: Site) -> None:
     await make(site)
     index = await opened(user, "/explorer")
     assert "behind Postroom's back" in html.unescape(index)
-    assert 'href="/explorer/tables/things"' in index
-    table = await opened(user, "/explorer/tables/things")
+    assert 'href="/explorer/tables/departed"' in index
+    table = await opened(user, "/explorer/tables/departed")
     assert "rows?partition=p%2F1" in table
-    rows = await opened(user, "/explorer/tables/things/rows?partition=p/1")
+    rows = await opened(user, "/explorer/tables/departed/rows?partition=p/1")
     assert "Integer: 42" in rows
     assert "line &lt;two&gt;" in rows
     assert "AP9oZWxsbw==" in await opened(user, ENTITY)
@@ -75,13 +75,13 @@ async def test_one_finds_the_way_from_tables_to_an_entity(site: Site) -> None:
 
 async def test_partitions_and_rows_are_paged_and_found_by_prefix(site: Site) -> None:
     user = await site.user()
-    table = site.services.store.table("things")
+    table = site.services.store.table("departed")
     for number in range(60):
         await table.insert(Entity(f"p{number:02}", "r", {}))
         await table.insert(Entity("many", f"r{number:02}", {}))
     for path, key in (
-        ("/explorer/tables/things", "p"),
-        ("/explorer/tables/things/rows?partition=many", "r"),
+        ("/explorer/tables/departed", "p"),
+        ("/explorer/tables/departed/rows?partition=many", "r"),
     ):
         first = await opened(user, path)
         assert f"<code>{key}05</code>" in first
@@ -152,11 +152,11 @@ async def test_hostile_addresses_find_nothing(site: Site) -> None:
     user = await site.user()
     await make(site)
     pages = {
-        "tables/things": ("prefix", "after"),
-        "tables/things/rows": ("partition", "prefix", "after"),
-        "tables/things/entity": ("partition", "row"),
-        "containers/things": ("prefix", "after"),
-        "containers/things/download": ("name",),
+        "tables/departed": ("prefix", "after"),
+        "tables/departed/rows": ("partition", "prefix", "after"),
+        "tables/departed/entity": ("partition", "row"),
+        "containers/mailbodies": ("prefix", "after"),
+        "containers/mailbodies/download": ("name",),
     }
     for text, (path, names) in product(HOSTILE, pages.items()):
         for name in names:
@@ -171,7 +171,7 @@ async def test_who_saves_second_sees_the_others_values_beside_their_own(site: Si
     await make(site)
     form = fields(await opened(user, ENTITY))
     theirs: dict[str, Value] = {**EVERYTHING, "Integer": 77, "Only": "theirs"}
-    await site.services.store.table("things").replace(Entity("p/1", "a row", theirs))
+    await site.services.store.table("departed").replace(Entity("p/1", "a row", theirs))
     number = next(n for n in range(6) if form[f"name{n}"] == "Integer")
     form[f"value{number}"] = "88"
     answer = await user.post(ENTITY, form)
@@ -191,7 +191,7 @@ async def test_what_was_typed_survives_that_the_entity_is_gone(site: Site) -> No
     await make(site)
     form = fields(await opened(user, ENTITY))
     form["value0"] = "precious"
-    await site.services.store.table("things").delete("p/1", "a row")
+    await site.services.store.table("departed").delete("p/1", "a row")
     answer = await user.post(ENTITY, form)
     assert answer.status_code == 409
     assert "precious" in answer.text
@@ -202,11 +202,11 @@ async def test_an_entity_is_deleted_after_a_question_and_only_as_it_was_seen(sit
     await make(site)
     path = ENTITY.replace("/entity", "/delete")
     form = fields(await opened(user, path))
-    await site.services.store.table("things").merge(Entity("p/1", "a row", {"Integer": 1}))
+    await site.services.store.table("departed").merge(Entity("p/1", "a row", {"Integer": 1}))
     assert (await user.post(path, form)).status_code == 409
     form = fields(await opened(user, path))
     assert await user.said(await user.post(path, form)) == "The entity is deleted."
-    assert await site.services.store.table("things").get("p/1", "a row") is None
+    assert await site.services.store.table("departed").get("p/1", "a row") is None
 
 
 async def test_secrets_are_not_shown_and_cannot_be_changed(site: Site) -> None:
@@ -258,33 +258,33 @@ async def test_the_audit_log_can_be_read_but_not_rewritten(site: Site) -> None:
 
 async def test_blobs_are_listed_downloaded_and_deleted(site: Site) -> None:
     user = await site.user()
-    container = site.services.store.container("things")
+    container = site.services.store.container("mailbodies")
     name = 'folder/<b>ü".html'
     await container.put(name, b"<script>alert(1)</script>")
     for number in range(60):
         await container.put(f"x{number:02}", b"")
-    page = await opened(user, "/explorer/containers/things")
+    page = await opened(user, "/explorer/containers/mailbodies")
     assert "folder/&lt;b&gt;ü&#34;.html" in page
     assert 'rel="next"' in page
-    only = await opened(user, "/explorer/containers/things?prefix=x5")
+    only = await opened(user, "/explorer/containers/mailbodies?prefix=x5")
     assert only.count("Download</a>") == 10
-    answer = await user.http.get("/explorer/containers/things/download", params={"name": name})
+    answer = await user.http.get("/explorer/containers/mailbodies/download", params={"name": name})
     assert answer.content == b"<script>alert(1)</script>"
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"].startswith("attachment;")
     assert "sandbox" in answer.headers["content-security-policy"]
-    missing = await user.http.get("/explorer/containers/things/download", params={"name": "no"})
+    missing = await user.http.get("/explorer/containers/mailbodies/download", params={"name": "no"})
     assert missing.status_code == 404
 
-    asked = await user.http.get("/explorer/containers/things/delete", params={"name": name})
+    asked = await user.http.get("/explorer/containers/mailbodies/delete", params={"name": name})
     form = fields(asked.text)
     await container.put(name, b"newer")
     query = {"name": name}
     data = {"csrf": await user.csrf(), "etag": form["etag"]}
-    gone = await user.http.post("/explorer/containers/things/delete", params=query, data=data)
+    gone = await user.http.post("/explorer/containers/mailbodies/delete", params=query, data=data)
     assert gone.status_code == 409
-    asked = await user.http.get("/explorer/containers/things/delete", params=query)
+    asked = await user.http.get("/explorer/containers/mailbodies/delete", params=query)
     data["etag"] = fields(asked.text)["etag"]
-    gone = await user.http.post("/explorer/containers/things/delete", params=query, data=data)
+    gone = await user.http.post("/explorer/containers/mailbodies/delete", params=query, data=data)
     assert gone.status_code == 303
     assert await container.info(name) is None

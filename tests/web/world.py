@@ -139,17 +139,19 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/explorer/tables/{table}": (
         "/explorer/tables/mailinglist",
         "/explorer/tables/users",
-        "/explorer/tables/scratch",
+        "/explorer/tables/departed",
     ),
-    "/explorer/tables/{table}/rows": ("/explorer/tables/scratch/rows?partition=one",),
+    "/explorer/tables/{table}/rows": ("/explorer/tables/departed/rows?partition=one",),
     "/explorer/tables/{table}/entity": (
-        "/explorer/tables/scratch/entity?partition=one&row=first",
-        "/explorer/tables/scratch/entity?partition=one&row=nope",
+        "/explorer/tables/departed/entity?partition=one&row=first",
+        "/explorer/tables/departed/entity?partition=one&row=nope",
     ),
-    "/explorer/tables/{table}/delete": ("/explorer/tables/scratch/delete?partition=one&row=first",),
+    "/explorer/tables/{table}/delete": (
+        "/explorer/tables/departed/delete?partition=one&row=first",
+    ),
     "/explorer/containers/{container}": ("/explorer/containers/mailbodies",),
     "/explorer/containers/{container}/delete": (
-        "/explorer/containers/scratch/delete?name=some.txt",
+        "/explorer/containers/mailbodies/delete?name=some.txt",
     ),
     "/audit": ("/audit", "/audit?who=nobody@example.com"),
     "/events": ("/events", "/events?severity=error"),
@@ -203,8 +205,8 @@ async def furnished(site: Site) -> World:
         "When": datetime.now(UTC),
         "Raw": b"\0",
     }
-    await services.store.table("scratch").insert(Entity("one", "first", scratch))
-    await services.store.container("scratch").put("some.txt", b"some text")
+    await services.store.table("departed").insert(Entity("one", "first", scratch))
+    await services.store.container("mailbodies").put("some.txt", b"some text")
     names["mail"] = await _outbox(admin)
     names["run"] = await _import(admin)
     await services.growth.count_due()

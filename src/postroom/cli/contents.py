@@ -55,7 +55,7 @@ def show_table(
 ) -> None:
     """Show rows of a table, in the order of their keys.
 
-    A table that holds secrets, such as users, is not shown.
+    A table that may hold secrets, such as users, is not shown.
     """
     from postroom.services import shapes
     from postroom.storage import QueryResult

@@ -1,7 +1,7 @@
 """The store as it is: tables, partitions, rows and blobs, to look at and to mend.
 
-Every look is a query on keys, however large a table is. Tables that hold what somebody could log in
-with are shown without their secrets and cannot be changed here.
+Every look is a query on keys, however large a table is. `explorer_rules` says which tables are
+shown and which can be changed; of all others only the numbers and times are shown.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from postroom.domain.errors import NoSuch, NotNow, Overtaken
+from postroom.domain.errors import NoSuch, Overtaken
+from postroom.services.explorer_rules import (
+    CHANGEABLE,
+    check_changeable,
+    check_container_changeable,
+    check_readable,
+    reason_closed,
+)
 from postroom.storage import (
     EVERY_KEY,
     BlobInfo,
@@ -25,27 +32,17 @@ from postroom.storage import (
 )
 
 MASK = "●●●●●●"
-CLOSED = {
-    "users": "passwords and second factors: see Users",
-    "sessions": "who is logged in: each user sees it at Account",
-    "apikeys": "keys of the API: see API keys",
-    "accesslinks": "invitations and links for a new password: see Users",
-}
-"""Tables that hold secrets, and where to look instead."""
-
-FIXED = frozenset({"audit"})
-"""Tables that can be read and not changed: what people did is not rewritten."""
-
 _KEYS_SHOWN = frozenset({"users"})
 _CLOSED_ROWS = 100
 _BLOBS = 1000  # that the store lists at once
 
 
 class TableName(msgspec.Struct, frozen=True):
-    """`closed` says what a table hides; empty for one that can be changed."""
+    """`closed` says why a table's values are hidden; empty for one that is shown."""
 
     name: str
     closed: str
+    can_change: bool
 
 
 class Partitions(msgspec.Struct, frozen=True):
@@ -62,13 +59,16 @@ class ExplorerService:
     # -- tables ------------------------------------------------------------------------------
 
     async def tables(self) -> list[TableName]:
-        return [TableName(name, CLOSED.get(name, "")) for name in await self._store.tables()]
+        return [
+            TableName(name, reason_closed(name), name in CHANGEABLE)
+            for name in await self._store.tables()
+        ]
 
     async def partitions(
         self, table: str, *, prefix: str = "", after: str = "", limit: int = 50
     ) -> Partitions:
         """Which partitions a table has, by their keys: one look for each."""
-        _check_open(table)
+        check_readable(table)
         rows = self._store.table(table)
         stop = KeyRange.prefix(prefix).stop
         start = _behind(after) if after else prefix or None
@@ -91,7 +91,7 @@ class ExplorerService:
         limit: int = 50,
     ) -> QueryResult:
         """Rows of one partition, or of all (None), whose keys begin with `prefix`."""
-        _check_open(table)
+        check_readable(table)
         partitions = EVERY_KEY if partition is None else KeyRange.only(partition)
         return await self._store.table(table).query(
             partitions, KeyRange.prefix(prefix), limit=limit, after=after
@@ -104,7 +104,7 @@ class ExplorerService:
 
     async def entity(self, table: str, partition: str, row: str) -> Entity:
         """`NoSuch`; `NotNow` for a closed table."""
-        _check_open(table)
+        check_readable(table)
         found = await self._store.table(table).get(partition, row)
         if found is None:
             raise NoSuch("entity", f"{partition}, {row}")
@@ -112,7 +112,7 @@ class ExplorerService:
 
     async def save(self, table: str, entity: Entity, etag: str) -> None:
         """All properties anew. `NoSuch`, `Overtaken`, `NotNow`."""
-        _check_changeable(table)
+        check_changeable(table)
         name = f"{entity.partition}, {entity.row}"
         try:
             await self._store.table(table).replace(entity, etag)
@@ -123,7 +123,7 @@ class ExplorerService:
 
     async def delete(self, table: str, partition: str, row: str, etag: str) -> None:
         """`NoSuch`, `Overtaken`, `NotNow`."""
-        _check_changeable(table)
+        check_changeable(table)
         try:
             await self._store.table(table).delete(partition, row, etag)
         except NotFound as exc:
@@ -165,24 +165,14 @@ class ExplorerService:
         return self._store.container(container).stream(name)
 
     async def delete_blob(self, container: str, name: str, etag: str) -> None:
-        """`NoSuch`, `Overtaken`."""
+        """`NoSuch`, `Overtaken`; `NotNow` for a container that is not on the list."""
+        check_container_changeable(container)
         try:
             await self._store.container(container).delete(name, etag)
         except NotFound as exc:
             raise NoSuch("blob", name) from exc
         except StaleETag as exc:
             raise Overtaken("blob", name) from exc
-
-
-def _check_open(table: str) -> None:
-    if table in CLOSED:
-        raise NotNow(f"the table {table} holds secrets and is closed here ({CLOSED[table]})")
-
-
-def _check_changeable(table: str) -> None:
-    _check_open(table)
-    if table in FIXED:
-        raise NotNow(f"the table {table} can be read here, but not changed")
 
 
 def _behind(key: str) -> str:

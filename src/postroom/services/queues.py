@@ -24,6 +24,7 @@ from postroom.domain.queue_names import (
     POISON,
     base_queue,
     dead_letter_queue,
+    is_internal,
     is_retry,
     is_subqueue,
     poison_queue,
@@ -128,6 +129,7 @@ class QueueService:
         await self._access.check(principal, Right.SEND, queue)
         if len(queue) > LONGEST:
             raise Invalid("queue", f"a queue's name has up to {LONGEST} characters")
+        self._check_queue("queue", queue)
         given = dict(properties or {})
         reserved = next((name for name in given if name in RESERVED), None)
         if reserved is not None:
@@ -429,6 +431,8 @@ class QueueService:
             self._store.queue(name)
         except InvalidName as exc:
             raise Invalid(field, str(exc)) from exc
+        if is_internal(root_queue(name)):
+            raise Invalid(field, f"{name!r} controls Postroom itself and takes no messages")
 
 
 def _noted(message: QueueMessage) -> dict[str, str]:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from postroom.domain.texts import printable
-from postroom.services.records import read
+from postroom.services.records import read, read_optional
 from postroom.services.users import User, UserService
 from postroom.storage import Entity, KeyRange, NotFound, Store, Value
 
@@ -30,7 +30,8 @@ _SHAPE = re.compile(r"([0-9a-f]{32})\.([A-Za-z0-9_-]{43})", re.ASCII)
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One login. `id` is what is stored: the browser has the token that it is made from."""
+    """One login. `id` is what is stored: the browser has the token that it is made from.
+    `confirmed_at` is when the user last entered the password in it."""
 
     id: str
     email: str
@@ -38,6 +39,7 @@ class Session(msgspec.Struct, frozen=True):
     seen_at: datetime
     place: str
     browser: str
+    confirmed_at: datetime | None = None
 
 
 class SessionService:
@@ -55,6 +57,7 @@ class SessionService:
             "Epoch": user.epoch,
             "StartedAt": now,
             "SeenAt": now,
+            "ConfirmedAt": now,
             "Place": printable(place, longest=100),
             "Browser": printable(browser, longest=300),
         }
@@ -78,6 +81,12 @@ class SessionService:
             with contextlib.suppress(NotFound):  # ended at the same moment
                 await self._sessions.merge(Entity(shape[1], session.id, {"SeenAt": now}))
         return user, session
+
+    async def confirm(self, session: Session) -> None:
+        """Record that the user has just entered the password again."""
+        with contextlib.suppress(NotFound):  # ended at the same moment
+            row = Entity(_partition(session.email), session.id, {"ConfirmedAt": datetime.now(UTC)})
+            await self._sessions.merge(row)
 
     async def of(self, user: User) -> list[Session]:
         """The user's sessions, newest first."""
@@ -133,4 +142,5 @@ def _session(entity: Entity) -> Session:
         read(entity, "SeenAt", datetime),
         read(entity, "Place", str),
         read(entity, "Browser", str),
+        read_optional(entity, "ConfirmedAt", datetime),
     )

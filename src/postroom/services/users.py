@@ -162,13 +162,10 @@ class UserService:
         return user
 
     async def check_password(self, email: str, password: str) -> bool:
-        """Whether somebody who is logged in knows the password too. Counts as a try."""
-        entity = await self._counted_try(email)
-        hashed = None if entity is None else read(entity, "Password", str)
-        fits = await self._passwords.fits(hashed, password)
-        if fits:
-            await self._merge(email, lambda _: _NO_TRIES)
-        return fits
+        """Return whether it is this user's password. For users who are logged in: the caller
+        limits how often somebody may try."""
+        entity = await self._entity(email)
+        return await self._passwords.fits(read(entity, "Password", str), password)
 
     async def check_code(self, email: str, code: str) -> bool:
         """Whether it is a code of the user's app or a recovery code. Each works once."""

@@ -20,6 +20,7 @@ from postroom.storage import StoreUnavailable
 from postroom.web.bodies import limited
 from postroom.web.context import WebContext
 from postroom.web.signing import csrf_token
+from postroom.web.sudo import unless_confirmed
 from postroom.web.visit import Endpoint, Visit
 
 # A message's two bodies with the files that they are uploaded from.
@@ -37,6 +38,8 @@ class Page:
     A page that can be got also answers HEAD: its endpoint sees a GET, so that it only looks.
     `audited=False` is for forms that change nothing, such as a preview. `max_body` is how many
     bytes of a request are taken; a larger one is answered with 413.
+    `sudo=True` is for what decides who has access or what runs: its forms need a password that was
+    entered a few minutes ago (`sudo.py`).
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Page:
         methods: Sequence[str] = ("GET",),
         protected: bool = True,
         audited: bool = True,
+        sudo: bool = False,
         max_body: int = LARGEST_FORM,
     ) -> None:
         self.path = path
@@ -56,6 +60,7 @@ class Page:
         self.methods = tuple(methods)
         self.protected = protected
         self.audited = audited
+        self.sudo = sudo
         self.max_body = max_body
 
     def route(self, context: WebContext, templates: jinja2.Environment) -> Route:
@@ -122,6 +127,8 @@ class Page:
                     "That form is too old",
                     "Nothing was changed. Go back, load the page again and repeat it.",
                 )
+            if writes and self.sudo and (question := await unless_confirmed(visit)) is not None:
+                return question
             return await self.endpoint(visit)
         except HTTPException as exc:
             return explain(visit, exc.status_code, "That cannot be read", exc.detail)

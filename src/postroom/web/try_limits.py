@@ -58,11 +58,19 @@ class LoginLimits:
     def __init__(self) -> None:
         self._by_address = TryLimit(10, 15 * 60)
         self._by_place = TryLimit(60, 15 * 60)
+        self._by_session = TryLimit(10, 15 * 60)
 
     def wait(self, address: str, place: str) -> int:
         """Count one try; answers 0, or how many seconds to wait."""
         # The place first: one that has tried too often leaves no more addresses in the memory.
         return self._by_place.wait(network_of(place)) or self._by_address.wait(_key(address))
+
+    def wait_in_session(self, session_id: str) -> int:
+        """Count one password that somebody with a session has entered; see `wait`."""
+        return self._by_session.wait(session_id)
+
+    def forget_session(self, session_id: str) -> None:
+        self._by_session.forget(session_id)
 
     def forget(self, address: str) -> None:
         """Somebody has logged in: tries begin anew for the address, not for the place."""

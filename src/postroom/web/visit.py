@@ -103,7 +103,8 @@ class Visit:
     @property
     def field_names(self) -> list[str]:
         """Which fields the form had, as far as it was read."""
-        return [] if self._form is None else sorted(set(self._form) - {"csrf"})
+        names = set() if self._form is None else set(self._form)
+        return sorted(names - {"csrf", "sudo_password", "sudo_code"})
 
     # — Answers —
 

@@ -492,7 +492,7 @@ async def test_all_queues_at_a_glance(services: Services, store: Store) -> None:
     await services.queues.put(QUEUE, "an order")
     await services.queues.put(retry_queue(QUEUE), "an order", delay=60)
     await services.queues.fault("faulty", "a reason")
-    await services.queues.put("mail/schedule", "x")
+    await services.store.queue("mail/schedule").put("x")
 
     found = {queue.name: queue for queue in await services.queue_overview.overview()}
 

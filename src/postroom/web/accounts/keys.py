@@ -78,6 +78,6 @@ def _told(key: ApiKey) -> str:
 
 PAGES = (
     Page("/keys", keys, role=Role.ADMINISTRATOR),
-    Page("/keys/create", create, role=Role.ADMINISTRATOR, methods=("POST",)),
-    Page("/keys/revoke", revoke, role=Role.ADMINISTRATOR, methods=("GET", "POST")),
+    Page("/keys/create", create, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    Page("/keys/revoke", revoke, role=Role.ADMINISTRATOR, methods=("GET", "POST"), sudo=True),
 )

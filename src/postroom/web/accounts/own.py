@@ -13,10 +13,11 @@ from postroom.services.users import Role
 from postroom.web.accounts.entering import enter
 from postroom.web.routing import Page
 from postroom.web.signing import Signer
-from postroom.web.visit import Visit
+from postroom.web.visit import Endpoint, Visit
 
 _ENROL_AGE = 3600
 _WRONG_PASSWORD = "is not your password"  # noqa: S105 — what is said of a wrong one
+_TOO_OFTEN = "was entered too often: wait {} s, then try again"
 
 
 async def account(visit: Visit) -> Response:
@@ -41,8 +42,8 @@ async def change_password(visit: Visit) -> Response:
         return await _show(visit, {exc.field: exc.problem})
     if new != await visit.text("again"):
         return await _show(visit, {"again": "is not the same as the new password"})
-    if not await _knows_password(visit, "old_password"):
-        return await _show(visit, {"old_password": _WRONG_PASSWORD})
+    if problem := await _problem_with_password(visit):
+        return await _show(visit, {"old_password": problem})
     user = await visit.services.users.set_password(visit.who.email, new)
     await visit.audit("changed the own password")
     said = "Your password is changed, and you are logged out everywhere else."
@@ -99,23 +100,34 @@ def _enrol(visit: Visit, signer: Signer, secret: str, problem: str = "") -> Resp
 
 
 async def second_factor_off(visit: Visit) -> Response:
-    if not await _knows_password(visit, "off_password"):
-        return await _show(visit, {"off_password": _WRONG_PASSWORD})
     await visit.services.users.turn_off_second_factor(visit.who.email)
     await visit.audit("turned off the second factor")
     return visit.redirect("/account", "The second factor is off: the password is enough.")
 
 
 async def new_codes(visit: Visit) -> Response:
-    if not await _knows_password(visit, "codes_password"):
-        return await _show(visit, {"codes_password": _WRONG_PASSWORD})
     codes = await visit.services.users.renew_recovery_codes(visit.who.email)
     await visit.audit("made new recovery codes")
     return visit.page("accounts/recovery_codes.html", codes=codes)
 
 
-async def _knows_password(visit: Visit, field: str) -> bool:
-    return await visit.services.users.check_password(visit.who.email, await visit.text(field))
+async def _problem_with_password(visit: Visit) -> str:
+    """Return what is wrong with the current password that was entered; empty if it is right."""
+    session_id = visit.session.id if visit.session else ""
+    if wait := visit.context.login_limits.wait_in_session(session_id):
+        return _TOO_OFTEN.format(wait)
+    entered = await visit.text("old_password")
+    if not await visit.services.users.check_password(visit.who.email, entered):
+        return _WRONG_PASSWORD
+    visit.context.login_limits.forget_session(session_id)
+    return ""
+
+
+def _second_factor(path: str, endpoint: Endpoint, *methods: str) -> Page:
+    """With a stolen cookie nobody gives themselves a second factor, or takes one away."""
+    return Page(
+        f"/account/second-factor{path}", endpoint, role=Role.VIEWER, methods=methods, sudo=True
+    )
 
 
 PAGES = (
@@ -123,7 +135,7 @@ PAGES = (
     Page("/account/password", change_password, role=Role.VIEWER, methods=("POST",)),
     Page("/account/sessions/end", end_session, role=Role.VIEWER, methods=("POST",)),
     Page("/account/sessions/end-others", end_other_sessions, role=Role.VIEWER, methods=("POST",)),
-    Page("/account/second-factor", second_factor_page, role=Role.VIEWER, methods=("GET", "POST")),
-    Page("/account/second-factor/off", second_factor_off, role=Role.VIEWER, methods=("POST",)),
-    Page("/account/second-factor/codes", new_codes, role=Role.VIEWER, methods=("POST",)),
+    _second_factor("", second_factor_page, "GET", "POST"),
+    _second_factor("/off", second_factor_off, "POST"),
+    _second_factor("/codes", new_codes, "POST"),
 )

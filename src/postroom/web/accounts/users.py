@@ -132,12 +132,20 @@ def _article(role: Role) -> str:
 
 PAGES = (
     Page("/users", users, role=Role.ADMINISTRATOR),
-    Page("/users/invite", invite, role=Role.ADMINISTRATOR, methods=("POST",)),
-    Page("/users/revoke", revoke, role=Role.ADMINISTRATOR, methods=("POST",)),
+    Page("/users/invite", invite, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    Page("/users/revoke", revoke, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
     Page("/users/details", details, role=Role.ADMINISTRATOR),
-    Page("/users/role", change_role, role=Role.ADMINISTRATOR, methods=("POST",)),
-    Page("/users/remove", remove, role=Role.ADMINISTRATOR, methods=("GET", "POST")),
-    Page("/users/reset", reset, role=Role.ADMINISTRATOR, methods=("POST",)),
-    Page("/users/end-sessions", end_sessions, role=Role.ADMINISTRATOR, methods=("POST",)),
-    Page("/users/second-factor-off", second_factor_off, role=Role.ADMINISTRATOR, methods=("POST",)),
+    Page("/users/role", change_role, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    Page("/users/remove", remove, role=Role.ADMINISTRATOR, methods=("GET", "POST"), sudo=True),
+    Page("/users/reset", reset, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    Page(
+        "/users/end-sessions", end_sessions, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True
+    ),
+    Page(
+        "/users/second-factor-off",
+        second_factor_off,
+        role=Role.ADMINISTRATOR,
+        methods=("POST",),
+        sudo=True,
+    ),
 )

@@ -9,7 +9,13 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import Invalid, NoSuch, Overtaken
-from postroom.services.explorer import CLOSED, FIXED
+from postroom.services.explorer_rules import (
+    CHANGEABLE,
+    CHANGEABLE_CONTAINERS,
+    check_changeable,
+    check_container_changeable,
+    reason_closed,
+)
 from postroom.services.typed_values import Kind, kind_of, parse_value, shown
 from postroom.services.users import Role
 from postroom.storage import BlobInfo, Entity, InvalidRequest, Value
@@ -59,11 +65,11 @@ async def index(visit: Visit) -> Response:
 async def table(visit: Visit) -> Response:
     """The partitions of a table; of a closed one, its first rows without their secrets."""
     explorer, name = visit.services.explorer, visit.parameter("table")
-    if name in CLOSED:
+    if reason := reason_closed(name):
         return visit.page(
             "admin/explorer_closed.html",
             table=name,
-            reason=CLOSED[name],
+            reason=reason,
             rows=[_row(entity) for entity in await explorer.masked_rows(name)],
         )
     prefix, after = visit.parameter("prefix"), visit.parameter("after")
@@ -139,6 +145,7 @@ async def save(visit: Visit) -> Response:
 
 
 async def confirm_delete(visit: Visit) -> Response:
+    check_changeable(visit.parameter("table"))
     found = await _entity(visit)
     return visit.page(
         "admin/explorer_delete.html",
@@ -175,6 +182,7 @@ async def container(visit: Visit) -> Response:
     return visit.page(
         "admin/explorer_container.html",
         container=name,
+        can_change=name in CHANGEABLE_CONTAINERS,
         base=f"/explorer/containers/{quote(name)}",
         prefix=prefix,
         blobs=shown,
@@ -200,6 +208,7 @@ async def download(visit: Visit) -> Response:
 
 async def confirm_delete_blob(visit: Visit) -> Response:
     where, name = visit.parameter("container"), visit.parameter("name")
+    check_container_changeable(where)
     info = await visit.services.explorer.blob(where, name)
     return visit.page(
         "admin/explorer_delete.html",
@@ -243,7 +252,7 @@ def _form(
         kinds=list(Kind),
         etag=etag,
         problem=problem,
-        can_change=name not in FIXED,
+        can_change=name in CHANGEABLE,
         has_theirs=any(line.theirs is not None for line in lines),
         here=_entity_url(name, entity.partition, entity.row),
         delete_url=_link(
@@ -347,7 +356,7 @@ def _link(path: str, **values: str | None) -> str:
 
 
 def _page(path: str, endpoint: Endpoint, method: str = "GET") -> Page:
-    return Page(path, endpoint, role=Role.ADMINISTRATOR, methods=(method,))
+    return Page(path, endpoint, role=Role.ADMINISTRATOR, methods=(method,), sudo=True)
 
 
 PAGES = (

@@ -265,9 +265,9 @@ PAGES = (
     Page("/queue/redrive", redrive, role=Role.EDITOR, methods=("POST",)),
     Page("/queue/redrive-one", redrive_one, role=Role.EDITOR, methods=("POST",)),
     Page("/queue/clear-fault", clear_fault, role=Role.EDITOR, methods=("POST",)),
-    Page("/queue/put", put, role=Role.ADMINISTRATOR, methods=("POST",)),
+    Page("/queue/put", put, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
     Page("/queue/delete", confirm_delete, role=Role.ADMINISTRATOR),
-    Page("/queue/delete", delete, role=Role.ADMINISTRATOR, methods=("POST",)),
+    Page("/queue/delete", delete, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
     Page("/queue/purge", confirm_purge, role=Role.ADMINISTRATOR),
-    Page("/queue/purge", purge, role=Role.ADMINISTRATOR, methods=("POST",)),
+    Page("/queue/purge", purge, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
 )
