@@ -3,13 +3,17 @@
 | limit                    | how many                                  | for                      |
 |--------------------------|-------------------------------------------|--------------------------|
 | an address and a list    | 2 in five minutes, 3 a day                | everybody                |
-| a mailbox, over all lists| 10 a day, whatever its case or `+tag`     | visitors of the page     |
+| a mailbox, over all lists| 10 a day, in whatever spelling            | visitors of the page     |
 |                          | 100 a day                                 | programs with a key      |
-| a place on the network   | 20 in ten minutes                         | visitors of the page     |
+| a place on the network   | 20 in ten minutes (IPv4, IPv6 /64)        | visitors of the page     |
+|                          | 40 in ten minutes (IPv6 /56)              |                          |
+|                          | 80 in ten minutes (IPv6 /48)              |                          |
 | a list                   | 2,000 an hour                             | visitors of the page     |
 
 Two, not one: whoever was told nothing, because a server died, may ask again at once. Whoever
 follows a link in a mail of ours has shown that the mailbox is theirs: their count begins anew.
+Spellings of a mailbox that its provider does not tell apart count as one (`domain/mailboxes.py`).
+A provider gives a customer an IPv6 /64, a /56 or a whole /48, so all three are counted.
 
 Counts are rows of the store, so they hold over several web servers and survive a restart. A row
 belongs to a fixed stretch of time and lies in the partition that is named by its end: what is over
@@ -32,6 +36,7 @@ import msgspec
 
 from postroom.domain.addresses import Address
 from postroom.domain.lists import ListName
+from postroom.domain.mailboxes import canonical_mailbox
 from postroom.services.records import read
 from postroom.services.row_removal import remove_rows
 from postroom.storage import Batch, Conflict, Entity, Insert, KeyRange, Store, Value
@@ -46,6 +51,7 @@ PER_ADDRESS_AND_LIST: Final = 3
 PER_MAILBOX: Final = 10
 PER_MAILBOX_BY_PROGRAM: Final = 100
 PER_PLACE: Final = 20
+PER_WIDER_PLACE: Final = {56: 40, 48: 80}  # by the length of an IPv6 prefix
 PER_LIST: Final = 2000
 _SHARE: Final = 20  # of a list's count: what a web server that stops may leave unused
 
@@ -91,18 +97,21 @@ class SignupLimits:
         key: it speaks for many visitors, and for itself.
         """
         now = self._clock()
-        mailbox = _key(now, _DAY, "mailbox", _mailbox(address))
+        mailbox = _key(now, _DAY, "mailbox", canonical_mailbox(address))
         most = PER_MAILBOX_BY_PROGRAM if place is None else PER_MAILBOX
-        if place:
-            here = _key(now, _PLACE_TIME, "place", place)
-            asked, count = await asyncio.gather(self._rows.get(*mailbox), self._rows.get(*here))
-            changes = [
-                _one_more(here, count, PER_PLACE),
-                _one_more_asked(mailbox, asked, _about(address, list_name), now, most),
-            ]
-        else:
-            asked = await self._rows.get(*mailbox)
-            changes = [_one_more_asked(mailbox, asked, _about(address, list_name), now, most)]
+        places = [
+            (_key(now, _PLACE_TIME, "place", each), limit) for each, limit in _limits_of(place)
+        ]
+        asked, *counts = await asyncio.gather(
+            self._rows.get(*mailbox), *(self._rows.get(*key) for key, _ in places)
+        )
+        changes = [
+            *(
+                _one_more(key, count, limit)
+                for (key, limit), count in zip(places, counts, strict=True)
+            ),
+            _one_more_asked(mailbox, asked, _about(address, list_name), now, most),
+        ]
         fitting = tuple(each for each in changes if each is not None)
         if len(fitting) < len(changes):
             return None
@@ -114,7 +123,7 @@ class SignupLimits:
         """Counts a sign-up by a program with a key if it is the mailbox's first one today, as most
         are; `AlreadyExists` if not."""
         now = self._clock()
-        key = _key(now, _DAY, "mailbox", _mailbox(address))
+        key = _key(now, _DAY, "mailbox", canonical_mailbox(address))
         text = _as_text([_Asked(now.timestamp(), _about(address, list_name))])
         return Batch(TABLE, [Insert(Entity(*key, {"Asked": text}))])
 
@@ -132,7 +141,7 @@ class SignupLimits:
 
     async def forget(self, address: Address) -> None:
         """The owner of the mailbox has answered: nobody is being bombed here."""
-        key = _key(self._clock(), _DAY, "mailbox", _mailbox(address))
+        key = _key(self._clock(), _DAY, "mailbox", canonical_mailbox(address))
         found = await self._rows.get(*key)
         if found is not None:
             try:
@@ -216,10 +225,16 @@ def place_of(host: str) -> str:
     return str(ipaddress.ip_network((address, 64), strict=False))
 
 
-def _mailbox(address: Address) -> str:
-    """Spellings that mostly reach the same person."""
-    local, _, domain = address.casefold().rpartition("@")
-    return f"{local.partition('+')[0]}@{domain}"
+def _limits_of(place: str | None) -> list[tuple[str, int]]:
+    """Networks to count a visitor under, and how many each may have; the widest first."""
+    if not place:
+        return []
+    limits = [(place, PER_PLACE)]
+    if "/" in place:
+        network = ipaddress.IPv6Network(place)
+        for length, limit in PER_WIDER_PLACE.items():
+            limits.append((str(network.supernet(new_prefix=length)), limit))
+    return limits[::-1]
 
 
 def _about(address: Address, list_name: ListName) -> str:

@@ -14,6 +14,7 @@ from postroom.services.signup_limits import (
     PER_ADDRESS_AND_LIST,
     PER_MAILBOX,
     PER_PLACE,
+    PER_WIDER_PLACE,
     SignupLimits,
     place_of,
 )
@@ -97,6 +98,31 @@ async def test_a_place_is_limited_for_visitors_and_not_for_programs(store: Store
     assert await asks(limits, "program@example.com")
     clock.goes_on(minutes=11)
     assert await asks(limits, "late@example.com", place=place)
+
+
+async def test_dotted_spellings_of_a_mailbox_at_google_are_one_mailbox(store: Store) -> None:
+    limits = SignupLimits(store, Clock())
+    name = "abcdefghij"
+    spellings = [f"{name[:n]}.{name[n:]}@gmail.com" for n in range(1, 10)]
+    spellings += [spelling.replace("gmail", "googlemail") for spelling in spellings]
+    asked = [await asks(limits, spelling, place="") for spelling in spellings]
+    assert sum(asked) == PER_MAILBOX
+
+
+@pytest.mark.parametrize(
+    ("prefix", "limit"), [(56, PER_WIDER_PLACE[56]), (48, PER_WIDER_PLACE[48])]
+)
+async def test_neighbouring_networks_of_one_customer_are_limited_together(
+    store: Store, prefix: int, limit: int
+) -> None:
+    """Each sign-up comes from a /64 of its own, inside one /56 or one /48."""
+    limits = SignupLimits(store, Clock())
+    step = 1 if prefix == 56 else 256
+    places = [place_of(f"2606:4700:1:{step * n:x}::1") for n in range(limit + 3)]
+    assert len(set(places)) == len(places)
+    asked = [await asks(limits, f"u{n}@example.com", place=place) for n, place in enumerate(places)]
+    assert asked == [True] * limit + [False] * 3
+    assert await asks(limits, "else@example.com", place=place_of("2606:4700:2::1"))
 
 
 async def test_a_mailbox_is_counted_once_though_others_come_from_the_same_place(
