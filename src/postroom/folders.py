@@ -1,9 +1,17 @@
-"""Folders for what is kept on this machine: whoever may look into one reads everybody's address."""
+"""Folders and files for what is kept on this machine, readable by their owner alone.
+
+They hold everybody's address, and secrets. What Postroom creates is private from the first moment;
+what is there already, made by an earlier version or by hand, is tightened where that is safe, and
+`postroom check` reports the rest.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from postroom.errors import PostroomError
 
@@ -24,7 +32,7 @@ def make_private(folder: Path) -> None:
 
 
 def make_writable(folder: Path, called: str = "the folder") -> None:
-    """The same, and be sure that it can be written to. `FolderError`."""
+    """Make a private folder, or tighten it, and be sure that it can be written. `FolderError`."""
     try:
         make_private(folder)
     except FileExistsError as exc:
@@ -33,3 +41,44 @@ def make_writable(folder: Path, called: str = "the folder") -> None:
         raise FolderError(f"{called} {folder} cannot be written: {exc.strerror}") from exc
     if not os.access(folder, os.W_OK | os.X_OK):
         raise FolderError(f"{called} {folder} cannot be written: check its rights, and the disk")
+    tighten(folder)
+
+
+def tighten(path: Path) -> None:
+    """Withdraw all rights of group and others from a file or folder of ours.
+
+    Nothing happens if there is none, if it belongs to somebody else, or if it is a folder that
+    others need: `/tmp`, the working folder, the user's home, or one above these.
+    """
+    with contextlib.suppress(OSError):
+        mode = path.stat().st_mode
+        if not is_private(mode) and not (stat.S_ISDIR(mode) and _is_shared(path, mode)):
+            path.chmod(stat.S_IMODE(mode) & 0o700)
+
+
+def is_private(mode: int) -> bool:
+    """Return whether neither group nor others have any right."""
+    return not mode & 0o077
+
+
+def create_private(path: Path) -> None:
+    """Create an empty file for this user alone, or tighten the one that is there. `OSError`.
+
+    A file that is there is not opened: closing it would end locks that SQLite holds on it.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        tighten(path)
+
+
+def open_private(path: Path) -> BinaryIO:
+    """Open a file for writing that only this user can read once it is created. `OSError`."""
+    return cast(BinaryIO, open(path, "wb", opener=lambda name, how: os.open(name, how, 0o600)))
+
+
+def _is_shared(folder: Path, mode: int) -> bool:
+    places = (Path.cwd(), Path.home())
+    return bool(mode & stat.S_ISVTX) or any(
+        place.is_relative_to(folder.resolve()) for place in places
+    )

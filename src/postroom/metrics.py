@@ -21,10 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from postroom.folders import make_writable
+from postroom.folders import create_private, make_writable
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+    from prometheus_client.mmap_dict import MmapedDict
 
 _SHARED = "PROMETHEUS_MULTIPROC_DIR"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -171,11 +172,26 @@ class _Seat:
         return True  # open, and so locked, until the process ends
 
 
+def _private_file_type() -> type[MmapedDict]:
+    from prometheus_client.mmap_dict import MmapedDict
+
+    class PrivateFile(MmapedDict):
+        """A file of counts that is created for this user alone."""
+
+        def __init__(self, filename: str, read_mode: bool = False) -> None:
+            if not read_mode:
+                create_private(Path(filename))
+            super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+
+    return PrivateFile
+
+
 @functools.cache
 def _name_files_by_seat() -> None:
     from prometheus_client import values
 
     if os.environ.get(_SHARED):
+        values.MmapedDict = _private_file_type()  # type: ignore[attr-defined]
         values.ValueClass = values.MultiProcessValue(_Seat())  # type: ignore[no-untyped-call]
 
 

@@ -59,6 +59,11 @@ class FoundSetting(msgspec.Struct, frozen=True):
     origin: str
 
     @property
+    def has_secret(self) -> bool:
+        """Whether the text holds something that is masked when it is shown."""
+        return bool(self.text) and self.text != self.shown
+
+    @property
     def shown(self) -> str:
         """For people: secrets are masked, passwords inside URLs too."""
         if self.setting.secret:

@@ -11,6 +11,7 @@ import asyncio
 from postroom.checks.findings import Finding, State
 from postroom.checks.keys import check_secret_key
 from postroom.checks.machine import check_data_folder, check_disk
+from postroom.checks.privacy import check_privacy
 from postroom.checks.records import check_sending_domains
 from postroom.checks.site import check_base_url
 from postroom.checks.store import check_store
@@ -34,6 +35,7 @@ async def check_everything(settings: Settings, *, mail_to: str = "") -> list[Fin
         *check_variables(settings),
         *local,
         *store,
+        *check_privacy(settings),
         *(each for part in elsewhere for each in part),
     ]
     return [*found, await send_test_mail(settings, mail_to)] if mail_to else found

@@ -29,9 +29,10 @@ class NotWell(PostroomError):
 def check(settings: Settings, mail_to: str, as_json: bool) -> None:
     """Settings, store and transport: does it work?
 
-    Shows each setting and where it comes from; looks at the data folder, the disk, the store and
-    its clock, the transport (as far as possible without sending), the base URL, and the DNS records
-    of the domains that lists send from. Exit status 1 if something does not work.
+    Shows each setting and where it comes from; looks at the data folder and who can read it, the
+    disk, the store and its clock, the transport (as far as possible without sending), the base URL,
+    and the DNS records of the domains that lists send from. Exit status 1 if something does not
+    work.
     """
     from postroom.checks import State, check_everything
 

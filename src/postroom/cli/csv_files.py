@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ from postroom.cli import output
 from postroom.cli.calling import call
 from postroom.cli.files import STANDARD, FileTrouble, written
 from postroom.cli.running import with_settings
+from postroom.folders import open_private
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -190,9 +192,10 @@ def _rejected_into(path: str) -> Iterator[Callable[[RejectedLine], None]]:
 
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(Path(path).open("w", encoding="utf-8", newline=""))
+            binary = stack.enter_context(open_private(Path(path)))
         except OSError as exc:
             raise FileTrouble(f"{path}: {exc.strerror}") from exc
+        file = stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline=""))
         writer = csv.writer(file)
         writer.writerow(("line", "email", "reason"))
         yield lambda each: writer.writerow((each.line, protected(each.email), each.reason))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from postroom.errors import PostroomError
+from postroom.folders import open_private
 
 STANDARD = "-"
 """Stands for standard input or output."""
@@ -20,7 +21,10 @@ class FileTrouble(PostroomError):
 
 @contextmanager
 def written(target: str) -> Iterator[BinaryIO]:
-    """The file, whole or as it was before: its name is given when the last byte is in."""
+    """The file, whole or as it was before: its name is given when the last byte is in.
+
+    Only its owner can read it: it may hold addresses.
+    """
     if target == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -28,7 +32,7 @@ def written(target: str) -> Iterator[BinaryIO]:
     path = Path(target)
     part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("wb") as file:
+        with open_private(part) as file:
             yield file
         part.replace(path)
     except PostroomError:

@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.folders import make_private
+from postroom.folders import make_private, open_private, tighten
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.reading import read_subject
 from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
@@ -145,6 +145,7 @@ class OutboxTransport(Transport):
         """Remove what a killed process had written aside. Problems show when mails are written."""
         with suppress(OSError):
             make_private(self._folder)
+            tighten(self._folder)
             for aside in self._folder.glob(".*.tmp"):
                 if aside.stat().st_mtime < time.time() - _OLD:
                     aside.unlink(missing_ok=True)
@@ -165,7 +166,8 @@ class OutboxTransport(Transport):
         """The name that the file will have, or why there is none."""
         try:
             mail = mailing.mail(recipient)
-            aside.write_bytes(mail)
+            with open_private(aside) as file:
+                file.write(mail)
             return self._folder / _file_name(mail, mailing, recipient)
         except Invalid as exc:
             return Result(ResultKind.REFUSED, str(exc))

@@ -11,7 +11,7 @@ from typing import Any
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from postroom.errors import PostroomError
-from postroom.folders import make_private
+from postroom.folders import make_private, tighten
 
 _KEY_BYTES = 32
 
@@ -50,6 +50,7 @@ def secret_from(setting: str, data: Path) -> bytes:
         make_private(data)
         if not file.exists():
             _write_once(file, secrets.token_hex(_KEY_BYTES))
+        tighten(file)
         return file.read_text().strip().encode()
     except OSError as exc:
         raise PostroomError(

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import apsw
 
-from postroom.folders import make_private
+from postroom.folders import create_private, make_private, tighten
 from postroom.storage.checked import CheckedStore
 from postroom.storage.contract import (
     Batch,
@@ -36,6 +36,7 @@ from postroom.storage.sqlite.tables import PREFIX, SqliteTable
 from postroom.storage.sqlite.writer import Writer
 
 _SCHEME = "sqlite:///"
+_BESIDE = ("-wal", "-shm", "-journal", "-bell")
 
 Work: TypeAlias = Callable[[apsw.Connection], object]
 """A part of a transaction."""
@@ -164,9 +165,20 @@ def _prepare(path: Path) -> None:
         raise AccessDenied(f"the folder {path.parent} cannot be made: {exc.strerror}") from exc
     if path.is_dir():
         raise InvalidStoreUrl(f"{path} is a folder; an SQLite store needs a file")
+    _make_private(path)
     connection = open_connection(path)
     try:
         schema.prepare(connection, path)
         schema.remove_abandoned_uploads(connection)
     finally:
         connection.close()
+
+
+def _make_private(path: Path) -> None:
+    """SQLite gives the files beside the database, such as `-wal`, the rights of the database."""
+    try:
+        create_private(path)
+    except OSError:
+        return  # opening it will fail, and says more about why
+    for suffix in _BESIDE:
+        tighten(path.with_name(path.name + suffix))
