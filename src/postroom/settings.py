@@ -210,11 +210,13 @@ def _secret_key(text: str) -> str:
     return text
 
 
-def _yes_or_no(text: str) -> bool:
+def _hsts(text: str) -> str:
     try:
-        return {"yes": True, "true": True, "no": False, "false": False}[text.strip().lower()]
+        return {"auto": "auto", "yes": "yes", "true": "yes", "no": "no", "false": "no"}[
+            text.strip().lower()
+        ]
     except KeyError as exc:
-        raise ValueError("is yes or no") from exc
+        raise ValueError("must be auto, yes or no") from exc
 
 
 SETTINGS = (
@@ -262,9 +264,10 @@ SETTINGS = (
     ),
     Setting(
         "hsts",
-        "no",
-        "Whether browsers are told to use https only, for a year (Strict-Transport-Security).",
-        _yes_or_no,
+        "auto",
+        "Whether browsers are told to use https only, for a year (Strict-Transport-Security):"
+        " auto (with an https base_url), yes (subdomains too) or no.",
+        _hsts,
     ),
     Setting(
         "api_rate",

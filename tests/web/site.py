@@ -17,7 +17,7 @@ from postroom.settings import load_settings
 from postroom.storage import Entity, open_store
 from postroom.web.context import WebContext
 from postroom.web.server import bound_socket, serve
-from postroom.web.signing import csrf_token
+from postroom.web.signing import CsrfKind, csrf_token
 from postroom.wiring import Services
 
 PASSWORD = "correct horse battery staple"
@@ -52,7 +52,10 @@ class Visitor:
         token = self.http.cookies.get(self._names.session)
         found = await self.site.services.sessions.find(token) if token else None
         visitor = self.http.cookies.get(self._names.visitor) or ""
-        return csrf_token(self.site.context.secret, visitor if found is None else found[1].id)
+        secret = self.site.context.secret
+        if found is not None:
+            return csrf_token(secret, CsrfKind.SESSION, found[1].id)
+        return csrf_token(secret, CsrfKind.VISITOR, visitor)
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
         return await self.http.get(path, **options)

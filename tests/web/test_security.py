@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from postroom.services.users import Role
 from postroom.web.app import PAGES
-from postroom.web.cookies import cookie_names
+from postroom.web.cookies import cookies_at
 from postroom.web.routing import Page
 from postroom.web.templating import make_environment
 from postroom.web.visit import Visit
@@ -284,11 +284,78 @@ async def test_every_answer_has_an_id_that_the_log_knows(site: Site) -> None:
 
 
 def test_cookies_of_two_installations_on_one_host_have_different_names() -> None:
-    here, there = cookie_names("http://localhost:8420"), cookie_names("http://localhost:8421")
-    assert {here.session, here.visitor, here.said}.isdisjoint(
-        {there.session, there.visitor, there.said}
+    here, there = cookies_at("http://localhost:8420"), cookies_at("http://localhost:8421")
+    assert {here.session, here.visitor, here.said, here.device}.isdisjoint(
+        {there.session, there.visitor, there.said, there.device}
     )
     assert here.session == "postroom_session_8420"
-    for plain in ("https://lists.example.org", "https://lists.example.org/a:1", "http://[::1]"):
-        assert cookie_names(plain).session == "postroom_session", plain
-    assert cookie_names("http://[::1]:80/lists").session == "postroom_session_80"
+    assert cookies_at("http://[::1]").session == "postroom_session"
+    assert cookies_at("http://[::1]:80/lists").session == "postroom_session_80"
+    for secure in ("https://lists.example.org", "https://lists.example.org/a:1"):
+        assert cookies_at(secure).session == "__Host-postroom_session", secure
+    assert cookies_at("https://a.example:8443").said == "__Host-postroom_said_8443"
+
+
+async def test_behind_tls_browsers_keep_every_cookie_for_this_host_and_come_by_https_only(
+    tmp_path: Path, quick_passwords: None
+) -> None:
+    async with running_site(tmp_path, {"base_url": "https://lists.example"}) as site:
+        user = await site.services.users.create("ann@example.org", PASSWORD, Role.VIEWER)
+        visitor, owner = site.visitor(), await site.log_in(user)
+        login = await visitor.post("/login", {"email": "ann@example.org", "password": PASSWORD})
+        out = await owner.post("/logout")
+        fresh = await site.visitor().http.get("/login", headers={"Cookie": ""})
+        given = [
+            each for answer in (login, out, fresh) for each in answer.headers.get_list("set-cookie")
+        ]
+        assert len(given) >= 4  # logged in, logged out (which is also said), and a visitor's own
+        for cookie in given:
+            flags = {part.strip().lower() for part in cookie.split(";")[1:]}
+            assert cookie.startswith("__Host-"), cookie
+            assert {"secure", "httponly", "path=/"} <= flags, cookie
+            assert not any(flag.startswith("domain") for flag in flags), cookie
+        for path in ("/login", "/healthz", "/nope", "/static/postroom.css", "/api/v1/lists"):
+            answer = await visitor.get(path)
+            assert answer.headers["strict-transport-security"] == "max-age=31536000", path
+
+
+@pytest.mark.parametrize(
+    ("base_url", "setting", "header"),
+    [
+        ("http://lists.example", "auto", None),
+        ("https://lists.example", "no", None),
+        ("https://lists.example", "yes", "max-age=31536000; includeSubDomains"),
+    ],
+)
+async def test_an_operator_decides_about_hsts(
+    tmp_path: Path, base_url: str, setting: str, header: str | None
+) -> None:
+    async with running_site(tmp_path, {"base_url": base_url, "hsts": setting}) as site:
+        answer = await site.visitor().get("/healthz")
+        assert answer.headers.get("strict-transport-security") == header
+
+
+async def test_a_slash_too_many_leads_to_the_page_whatever_the_client_calls_the_host(
+    site: Site,
+) -> None:
+    evil = {"Host": "evil.example"}
+    found = await site.visitor().get("/login/?next=/lists", headers=evil)
+    assert (found.status_code, found.headers["location"]) == (307, "/login?next=/lists")
+    for path in ("//evil.example/", "//evil.example/login/", "/\\evil.example/", "/nope/", "///"):
+        answer = await site.visitor().http.get(f"{site.url}{path}", headers=evil)
+        assert "evil" not in answer.headers.get("location", ""), path
+        assert answer.status_code in (303, 307, 404), path
+
+
+async def test_the_token_of_a_session_is_worth_nothing_to_a_visitor(site: Site) -> None:
+    """A visitor chooses their own cookie: one named like a session must not get its token."""
+    admin, stranger = await site.user(), site.visitor()
+    found = await site.services.sessions.find(admin.session)
+    assert found is not None
+    names = site.context.cookies
+    page = await stranger.http.get("/login", headers={"Cookie": f"{names.visitor}={found[1].id}"})
+    token = re.search(r'name="csrf" value="([0-9a-f]{64})"', page.text)
+    assert token is not None
+    assert token[1] != await admin.csrf()
+    forged = await admin.http.post("/lists/new", data={"csrf": token[1], "name": "x"})
+    assert forged.status_code == 403

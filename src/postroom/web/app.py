@@ -6,8 +6,8 @@ import jinja2
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, ExceptionHandler, Scope
 
@@ -15,12 +15,11 @@ from postroom.web.accounts import ACCOUNT_PAGES
 from postroom.web.admin import ADMIN_PAGES
 from postroom.web.api import API_PAGES, make_api, mounted
 from postroom.web.context import WebContext
-from postroom.web.headers import SecureHeaders
+from postroom.web.headers import SecureHeaders, hsts_of
 from postroom.web.health import health_routes
 from postroom.web.measuring import Measured, metrics_route
 from postroom.web.public import PUBLIC_PAGES
 from postroom.web.routing import Page, explain
-from postroom.web.signing import csrf_token
 from postroom.web.templating import STATIC, make_environment
 from postroom.web.visit import Visit
 
@@ -48,16 +47,20 @@ def make_app(context: WebContext) -> ASGIApp:
     ]
     problems = _problems(context, templates)
     app = Starlette(routes=routes, exception_handlers={HTTPException: problems, 500: problems})
+    app.router.redirect_slashes = False  # it believes the Host header: see `_without_slash`
+    hsts = hsts_of(context.settings.value("hsts"), is_behind_tls=context.is_behind_tls)
     # Around everything, so that the answer to a fault of ours has the headers too.
-    return Measured(SecureHeaders(app, hsts=context.settings.value("hsts")))
+    return Measured(SecureHeaders(app, hsts=hsts))
 
 
 def _problems(context: WebContext, templates: jinja2.Environment) -> ExceptionHandler:
     """The page for an address that there is not, or not like this, and for a fault of ours."""
 
     async def answer(request: Request, error: Exception) -> Response:
-        visit = Visit(request, context, templates, None, None, csrf_token(context.secret, ""))
         status = error.status_code if isinstance(error, HTTPException) else 500
+        if status == 404 and (path := _without_slash(request)):
+            return RedirectResponse(path, 307)
+        visit = Visit(request, context, templates, None, None, "")
         if status == 500:
             text = "That is our fault, not yours. What happened is in the log."
             return explain(visit, status, "Something went wrong", text)
@@ -68,3 +71,18 @@ def _problems(context: WebContext, templates: jinja2.Environment) -> ExceptionHa
         return explain(visit, status, "There is no such page", text)
 
     return answer
+
+
+def _without_slash(request: Request) -> str:
+    """Return the path of ours that was asked for with a slash at its end; empty if there is none.
+
+    A path, never a whole address: what a client sends as Host does not decide where it goes.
+    """
+    path = request.url.path.rstrip("/")
+    if not path.startswith("/") or path == request.url.path or path.startswith(("//", "/\\")):
+        return ""
+    scope = {**request.scope, "path": request.scope["path"].rstrip("/")}
+    routes = [route for route in request.app.router.routes if isinstance(route, Route)]
+    if all(route.matches(scope)[0] is Match.NONE for route in routes):
+        return ""
+    return path + (f"?{request.url.query}" if request.url.query else "")

@@ -6,7 +6,7 @@ import asyncio
 
 from postroom.settings import Settings
 from postroom.web.background import Background
-from postroom.web.cookies import cookie_names
+from postroom.web.cookies import cookies_at
 from postroom.web.import_runs import ImportRuns
 from postroom.web.redrives import Redrives
 from postroom.web.try_limits import LoginLimits
@@ -26,7 +26,7 @@ class WebContext:
         self.settings = settings
         self.secret = secret
         self.keeps_mail = find_outbox(settings) is not None
-        self.cookies = cookie_names(self.base_url)
+        self.cookies = cookies_at(self.base_url)
         self.stopping = asyncio.Event()
         self.background = Background()
         self.import_runs = ImportRuns(services.imports, self.background)
@@ -40,5 +40,5 @@ class WebContext:
 
     @property
     def is_behind_tls(self) -> bool:
-        """Whether visitors come by https: cookies are then for https only."""
+        """Whether visitors come by https."""
         return self.base_url.startswith("https://")

@@ -11,6 +11,7 @@ POLICY = (
     " font-src 'self'; connect-src 'self'; frame-src 'self'; form-action 'self';"
     " base-uri 'none'; frame-ancestors 'none'; manifest-src 'self'"
 )
+_A_YEAR = "max-age=31536000"
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -23,14 +24,24 @@ _ALWAYS = {
 }
 
 
+def hsts_of(setting: str, *, is_behind_tls: bool) -> str:
+    """Return the header that tells browsers to come by https only, or nothing.
+
+    By itself it is for our own host alone: other servers below its name may have no https.
+    """
+    if setting == "yes":
+        return f"{_A_YEAR}; includeSubDomains"
+    return _A_YEAR if setting == "auto" and is_behind_tls else ""
+
+
 class SecureHeaders:
     """Adds the headers above, unless the answer brought its own."""
 
-    def __init__(self, app: ASGIApp, *, hsts: bool) -> None:
+    def __init__(self, app: ASGIApp, *, hsts: str) -> None:
         self._app = app
         headers = dict(_ALWAYS)
         if hsts:
-            headers["Strict-Transport-Security"] = "max-age=31536000; includeSubDomains"
+            headers["Strict-Transport-Security"] = hsts
         # As ASGI has them, so that an answer costs one comparison and no encoding.
         self._headers = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
 

@@ -19,7 +19,7 @@ from postroom.services.users import Role, User
 from postroom.storage import StoreUnavailable
 from postroom.web.bodies import limited
 from postroom.web.context import WebContext
-from postroom.web.signing import csrf_token
+from postroom.web.signing import CsrfKind, csrf_token
 from postroom.web.sudo import unless_confirmed
 from postroom.web.visit import Endpoint, Visit
 
@@ -90,20 +90,16 @@ class Page:
             user, session = await _who(request, context) or (None, None)
         except PostroomError as exc:
             failure = exc
-        carrier = visitor if session is None else session.id
-        visit = Visit(
-            request, context, templates, user, session, csrf_token(context.secret, carrier)
+        csrf = (
+            csrf_token(context.secret, CsrfKind.VISITOR, visitor)
+            if session is None
+            else csrf_token(context.secret, CsrfKind.SESSION, session.id)
         )
+        visit = Visit(request, context, templates, user, session, csrf)
         response = refused(visit, failure) if failure else await self._checked(visit)
         await self._audit(visit, response)
         if self.protected and session is None and context.cookies.visitor not in request.cookies:
-            response.set_cookie(
-                context.cookies.visitor,
-                visitor,
-                httponly=True,
-                samesite="lax",
-                secure=context.is_behind_tls,
-            )
+            context.cookies.set(response, context.cookies.visitor, visitor)
         return response
 
     async def _checked(self, visit: Visit) -> Response:

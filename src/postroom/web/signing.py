@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,11 @@ class Signer:
     """Signs for one purpose: what was signed for another is not accepted."""
 
     def __init__(self, secret: bytes, purpose: str) -> None:
-        self._serializer = URLSafeTimedSerializer(secret, salt=f"postroom {purpose}")
+        self._serializer = URLSafeTimedSerializer(
+            secret,
+            salt=f"postroom {purpose}",
+            signer_kwargs={"digest_method": hashlib.sha256, "key_derivation": "hmac"},
+        )
 
     def sign(self, value: Any) -> str:
         return str(self._serializer.dumps(value))
@@ -33,9 +38,16 @@ class Signer:
             return None
 
 
-def csrf_token(secret: bytes, carrier: str) -> str:
+class CsrfKind(StrEnum):
+    """Whose forms a token is for: tokens of one kind are worth nothing for the other."""
+
+    SESSION = "session"
+    VISITOR = "visitor"
+
+
+def csrf_token(secret: bytes, kind: CsrfKind, carrier: str) -> str:
     """What forms of this session (or of this visitor without one) have to bring back."""
-    return hmac.new(secret, f"csrf {carrier}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(secret, f"csrf of {kind}: {carrier}".encode(), hashlib.sha256).hexdigest()
 
 
 def secret_from(setting: str, data: Path) -> bytes:

@@ -125,7 +125,7 @@ class Visit:
         )
         response = HTMLResponse(html, status)
         if said is not None:
-            response.delete_cookie(self.context.cookies.said)
+            self.context.cookies.delete(response, self.context.cookies.said)
         return response
 
     def redirect(self, to: str, said: str = "") -> Response:
@@ -135,14 +135,7 @@ class Visit:
         response = RedirectResponse(to, 303)
         if said:
             text = Signer(self.context.secret, "said").sign(said)
-            response.set_cookie(
-                self.context.cookies.said,
-                text,
-                max_age=_SAID_AGE,
-                httponly=True,
-                samesite="lax",
-                secure=self.context.is_behind_tls,
-            )
+            self.context.cookies.set(response, self.context.cookies.said, text, _SAID_AGE)
         return response
 
     def _said(self) -> str | None:

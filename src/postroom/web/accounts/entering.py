@@ -114,7 +114,7 @@ async def logout(visit: Visit) -> Response:
         await visit.services.sessions.end(visit.session.email, visit.session.id)
         await visit.audit("logged out")
     response = visit.redirect("/login", "You are logged out.")
-    response.delete_cookie(visit.context.cookies.session)
+    visit.context.cookies.delete(response, visit.context.cookies.session)
     return response
 
 
@@ -154,14 +154,8 @@ async def enter(visit: Visit, user: User, to: str, said: str = "") -> Response:
         user, visit.place, visit.request.headers.get("user-agent", "")
     )
     response = visit.redirect(to, said)
-    response.set_cookie(
-        visit.context.cookies.session,
-        token,
-        max_age=int(SESSION_AGE.total_seconds()),
-        httponly=True,
-        samesite="lax",
-        secure=visit.context.is_behind_tls,
-    )
+    cookies, age = visit.context.cookies, int(SESSION_AGE.total_seconds())
+    cookies.set(response, cookies.session, token, age)
     return response
 
 
