@@ -270,6 +270,19 @@ SETTINGS = (
         _hsts,
     ),
     Setting(
+        "web_connections",
+        "1000",
+        "Connections to the web server at the same time; at most half of the files that the process"
+        " may open.",
+        _whole_number(10, 100_000),
+    ),
+    Setting(
+        "web_connections_per_client",
+        "100",
+        "The same for one client (an IPv4 address or an IPv6 /64); trusted proxies are exempt.",
+        _whole_number(1, 100_000),
+    ),
+    Setting(
         "api_rate",
         "1000",
         "Calls of the API per second and key, on the average of a minute.",

@@ -15,6 +15,7 @@ import httpx2
 from postroom.services.users import Role, User
 from postroom.settings import load_settings
 from postroom.storage import Entity, open_store
+from postroom.web.connection_limits import ConnectionLimits
 from postroom.web.context import WebContext
 from postroom.web.server import bound_socket, serve
 from postroom.web.signing import CsrfKind, csrf_token
@@ -122,7 +123,9 @@ def problem_in(response: httpx2.Response) -> str:
 
 @asynccontextmanager
 async def running_site(
-    folder: Path, settings: Mapping[str, str] | None = None
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[Site]:
     """A real server on a free port of the loopback address, in the event loop of the test.
 
@@ -134,7 +137,7 @@ async def running_site(
     stopping = asyncio.Event()
     async with await open_store(loaded.store_url) as store:
         context = WebContext(Services(store), loaded, SECRET)
-        serving = asyncio.create_task(serve(context, listener, stopping))
+        serving = asyncio.create_task(serve(context, listener, stopping, limits))
         site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}", context)
         try:
             yield site

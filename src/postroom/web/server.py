@@ -13,7 +13,10 @@ import uvicorn
 from postroom.errors import PostroomError
 from postroom.settings import Settings
 from postroom.web.app import make_app
+from postroom.web.connection_limits import ConnectionLimits, limits_from
 from postroom.web.context import WebContext
+from postroom.web.guarded_protocol import ConnectionGuard
+from postroom.web.proxies import TrustedProxies
 
 # How long requests that are under way may take once we are asked to stop.
 _LAST_REQUESTS = 5
@@ -47,11 +50,20 @@ def bound_socket(settings: Settings) -> socket.socket:
     return listener
 
 
-async def serve(context: WebContext, listener: socket.socket, stopping: asyncio.Event) -> None:
+async def serve(
+    context: WebContext,
+    listener: socket.socket,
+    stopping: asyncio.Event,
+    limits: ConnectionLimits | None = None,
+) -> None:
     """Answer requests until `stopping`; those under way are finished."""
     settings = context.settings
+    guard = ConnectionGuard(
+        limits or limits_from(settings), TrustedProxies(settings.text("trusted_proxies"))
+    )
     config = uvicorn.Config(
         make_app(context),
+        http=guard.protocol_class(),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -65,6 +77,7 @@ async def serve(context: WebContext, listener: socket.socket, stopping: asyncio.
     logging.getLogger("uvicorn.access").disabled = True
     server = _Server(config)
     context.background.start(context.services.growth.keep_counting(context.stopping), "growth")
+    context.background.start(guard.watch(), "slow clients")
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)

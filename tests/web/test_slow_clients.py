@@ -1,0 +1,204 @@
+"""Clients that send half of a request, or open connections without end, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic
+
+import httpx2
+import pytest
+
+from postroom.services.message_contents import NewBodies
+from postroom.web.connection_limits import ConnectionLimits
+from tests.web.site import Site, running_site
+
+QUICK = ConnectionLimits(
+    overall=150,
+    per_client=40,
+    head_seconds=0.6,
+    body_seconds=0.6,
+    body_rate=2000,
+    stalled_seconds=0.6,
+    check_seconds=0.1,
+)
+PATIENT = ConnectionLimits(overall=150, per_client=40)
+ATTACKERS = 330
+HALVES = {
+    "nothing": b"",
+    "request line": b"GET /healt",
+    "headers": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n",
+    "body": b"POST /subscribe HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n"
+    b"Content-Type: application/x-www-form-urlencoded\r\n\r\nemail=",
+    "chunks": b"POST /api/v1/subscribe HTTP/1.1\r\nHost: a\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+}
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect(site: Site, sent: bytes = b"") -> Connection:
+    port = httpx2.URL(site.url).port
+    assert port is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent)
+    await writer.drain()
+    return reader, writer
+
+
+async def until_closed(reader: asyncio.StreamReader, seconds: float) -> bytes:
+    """What the server sends until it closes the connection; fails if it does not."""
+    async with asyncio.timeout(seconds):
+        try:
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+
+
+@asynccontextmanager
+async def attack(site: Site, count: int, sent: bytes) -> AsyncIterator[list[Connection]]:
+    opened = [await connect(site, sent) for _ in range(count)]
+    try:
+        yield opened
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+async def closed(connections: list[Connection]) -> int:
+    """How many of the connections the server has closed."""
+    ends = [asyncio.create_task(until_closed(reader, 60)) for reader, _ in connections]
+    done, still_open = await asyncio.wait(ends, timeout=1)
+    for each in still_open:
+        each.cancel()
+    return len(done)
+
+
+async def healthz(site: Site) -> int:
+    async with httpx2.AsyncClient(base_url=site.url, timeout=10) as http:
+        return (await http.get("/healthz")).status_code
+
+
+@pytest.mark.parametrize("half", HALVES)
+async def test_half_a_request_is_closed_after_a_while(tmp_path: Path, half: str) -> None:
+    async with running_site(tmp_path, limits=QUICK) as site:
+        reader, writer = await connect(site, HALVES[half])
+        start = monotonic()
+        answer = await until_closed(reader, 5)
+        assert monotonic() - start > 0.3
+        writer.close()
+        if half != "chunks":  # refused at once, for it has no key
+            assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("half", ["request line", "headers", "body"])
+async def test_a_byte_now_and_then_does_not_keep_a_connection(tmp_path: Path, half: str) -> None:
+    async with running_site(tmp_path, limits=QUICK) as site:
+        reader, writer = await connect(site, HALVES[half])
+        end = asyncio.create_task(until_closed(reader, 5))
+        for _ in range(60):
+            if end.done():
+                break
+            writer.write(b"x")
+            await asyncio.sleep(0.05)
+        assert end.done()
+        await end
+        writer.close()
+
+
+@pytest.mark.parametrize("half", ["nothing", "headers", "body"])
+async def test_the_server_answers_while_one_client_holds_hundreds_of_connections(
+    tmp_path: Path, half: str
+) -> None:
+    async with (
+        running_site(tmp_path, limits=PATIENT) as site,
+        attack(site, ATTACKERS, HALVES[half]) as opened,
+    ):
+        start = monotonic()
+        assert await healthz(site) == 200
+        assert monotonic() - start < 5
+        assert (await site.visitor().get("/login")).status_code == 200
+        assert await closed(opened) >= ATTACKERS - PATIENT.per_client
+
+
+async def test_connections_that_are_at_work_are_not_given_up(tmp_path: Path) -> None:
+    limits = ConnectionLimits(overall=150, per_client=3)
+    async with running_site(tmp_path, limits=limits) as site:
+        user = await site.user()
+        cookie = f"{site.context.cookies.session}={user.session}"
+        await site.services.lists.create("news", "News", "news@example.org")
+        later = datetime.now(UTC) + timedelta(days=1)
+        message = await site.services.messages.create("news", "Hello", NewBodies("Hi"), later)
+        path = f"/messages/{message.ref}/events"  # goes on and on
+        live = f"GET {path} HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n".encode()
+        streams = [await connect(site, live) for _ in range(3)]
+        for reader, _ in streams:
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        more, writer = await connect(site, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await until_closed(more, 5))[:12] in (b"HTTP/1.1 503", b"")
+        assert await closed(streams) == 0
+        for _, each in [*streams, (more, writer)]:
+            each.close()
+
+
+async def test_a_trusted_proxy_may_have_more_connections_than_one_client(tmp_path: Path) -> None:
+    settings = {"trusted_proxies": "127.0.0.1"}
+    async with (
+        running_site(tmp_path, settings, PATIENT) as site,
+        attack(site, PATIENT.per_client + 20, HALVES["headers"]) as opened,
+    ):
+        assert await healthz(site) == 200
+        assert await closed(opened) == 0
+
+
+async def test_a_client_that_does_not_read_its_answer_is_let_go(tmp_path: Path) -> None:
+    async with running_site(tmp_path, limits=QUICK) as site:
+        port = httpx2.URL(site.url).port
+        asked = b"GET /static/vendor/htmx.min.js HTTP/1.1\r\nHost: a\r\n\r\n"
+        _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+
+        async def ask_on() -> None:
+            """The answers fill every buffer on the way, as nobody reads them."""
+            while True:
+                writer.write(asked * 20)
+                await writer.drain()
+
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(ask_on(), 20)
+        writer.close()
+        assert await healthz(site) == 200
+
+
+async def test_a_slow_but_honest_upload_is_taken(tmp_path: Path) -> None:
+    """Longer than `body_seconds`, with enough bytes per second."""
+    async with running_site(tmp_path, limits=QUICK) as site:
+        key = (await site.services.keys.create("import")).secret
+        await site.services.lists.create("news", "News", "news@example.org")
+
+        async def lines() -> AsyncIterator[bytes]:
+            yield b"email\n"
+            for number in range(15):
+                await asyncio.sleep(0.1)
+                yield b"".join(b"u%d-%d@example.com\n" % (number, n) for n in range(20))
+
+        async with httpx2.AsyncClient(base_url=site.url, timeout=20) as http:
+            headers = {"Authorization": f"Bearer {key}", "Content-Type": "text/csv"}
+            answer = await http.post("/api/v1/lists/news/import", content=lines(), headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert json.loads(answer.text)["added"] == 300
+
+
+async def test_a_connection_that_is_used_again_has_time_anew(tmp_path: Path) -> None:
+    async with running_site(tmp_path, limits=QUICK) as site:
+        reader, writer = await connect(site)
+        for _ in range(4):
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            while (await reader.readline()).strip():
+                pass
+            await reader.readexactly(len('{"status":"ok"}'))
+            await asyncio.sleep(0.4)
+        writer.close()
