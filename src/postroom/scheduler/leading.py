@@ -21,7 +21,8 @@ from postroom.scheduler.fan_out import FanOut, Superseded
 from postroom.services.message_rows import MessageRows
 from postroom.services.outcomes import OutcomeService
 from postroom.spans import span
-from postroom.storage import Lease, LeaseLost, Store, StoreUnavailable
+from postroom.storage import Lease, LeaseLost, Store, StoreOutage
+from postroom.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ _LOOK_SECONDS = 5.0  # at least this often, should a bell be lost
 _QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # whether a message is done
 _LAST_PAGES, _LAST_CHECKS = 50, 0.02  # what senders do in some 0.2 seconds; looked at so often
 _PAUSE_AFTER_FAILURE = 1.0
+_RELEASE_SECONDS = 5.0  # during an outage the lease is left to run out
 
 
 class Scheduler:
@@ -53,7 +55,7 @@ class Scheduler:
                     await _first_of(stopping.wait(), timeout=self._lease_seconds / 3)
                     continue
                 await self._lead(lease, stopping)
-            except (LeaseLost, StoreUnavailable) as exc:
+            except (LeaseLost, StoreOutage, TimeoutError) as exc:
                 log.warning("the scheduler stands back: %s", exc)
                 await _first_of(stopping.wait(), timeout=_PAUSE_AFTER_FAILURE)
 
@@ -71,10 +73,9 @@ class Scheduler:
             if renewing.done():
                 renewing.result()
         finally:
-            renewing.cancel()
-            await self._stop_tasks()
-            await asyncio.gather(renewing, return_exceptions=True)
-        await self._store.release_lease(lease)
+            await end_tasks([renewing, *self._tasks.values()])
+        async with asyncio.timeout(_RELEASE_SECONDS):
+            await self._store.release_lease(lease)
 
     async def _renew(self, lease: Lease) -> None:
         """Well before it runs out. Ends with the error that lost it."""
@@ -122,7 +123,7 @@ class Scheduler:
                 message = await self._step(message)
         except (Superseded, Overtaken, NoSuch) as exc:
             log.info("message %s: left alone for now (%s)", ref, type(exc).__name__)
-        except StoreUnavailable as exc:
+        except StoreOutage as exc:
             log.warning("message %s: %s; it goes on when the store is back", ref, exc)
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
@@ -164,12 +165,6 @@ class Scheduler:
         left = message.queued_pages - self._completion.reached(message.ref)
         return _LAST_CHECKS if left <= _LAST_PAGES else _QUICKEST_CHECK
 
-    async def _stop_tasks(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
 
 def _wants_something(message: Message) -> bool:
     """It is not paused, and not to be sent later only."""
@@ -186,9 +181,7 @@ async def _first_of(*awaitables: Awaitable[object], timeout: float | None = None
         for task in done:
             task.result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
 
 
 async def _finished(task: asyncio.Task[None]) -> None:

@@ -5,6 +5,7 @@ Who has lost a page cannot settle it. The end of a claim is part of the batch th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -26,6 +27,8 @@ ADMINISTRATOR = "administrator-"
 """How owners begin who decide on emails in doubt: they hand nothing over."""
 
 _SOON = timedelta(seconds=1)
+_LONG_AGO = 7 * 24 * 3600.0
+_AFTER_OUTAGE = timedelta(seconds=15)  # senders look for the store every second
 
 
 class PageTaken(Exception):
@@ -73,13 +76,16 @@ class Claims:
         owner: str,
         is_neighbour: Callable[[str], bool] = lambda _: False,
         has_sent: Callable[[WorkItem], bool] = lambda _: True,
+        steady_for: Callable[[], float] = lambda: math.inf,
     ) -> None:
         """`is_neighbour` tells of an owner whether its journal is on this machine, `has_sent` of a
-        page whether this owner may have handed over emails of it that nobody has settled."""
+        page whether this owner may have handed over emails of it that nobody has settled.
+        `steady_for` tells for how many seconds the store has been usable without a break."""
         self._pages = store.table(records.PAGES)
         self._owner = owner
         self._is_neighbour = is_neighbour
         self._has_sent = has_sent
+        self._steady_for = steady_for
 
     async def take(self, item: WorkItem, item_id: str, lease: float) -> Claim:
         """Take a page. `PageTaken` if another work item's receiver has it."""
@@ -90,22 +96,34 @@ class Claims:
             found = await self._pages.get(entity.partition, entity.row)
         if found is None:
             return await self.take(item, item_id, lease)  # it was given up just now
-        until = records.read(found, "Until", datetime)
+        now = datetime.now(UTC)
+        # No claim lasts longer than a lease, unless a clock was set back since.
+        until = min(records.read(found, "Until", datetime), now + timedelta(seconds=lease))
         same_item = records.read(found, "ItemId", str) == item_id
-        if not same_item and until > datetime.now(UTC):
+        if not same_item and until > now:
             raise PageTaken(until)
         # The receiver of this very item has lost its lease, or the other one is overdue.
         other = _found_claim(found)
         if other.owner == self._owner and not self._has_sent(item):
             # Ours, from before the store went away for a while.
             return await self.take_over(item, item_id, lease, other.etag, doubtful=other.doubtful)
-        grace = timedelta(seconds=lease)
-        if until + grace > datetime.now(UTC) and self._is_neighbour(other.owner):
-            # On a busy machine it may be slow, or dead and soon settled from its journal: whoever
-            # takes it over without that would have to doubt the whole page.
-            raise PageTaken(datetime.now(UTC) + _SOON)
+        if now < self._free_at(other.owner, until, lease, now):
+            raise PageTaken(now + _SOON)
         doubtful = other.doubtful or not other.owner.startswith(ADMINISTRATOR)
         return await self.take_over(item, item_id, lease, other.etag, doubtful=doubtful)
+
+    def _free_at(self, owner: str, until: datetime, lease: float, now: datetime) -> datetime:
+        """When an overdue claim may be taken over. Whoever does so without knowing what its owner
+        has sent must doubt the whole page, so the owner gets some time.
+
+        After an outage of the store every claim is overdue, and its owner is about to settle it.
+        And on this machine an owner may be slow, or dead and soon settled from its journal.
+        """
+        grace = timedelta(seconds=lease)
+        if self._is_neighbour(owner):
+            overdue_since = max(until, _ago(now, self._steady_for()))
+            return overdue_since + grace
+        return max(until, _ago(now, self._steady_for()) + min(grace, _AFTER_OUTAGE))
 
     async def take_together(self, items: Mapping[WorkItem, str], lease: float) -> list[Claim]:
         """Take neighbouring pages of a message with one step.
@@ -155,13 +173,19 @@ class Claims:
         return None if found is None else _found_claim(found)
 
     async def renew(self, claim: Claim, item_id: str, lease: float) -> Claim:
+        """Extend a claim. `PageLost` if another sender has taken the page over."""
+        entity = self._entity(claim.item, item_id, lease, doubtful=claim.doubtful)
         try:
-            etag = await self._pages.replace(
-                self._entity(claim.item, item_id, lease, doubtful=claim.doubtful),
-                claim.etag,
-            )
+            etag = await self._pages.replace(entity, claim.etag)
         except Conflict as exc:
-            raise PageLost from exc
+            # It may have been renewed when an outage began, without an answer.
+            found = await self.find(claim.item)
+            if found is None or found.owner != self._owner:
+                raise PageLost from exc
+            try:
+                etag = await self._pages.replace(entity, found.etag)
+            except Conflict as lost:
+                raise PageLost from lost
         return msgspec.structs.replace(claim, etag=etag)
 
     async def give_up(self, claim: Claim) -> None:
@@ -190,6 +214,10 @@ class Claims:
         if doubtful:
             values["Doubtful"] = True
         return Entity(partition, row, values)
+
+
+def _ago(now: datetime, seconds: float) -> datetime:
+    return now - timedelta(seconds=min(seconds, _LONG_AGO))
 
 
 def _key(item: WorkItem) -> tuple[str, str]:

@@ -35,7 +35,7 @@ from postroom.sender.policy import RetryPlan
 from postroom.services.lists import ListService
 from postroom.services.messages import MessageService
 from postroom.services.subscriptions import SubscriptionService
-from postroom.storage import LeaseLost, QueueMessage, Store, StoreUnavailable
+from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Transport
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Confirmations:
             return
         try:
             messages = await self._queue.receive(room, lease=self._settings.lease)
-        except StoreUnavailable as exc:
+        except StoreOutage as exc:
             log.warning("no confirmations for now: %s", exc)
             await asyncio.wait([stop], timeout=_STORE_SECONDS)
             return
@@ -151,7 +151,7 @@ class Confirmations:
             await self._work_on(message)
         except LeaseLost:
             log.warning("a confirmation was taken over by another sender")
-        except StoreUnavailable as exc:
+        except StoreOutage as exc:
             log.warning("a confirmation is taken again later: %s", exc)
 
     async def _work_on(self, message: QueueMessage) -> None:
@@ -240,10 +240,19 @@ class Confirmations:
                 "" if delay is None else f" and tried again in {delay:.0f} s",
                 result.reply,
             )
-        if delay is None:
-            await self._queue.delete(message)
-        else:
-            await self._queue.release(message, delay=delay)
+        while True:
+            try:
+                if delay is None:
+                    await self._queue.delete(message)
+                else:
+                    await self._queue.release(message, delay=delay)
+            except StoreOutage as exc:
+                if self._stopping:
+                    raise
+                log.warning("a confirmation waits to be recorded: %s", exc)
+                await asyncio.sleep(_STORE_SECONDS)
+            else:
+                return
 
     async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:
         """What is no work item will never be one."""

@@ -12,7 +12,7 @@ from typing import Final
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.sender.rates import Rate, reserve
 from postroom.sender.throttle import OVERALL, Clock, Found, Moments, Throttle
-from postroom.storage import Store, StoreUnavailable
+from postroom.storage import Store, StoreOutage
 from postroom.transport.contract import Result, Transport, Watcher
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class PacedTransport(Transport):
                 return await self._throttle.change(
                     [OVERALL], lambda found: self._slots(found, count)
                 )
-            except StoreUnavailable as exc:
+            except StoreOutage as exc:
                 log.warning("emails wait, because their limit cannot be read: %s", exc)
                 await asyncio.sleep(_STORE_SECONDS)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
+from typing import TypeVar
 
 from postroom.domain.addresses import Address
 from postroom.domain.emails import Counts, EmailOutcome
@@ -27,12 +27,14 @@ from postroom.sender.pages import LoadedPage, PageStore
 from postroom.sender.policy import Attempt, Judge, Verdict
 from postroom.sender.recipients import Recipients
 from postroom.sender.settings import SenderSettings
+from postroom.sender.store_wait import StoreWait
 from postroom.services.messages import MessageService
 from postroom.spans import note, span
-from postroom.storage import NotFound, Store, StoreUnavailable
+from postroom.storage import NotFound, Store
 from postroom.transport.contract import Result, ResultKind, Transport
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LOST_OWNER = "another sender had the page in hand and did not come back"
 LEFT = "no longer a verified subscriber when its turn came"
@@ -40,7 +42,6 @@ CANCELLED = "the message was cancelled"
 LIMITED = "waits: the emails per second to its domain are limited"
 _BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 
-_STORE_SECONDS = 1.0  # between two looks for a store that is away
 _LABELS = {EmailOutcome.PENDING: "deferred"}
 _outcome = attrgetter("outcome")
 
@@ -75,7 +76,9 @@ class PageWork:
             journal.owner,
             is_neighbour=lambda owner: has_journal(settings.journals, owner),
             has_sent=lambda item: item.partition in self._unsettled,
+            steady_for=lambda: self.store_wait.steady_for,
         )
+        self.store_wait = StoreWait()
         self.leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.mailings = Mailings(self._messages, settings.base_url)
         self.is_stopping = False
@@ -134,9 +137,10 @@ class PageWork:
             verdicts, blamed = await self._verdicts(message, claim, loaded, in_hand)
             note(emails=len(verdicts), reply=_last_reply(verdicts))
         if blamed:
-            await self._pause(message, f"the mail server refuses us: {blamed}")
+            reason = f"the mail server refuses us: {blamed}"
+            await self._until_done(lambda: self._pause(message, reason), item)
         # It may have been paused or cancelled while we were sending.
-        current = await self.mailings.message(item.ref)
+        current = await self._until_done(lambda: self.mailings.message(item.ref), item)
         status = message.status if current is None else current.status
         if status is MessageStatus.CANCELLED:
             verdicts = self._cancelled(loaded) | _decided(verdicts)
@@ -155,34 +159,37 @@ class PageWork:
         *,
         parked: bool,
     ) -> Counts:
-        """Record the verdicts. If the store is away, they wait for it: nobody else knows them."""
-        while True:
-            try:
-                async with in_hand.held:
-                    claim, work = await self.leases.secure(in_hand, claim)
-                    counts = await self._pages.settle(
-                        claim,
-                        loaded,
-                        verdicts,
-                        parked=parked,
-                        item=work,
-                        patience=self._settings.settle_together,
-                    )
-                    in_hand.claim = None
-                    self._unsettled.discard(in_hand.item.partition)
-                    return counts
-            except StoreUnavailable as exc:
-                log.warning("page %s waits to be recorded: %s", in_hand.item.partition, exc)
-            again = None
-            while again is None:
-                if self.is_stopping:
-                    raise StoreUnavailable("the store did not come back before we had to stop")
-                await asyncio.sleep(_STORE_SECONDS)
-                with suppress(StoreUnavailable):
-                    again = await self._pages.load_again(claim)
-            # Some of it may have been recorded.
-            loaded = again
-            verdicts = {a: v for a, v in verdicts.items() if a in loaded.emails}
+        """Record the verdicts. During an outage of the store they wait: nobody else knows them."""
+        is_certain = True
+
+        async def record() -> Counts:
+            nonlocal is_certain, loaded, verdicts
+            was_certain, is_certain = is_certain, False
+            if not was_certain:
+                # Some of it may have been recorded before the outage.
+                loaded = await self._pages.load_again(claim)
+                verdicts = {a: v for a, v in verdicts.items() if a in loaded.emails}
+            async with in_hand.held:
+                current, work = await self.leases.secure(in_hand, claim, is_certain=was_certain)
+                counts = await self._pages.settle(
+                    current,
+                    loaded,
+                    verdicts,
+                    parked=parked,
+                    item=work,
+                    patience=self._settings.settle_together,
+                )
+                in_hand.claim = None
+                return counts
+
+        counts = await self._until_done(record, in_hand.item)
+        self._unsettled.discard(in_hand.item.partition)
+        return counts
+
+    async def _until_done(self, call: Callable[[], Awaitable[T]], item: WorkItem) -> T:
+        """Call the store, waiting for the end of an outage: the page's answers are in hand."""
+        what = f"page {item.partition} waits to be recorded"
+        return await self.store_wait.until_done(call, what, lambda: self.is_stopping)
 
     async def _ready_to_send(self, message: Message) -> Message:
         """The message, whose mail can be made; or paused, because it cannot."""

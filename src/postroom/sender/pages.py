@@ -37,6 +37,7 @@ from postroom.storage import (
     Finish,
     InsertMany,
     KeyRange,
+    LeaseLost,
     Merge,
     Operation,
     QueueMessage,
@@ -158,7 +159,7 @@ class PageStore:
         patience: float = 0.0,
     ) -> Counts:
         """Record the verdicts and end the claim, and the work item, too, if nothing is left to do
-        for it: if no email is pending, or the page is parked. `PageLost`, `LeaseLost`."""
+        for it: if no email is pending, or the page is parked. `PageLost`."""
         partition = claim.item.partition
         planned = settlement(
             partition, verdicts, loaded.emails, loaded.leftover, loaded.counts, datetime.now(UTC)
@@ -184,6 +185,9 @@ class PageStore:
         except Conflict as exc:
             # Who took the page over from us has been here.
             raise PageLost from exc
+        except LeaseLost:
+            # Only of the work item, which comes last. Whoever has it finds the page done.
+            return counts
         return counts
 
     async def _archive_beside(

@@ -31,7 +31,8 @@ from postroom.sender.page_work import PageWork
 from postroom.sender.recovery import Recovery
 from postroom.sender.settings import SenderSettings
 from postroom.sender.window import Window
-from postroom.storage import LeaseLost, QueueMessage, Store, StoreUnavailable
+from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
+from postroom.tasks import end_tasks
 from postroom.transport.contract import Transport
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Sender:
         self._window = Window(transport.at_once, settings.most_in_hand)
         self._sent = 0  # by pages that have ended
         self._work = PageWork(store, transport, settings, limits, self._journal, self._room.set)
+        self._store_wait = self._work.store_wait
         self._recovery = Recovery(
             store, self.owner, settings.retry, settings.in_doubt, settings.lease
         )
@@ -87,9 +89,7 @@ class Sender:
         finally:
             await self._drain()
             beside = (renewing, recovering, obeying, stop)
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await end_tasks(beside)
             self._journal.close()
 
     async def _take(self, stop: asyncio.Task[bool]) -> None:
@@ -103,16 +103,19 @@ class Sender:
             return
         try:
             items = await self._queue.receive(room, lease=self._settings.lease)
+            self._store_wait.worked()
             await self._begin(items)
             if not items:
                 self._window.rest()
                 await self._wait_for_work(stop)
-        except StoreUnavailable as exc:
-            log.warning("no work for now: %s", exc)
+        except StoreOutage as exc:
+            self._store_wait.failed(exc, "work waits")
             await asyncio.wait([stop], timeout=1.0)
 
     def _room_for(self) -> int:
-        """How many pages may be taken."""
+        """How many pages may be taken. None while others cannot be recorded."""
+        if self._store_wait.is_holding_pages:
+            return 0
         pages = self._in_hand.values()
         most = self._settings.most_in_hand
         if len(pages) + min(self._settings.claim, most) > most:
@@ -160,6 +163,7 @@ class Sender:
         """
         if message.id == in_hand.message.id:
             in_hand.message = message
+            in_hand.lost_item = False
             self._journal.page_renewed(in_hand.item.partition, message.receipt)
             return
         with suppress(LeaseLost):
@@ -183,16 +187,19 @@ class Sender:
         item = in_hand.item
         release_for: float | None = None
         try:
-            await taking
             with about(message=item.ref, page=item.page), PAGE_SECONDS.timed():
-                release_for = await self._work.work_on(in_hand)
+                release_for = await self._store_wait.until_done(
+                    lambda: self._work_on(in_hand, taking),
+                    f"page {item.partition} waits",
+                    lambda: self._work.is_stopping,
+                )
         except PageTaken as taken:
             release_for = max(1.0, (taken.free_at - datetime.now(UTC)).total_seconds())
         except (PageLost, LeaseLost):
             log.warning("page %s was taken over by another sender", item.partition)
-        except StoreUnavailable as exc:
-            # The journal goes on to tell of it.
-            log.warning("page %s: %s; it is taken again later", item.partition, exc)
+        except StoreOutage as exc:
+            # Its successor settles it from the journal.
+            log.warning("page %s is left to the next sender: %s", item.partition, exc)
             return
         # Before the item is released: we may be the one who receives it at that very moment.
         self._journal.page_ended(item.partition)
@@ -200,8 +207,21 @@ class Sender:
         if release_for is not None:
             try:
                 await self._queue.release(in_hand.message, delay=release_for, count_attempt=False)
-            except (LeaseLost, StoreUnavailable) as exc:
+            except (LeaseLost, StoreOutage) as exc:
                 log.info("page %s is taken again once its lease is over: %s", item.partition, exc)
+
+    async def _work_on(self, in_hand: InHand, taking: asyncio.Task[None]) -> float | None:
+        """Work on a page that was taken together with others, or by itself if that failed."""
+        with suppress(StoreOutage):
+            await asyncio.shield(taking)
+        try:
+            if in_hand.was_interrupted:
+                await self._work.leases.reclaim(in_hand)
+            return await self._work.work_on(in_hand)
+        except StoreOutage:
+            in_hand.taken = None
+            in_hand.was_interrupted = True
+            raise
 
     async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:
         """What is no work item will never be one."""
@@ -218,7 +238,7 @@ class Sender:
             for in_hand in list(self._in_hand.values()):
                 try:
                     message = await self._work.mailings.message(in_hand.item.ref)
-                except StoreUnavailable:
+                except StoreOutage:
                     continue
                 if message is not None and message.status in _STOPPED:
                     in_hand.stop_sending()
@@ -228,16 +248,22 @@ class Sender:
         while True:
             try:
                 await self._recovery.settle_the_dead(self._settings.journals)
-            except StoreUnavailable as exc:
+            except StoreOutage as exc:
                 log.warning("the dead must wait: %s", exc)
             except Exception:  # looked at again: they have nobody else on this machine
                 log.exception("a dead sender's pages could not be settled")
             await asyncio.sleep(1.0)
 
     async def _drain(self) -> None:
-        """Only what is being sent is stopped; everything else comes to its end."""
+        """Only what is being sent is stopped; everything else comes to its end.
+
+        During an outage of the store, pages that are not being sent are left as they are: the
+        journal tells the next sender about them.
+        """
         self._work.is_stopping = True
         while self._in_hand:
-            for in_hand in self._in_hand.values():
+            for task, in_hand in self._in_hand.items():
                 in_hand.stop_sending()
+                if self._store_wait.is_out and not in_hand.is_sending:
+                    task.cancel()
             await asyncio.wait(list(self._in_hand), timeout=0.5)

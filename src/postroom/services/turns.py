@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from postroom.storage import LeaseLost, Store, StoreUnavailable
+from postroom.storage import LeaseLost, Store, StoreOutage
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ async def now_and_then(
     while not stopping.is_set():
         try:
             await _alone(store, name, work)
-        except StoreUnavailable as exc:
+        except StoreOutage as exc:
             log.warning("%s waits for the store: %s", name, exc)
         try:
             await asyncio.wait_for(stopping.wait(), every)

@@ -53,6 +53,7 @@ from postroom.storage.errors import (
     StoreDamaged,
     StoreError,
     StoreFull,
+    StoreOutage,
     StoreUnavailable,
     TooLarge,
 )
@@ -107,6 +108,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreInfo",
+    "StoreOutage",
     "StoreUnavailable",
     "StoredMessage",
     "Table",

@@ -14,10 +14,11 @@
         │   ├── NotFound (LookupError)
         │   └── StaleETag                    it is there, but somebody else changed it
         ├── LeaseLost                        of a queue message or of a named lease
-        ├── StoreUnavailable (ConnectionError)  cannot be reached, or gave up after retries
-        │   └── StoreClosed
-        ├── AccessDenied (PermissionError)   wrong password, missing right, read-only file
-        ├── StoreFull (OSError)              no room on the disk, or over a quota
+        ├── StoreOutage                      the store cannot be used now; the caller waits
+        │   ├── StoreUnavailable (ConnectionError)  cannot be reached, or gave up after retries
+        │   │   └── StoreClosed
+        │   ├── AccessDenied (PermissionError)      wrong password, missing right, read-only file
+        │   └── StoreFull (OSError)                 no room on the disk, or over a quota
         └── StoreDamaged                     corrupt, or not a store of ours
             ├── SchemaTooNew                 written by a newer Postroom
             └── EngineTooOld                 a library or server with a known defect
@@ -101,7 +102,15 @@ class LeaseLost(StoreError):
     """The lease ran out and somebody else took over, or what was leased is gone."""
 
 
-class StoreUnavailable(StoreError, ConnectionError):
+class StoreOutage(StoreError):
+    """The store cannot be used now, and may be usable later without any change by the caller.
+
+    Loops that wait for the store catch this class: for work in hand it makes no difference whether
+    the server is down, its disk is full or the file has become read-only.
+    """
+
+
+class StoreUnavailable(StoreOutage, ConnectionError):
     """The store did not answer, and trying again did not help."""
 
 
@@ -109,11 +118,11 @@ class StoreClosed(StoreUnavailable):
     """This process has closed the store."""
 
 
-class AccessDenied(StoreError, PermissionError):
+class AccessDenied(StoreOutage, PermissionError):
     """The store answered, and refused: credentials, rights or a read-only file."""
 
 
-class StoreFull(StoreError, OSError):
+class StoreFull(StoreOutage, OSError):
     """There is no room for what was to be written. Nothing of it was."""
 
 

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from postroom.metrics import STORE_ERRORS, STORE_SECONDS
-from postroom.storage.errors import StoreUnavailable
+from postroom.storage.errors import StoreOutage
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,7 +26,7 @@ def measured(operation: str) -> Callable[[Call[P, R]], Call[P, R]]:
             start = time.perf_counter()
             try:
                 return await call(*args, **kwargs)
-            except StoreUnavailable as exc:
+            except StoreOutage as exc:
                 STORE_ERRORS.add(1, type(exc).__name__)
                 raise
             finally:

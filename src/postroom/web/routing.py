@@ -16,7 +16,7 @@ from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.errors import PostroomError
 from postroom.services.sessions import Session
 from postroom.services.users import Role, User
-from postroom.storage import StoreUnavailable
+from postroom.storage import StoreOutage
 from postroom.web.bodies import limited
 from postroom.web.context import WebContext
 from postroom.web.signing import CsrfKind, csrf_token
@@ -181,7 +181,7 @@ def refused(visit: Visit, error: PostroomError) -> Response:
         return explain(visit, 409, "Not now", text)
     if isinstance(error, Invalid | ValueError):
         return explain(visit, 422, "That cannot be accepted", text)
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, StoreOutage):
         return explain(
             visit, 503, "The store cannot be reached", "Nothing was lost. Try again in a moment."
         )

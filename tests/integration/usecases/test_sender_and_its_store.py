@@ -12,7 +12,7 @@ import pytest
 
 from postroom.domain.messages import Message
 from postroom.domain.pages import SEND_QUEUE, WorkItem
-from postroom.sender import Sender, SenderSettings, in_hand, page_work
+from postroom.sender import Sender, SenderSettings, in_hand, store_wait
 from postroom.sender.claims import Claim, Claims
 from postroom.sender.in_hand import InHand, Leases
 from postroom.sender.pages import PageStore
@@ -31,7 +31,7 @@ SELDOM = RetryPlan()
 STEPS = 4
 """Archive, emails, page with claim, work item."""
 
-Secured: TypeAlias = tuple[Claim, QueueMessage]
+Secured: TypeAlias = tuple[Claim, QueueMessage | None]
 
 
 async def ready(services: Services) -> Message:
@@ -92,7 +92,7 @@ async def readers(services: Services) -> list[str]:
 async def test_answers_wait_for_a_store_that_is_away(
     services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_work, "_STORE_SECONDS", 0.01)
+    monkeypatch.setattr(store_wait, "_RETRY_SECONDS", 0.01)
     with running_recording_smtp(keep_content=False) as server:
         for recorded in range(STEPS):
             message = await ready(services)
@@ -135,11 +135,11 @@ async def test_who_comes_back_too_late_records_nothing(
     other = Claims(services.store, "another sender")
     taken: list[Claim] = []
 
-    async def take_over_first(leases: Leases, held: InHand, claim: Claim) -> Secured:
+    async def take_over_first(leases: Leases, held: InHand, claim: Claim, **how: bool) -> Secured:
         found = await other.find(item)
         assert found is not None
         taken.append(await other.take_over(item, "an item", 60, found.etag))
-        return await secure(leases, held, claim)
+        return await secure(leases, held, claim, **how)
 
     async def is_taken_over() -> bool:
         return bool(taken)
@@ -164,12 +164,12 @@ async def test_who_takes_its_own_page_again_after_it_lost_the_answers_doubts_it(
     message = await ready(services)
     lost: list[Claim] = []
 
-    async def lose_once(leases: Leases, held: InHand, claim: Claim) -> Secured:
+    async def lose_once(leases: Leases, held: InHand, claim: Claim, **how: bool) -> Secured:
         if not lost:
             lost.append(claim)
             await services.store.queue(SEND_QUEUE).release(held.message)
             raise LeaseLost("suspended for too long")
-        return await secure(leases, held, claim)
+        return await secure(leases, held, claim, **how)
 
     async def is_done() -> bool:
         return (await services.outcomes.counts(message)).pending == 0

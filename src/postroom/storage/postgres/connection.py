@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
+from psycopg.errors import ReadOnlySqlTransaction
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -156,6 +157,7 @@ class Database:
 
     async def _repeat(self, work: Work[R]) -> R:
         deadline = time.monotonic() + PATIENCE_SECONDS
+        is_cancelled = _cancellation()
         again = False
         attempt = 0
         while True:
@@ -163,6 +165,11 @@ class Database:
                 connection = await self._pool.getconn(timeout=_POOL_SECONDS)
                 try:
                     done = await work(connection, again)
+                except ReadOnlySqlTransaction:
+                    # A server that has become a standby, or was set to read only: this connection
+                    # stays so. A new one finds the server that can be written to.
+                    await connection.close()
+                    raise
                 finally:
                     await self._pool.putconn(connection)
                 self._outages.answered()
@@ -170,6 +177,8 @@ class Database:
             except PoolClosed as exc:
                 raise StoreClosed("the store is closed") from exc
             except psycopg.Error as exc:
+                if is_cancelled():
+                    raise asyncio.CancelledError from exc
                 if isinstance(exc, PoolTimeout):
                     self._outages.no_connection(_POOL_SECONDS)
                 if not is_worth_another_attempt(exc):
@@ -196,6 +205,18 @@ class Database:
             f"PostgreSQL at {self.location}: all {_POOL_SIZE} connections were busy"
             f" for {PATIENCE_SECONDS:.0f} seconds"
         )
+
+
+def _cancellation() -> Callable[[], bool]:
+    """Return whether the running task is cancelled from now on.
+
+    When a task is cancelled, the driver interrupts the statement. If the server answers with any
+    other error than that, such as a full disk, the driver raises it in place of the cancellation,
+    and a task that handles such errors would never end.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    return lambda: task is not None and task.cancelling() > before
 
 
 async def rows_of(

@@ -25,13 +25,11 @@ from postroom.domain.errors import (
 )
 from postroom.errors import PostroomError
 from postroom.storage import (
-    AccessDenied,
     Conflict,
     InvalidRequest,
     LeaseLost,
     NotFound,
-    StoreFull,
-    StoreUnavailable,
+    StoreOutage,
     TooLarge,
 )
 
@@ -78,9 +76,7 @@ _STATUSES: tuple[tuple[type[PostroomError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
     (LeaseLost, 409),
-    (StoreUnavailable, 503),
-    (StoreFull, 503),
-    (AccessDenied, 503),
+    (StoreOutage, 503),
 )
 
 

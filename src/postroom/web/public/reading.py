@@ -20,7 +20,7 @@ from postroom.domain.errors import DomainError
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.lists import MailingList
 from postroom.errors import PostroomError
-from postroom.storage import StoreUnavailable
+from postroom.storage import StoreOutage
 from postroom.web.form_reading import read_form
 from postroom.web.public.branding import logo_url, style_url
 from postroom.web.public.languages import NAMES, Texts, chosen_language
@@ -172,7 +172,7 @@ def _unreadable(reader: Reader, status: int) -> Response:
 
 def _failed(reader: Reader, error: PostroomError) -> Response:
     _ = reader.gettext
-    if not isinstance(error, DomainError | StoreUnavailable):
+    if not isinstance(error, DomainError | StoreOutage):
         log.error("a public page failed: %s", error)
     return reader.says(
         _("Not right now"),

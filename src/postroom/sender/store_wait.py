@@ -1,0 +1,86 @@
+"""What a sender knows about the store's outages, and how its pages wait for their end.
+
+While a page cannot be recorded, the sender takes no further work: what it would send, it could not
+record either. Answers of the mail server wait in memory and in the journal, however long it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from postroom.storage import StoreOutage
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_RETRY_SECONDS = 1.0
+_REMIND_SECONDS = 30.0
+
+
+class StoreWait:
+    """The outages of the store as one sender sees them."""
+
+    def __init__(self) -> None:
+        self._steady_since = time.monotonic()
+        self._told_at = 0.0
+        self._waiting = 0
+        self._is_out = False
+        self.reason = ""
+        """Why the store could not be used when that was tried last."""
+
+    @property
+    def is_out(self) -> bool:
+        """Whether the last attempt to use the store failed, or pages still wait for it."""
+        return self._is_out or self._waiting > 0
+
+    @property
+    def is_holding_pages(self) -> bool:
+        """Whether pages wait for the store."""
+        return self._waiting > 0
+
+    @property
+    def steady_for(self) -> float:
+        """Seconds since this process started or since the end of the last outage that it saw."""
+        return 0.0 if self.is_out else time.monotonic() - self._steady_since
+
+    def failed(self, error: StoreOutage, what: str) -> None:
+        """Note an outage; `what` waits because of it. One line in the log every half minute."""
+        self._is_out = True
+        self.reason = str(error)
+        if time.monotonic() - self._told_at >= _REMIND_SECONDS:
+            self._told_at = time.monotonic()
+            log.warning("%s until the store can be used: %s", what, error)
+
+    def worked(self) -> None:
+        """Note that the store was used."""
+        if self._is_out:
+            self._is_out = False
+            self._steady_since = time.monotonic()
+            self._told_at = 0.0
+            log.warning("the store can be used again")
+
+    async def until_done(
+        self, call: Callable[[], Awaitable[T]], what: str, is_stopping: Callable[[], bool]
+    ) -> T:
+        """Call again until the store can be used. `StoreOutage` if the sender has to stop first."""
+        is_waiting = False
+        try:
+            while True:
+                try:
+                    result = await call()
+                except StoreOutage as exc:
+                    if is_stopping():
+                        raise
+                    self.failed(exc, what)
+                    self._waiting += not is_waiting
+                    is_waiting = True
+                    await asyncio.sleep(_RETRY_SECONDS)
+                else:
+                    self.worked()
+                    return result
+        finally:
+            self._waiting -= is_waiting

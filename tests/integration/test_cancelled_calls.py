@@ -1,0 +1,60 @@
+"""A call to PostgreSQL that is cancelled ends its task, whatever the server answers."""
+
+import asyncio
+
+import pytest
+
+from postroom.storage.postgres.address import parameters_of
+from postroom.storage.postgres.connection import Connection, Database
+from postroom.tasks import end_tasks
+from tests.services.postgres import PostgresServer
+
+# A statement that is interrupted and answers with a full disk instead.
+FULL_WHEN_INTERRUPTED = b"""
+DO $$ BEGIN PERFORM pg_sleep(30);
+EXCEPTION WHEN query_canceled THEN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100';
+END $$
+"""
+
+
+@pytest.mark.timeout(60)
+async def test_a_cancellation_is_not_replaced_by_the_error_of_the_statement(
+    postgres: PostgresServer,
+) -> None:
+    with postgres.empty_database() as url:
+        database = Database(parameters_of(url))
+        await database.open()
+        began = asyncio.Event()
+
+        async def work(connection: Connection, again: bool) -> None:
+            began.set()
+            await connection.execute(FULL_WHEN_INTERRUPTED)
+
+        running = asyncio.create_task(database.run(work))
+        await began.wait()
+        await asyncio.sleep(0.2)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert running.cancelled()
+        await database.close()
+
+
+@pytest.mark.timeout(30)
+async def test_a_task_that_loses_its_cancellation_is_ended_all_the_same() -> None:
+    lost = 0
+
+    async def work() -> None:
+        nonlocal lost
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                lost += 1
+                if lost > 1:
+                    raise
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    await end_tasks([task])
+    assert task.cancelled()
