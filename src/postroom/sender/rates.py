@@ -20,8 +20,10 @@ import msgspec
 
 _BURST_SECONDS = 1.0
 _ROUNDING = 1e-6  # seconds: what the store keeps of a moment
-# A limit that is used up for longer than this was written by a clock that is wrong.
-_CREDIBLE_SECONDS = 3600.0
+# A limit that is used up for longer than all senders together reserve ahead was written by a clock
+# that was wrong, or has been set back since.
+_CREDIBLE_SECONDS = 600.0
+_CREDIBLE_EMAILS = 4_000
 # Emails that come back together: half of a burst, so that some may come a little late or early.
 _GROUP_SECONDS = 0.5
 # Nobody is sent away for longer: limits are raised, messages cancelled, senders added.
@@ -74,14 +76,14 @@ class Admission(msgspec.Struct, frozen=True):
 
 def reserve(rate: Rate, used_up: float, count: int, now: float) -> Reservation:
     """Slots for `count` emails, however far ahead."""
-    start = _start(used_up, now)
+    start = _start(rate, used_up, now)
     last = start + (count - 1) * rate.interval
     return Reservation(max(now, last - _tolerance(rate)), start + count * rate.interval)
 
 
 def available(rate: Rate, used_up: float, now: float, deadline: float) -> int:
     """How many emails may go until `deadline`."""
-    room = deadline + _tolerance(rate) - _start(used_up, now) + _ROUNDING
+    room = deadline + _tolerance(rate) - _start(rate, used_up, now) + _ROUNDING
     return 0 if room < 0 else math.floor(room / rate.interval) + 1
 
 
@@ -93,7 +95,7 @@ def admit(
     reserved = reserve(rate, used_up, going, now) if going else Reservation(now, used_up)
     if going == count:
         return Admission(going, reserved.at, reserved.used_up, queue_end)
-    first = max(now, _start(reserved.used_up, now))
+    first = max(now, _start(rate, reserved.used_up, now))
     is_deserted = used_up < now - _DESERTED_SECONDS
     place = first if is_deserted else max(first, queue_end)
     later: list[tuple[int, float]] = []
@@ -112,5 +114,6 @@ def _tolerance(rate: Rate) -> float:
     return (rate.burst - 1) * rate.interval
 
 
-def _start(used_up: float, now: float) -> float:
-    return now if used_up > now + _CREDIBLE_SECONDS else max(used_up, now)
+def _start(rate: Rate, used_up: float, now: float) -> float:
+    credible = now + _CREDIBLE_SECONDS + _CREDIBLE_EMAILS * rate.interval
+    return now if used_up > credible else max(used_up, now)

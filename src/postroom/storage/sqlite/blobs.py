@@ -59,7 +59,7 @@ class SqliteContainer(CheckedContainer):
             connection.execute(
                 "INSERT INTO container VALUES (?) ON CONFLICT DO NOTHING", (self.name,)
             )
-            connection.execute(_SHOW, (self.name, name, version, size, clock.now()))
+            connection.execute(_SHOW, (self.name, name, version, size, clock.system_time()))
             if old is not None:
                 connection.execute(_DELETE_PIECES, (old,))
 
@@ -152,7 +152,7 @@ class SqliteContainer(CheckedContainer):
 
 
 def _begin_upload(connection: apsw.Connection) -> int:
-    connection.execute(_BEGIN, (clock.now(),))
+    connection.execute(_BEGIN, (clock.system_time(),))
     return connection.last_insert_rowid()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -23,11 +24,12 @@ from postroom.storage.contract import (
     StoreInfo,
     Table,
 )
-from postroom.storage.errors import AccessDenied, Conflict, InvalidStoreUrl, LeaseLost
+from postroom.storage.errors import AccessDenied, Conflict, InvalidStoreUrl, LeaseLost, StoreFull
 from postroom.storage.measuring import measured
 from postroom.storage.sqlite import leases, queues, schema
 from postroom.storage.sqlite.arrivals import Arrivals
 from postroom.storage.sqlite.blobs import SqliteContainer
+from postroom.storage.sqlite.clock import Clock
 from postroom.storage.sqlite.company import Company
 from postroom.storage.sqlite.connection import open_connection
 from postroom.storage.sqlite.queues import SqliteQueue
@@ -45,8 +47,8 @@ Work: TypeAlias = Callable[[apsw.Connection], object]
 async def connect(url: str) -> SqliteStore:
     """Open the file that a URL such as `sqlite:///folder/file.db` names; make it if it is new."""
     path = _path_of(url)
-    await asyncio.to_thread(_prepare, path)
-    return SqliteStore(path)
+    clock = await asyncio.to_thread(_prepare, path)
+    return SqliteStore(path, clock)
 
 
 def check_is_there(url: str) -> None:
@@ -57,8 +59,9 @@ def check_is_there(url: str) -> None:
 
 
 class SqliteStore(CheckedStore):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
+        self._clock = clock
         self._arrivals = Arrivals(path)
         self._readers = Readers(path)
         self._writer = Writer(path)
@@ -75,7 +78,7 @@ class SqliteStore(CheckedStore):
         return SqliteTable(name, self._writer, self._readers, self._known_tables)
 
     def _queue(self, name: str) -> SqliteQueue:
-        return SqliteQueue(name, self._writer, self._readers, self._arrivals)
+        return SqliteQueue(name, self._writer, self._readers, self._arrivals, self._clock)
 
     def container(self, name: str) -> Container:
         return SqliteContainer(name, self._writer, self._readers)
@@ -118,7 +121,7 @@ class SqliteStore(CheckedStore):
         return [name.removeprefix(PREFIX) for (name,) in rows]
 
     async def queues(self) -> list[QueueInfo]:
-        return await self._readers.run(queues.read_infos)
+        return await self._readers.run(lambda c: queues.read_infos(c, self._clock))
 
     async def containers(self) -> list[str]:
         sql = "SELECT name FROM container ORDER BY name"
@@ -128,14 +131,14 @@ class SqliteStore(CheckedStore):
         self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
     ) -> frozenset[str]:
         return await queues.wait_for_messages(
-            self._readers, self._arrivals, names, besides, timeout
+            self._readers, self._arrivals, self._clock, names, besides, timeout
         )
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
-        return await leases.acquire(self._writer, name, seconds)
+        return await leases.acquire(self._writer, self._clock, name, seconds)
 
     async def renew_lease(self, lease: Lease) -> None:
-        await leases.renew(self._writer, lease)
+        await leases.renew(self._writer, self._clock, lease)
 
     async def release_lease(self, lease: Lease) -> None:
         await leases.release(self._writer, lease)
@@ -149,6 +152,7 @@ class SqliteStore(CheckedStore):
         await self._writer.close()
         await self._readers.close()
         await self._arrivals.close()
+        self._clock.close()
 
 
 def _path_of(url: str) -> Path:
@@ -158,7 +162,17 @@ def _path_of(url: str) -> Path:
     return Path(url.removeprefix(_SCHEME))
 
 
-def _prepare(path: Path) -> None:
+def _opened_clock(path: Path, at_least: int) -> Clock:
+    try:
+        return Clock(path, at_least)
+    except OSError as exc:
+        if exc.errno == errno.ENOSPC:
+            raise StoreFull(f"no room left for {path}") from exc
+        raise AccessDenied(f"{path}-clock cannot be written: {exc.strerror}") from exc
+
+
+def _prepare(path: Path) -> Clock:
+    """Make or upgrade what is in the file; returns the store's clock."""
     try:
         make_private(path.parent)
     except OSError as exc:
@@ -170,6 +184,7 @@ def _prepare(path: Path) -> None:
     try:
         schema.prepare(connection, path)
         schema.remove_abandoned_uploads(connection)
+        return _opened_clock(path, schema.latest_moment(connection))
     finally:
         connection.close()
 

@@ -12,8 +12,8 @@ import msgspec
 from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import InvalidValue, LeaseLost
-from postroom.storage.sqlite import clock
 from postroom.storage.sqlite.arrivals import Arrivals, Glance
+from postroom.storage.sqlite.clock import Clock
 from postroom.storage.sqlite.reader import Readers
 from postroom.storage.sqlite.writer import Writer
 
@@ -111,8 +111,11 @@ WHERE (:queues IS NULL OR name IN (SELECT value FROM json_each(:queues)))
 
 
 class SqliteQueue(CheckedQueue):
-    def __init__(self, name: str, writer: Writer, readers: Readers, arrivals: Arrivals) -> None:
+    def __init__(
+        self, name: str, writer: Writer, readers: Readers, arrivals: Arrivals, clock: Clock
+    ) -> None:
         super().__init__(name)
+        self._clock = clock
         self._writer = writer
         self._readers = readers
         self._arrivals = arrivals
@@ -144,7 +147,7 @@ class SqliteQueue(CheckedQueue):
 
         def write(connection: apsw.Connection) -> int:
             queue = _id_of(connection, self.name)
-            connection.execute(_PUT, {"queue": queue, "now": clock.now(), "messages": rows})
+            connection.execute(_PUT, {"queue": queue, "now": self._clock.now(), "messages": rows})
             return connection.last_insert_rowid()
 
         return write
@@ -153,7 +156,7 @@ class SqliteQueue(CheckedQueue):
         receipt = secrets.randbits(62)
 
         def write(connection: apsw.Connection) -> list[QueueMessage]:
-            now = clock.now()
+            now = self._clock.now()
             values = {"name": self.name, "now": now}
             connection.execute(_EXPIRE, values)
             values |= {"limit": limit, "until": now + round(lease * 1_000_000), "receipt": receipt}
@@ -170,7 +173,7 @@ class SqliteQueue(CheckedQueue):
         receipt = secrets.randbits(62)
 
         def write(connection: apsw.Connection) -> list[QueueMessage]:
-            now = clock.now()
+            now = self._clock.now()
             until = now + round(lease * 1_000_000)
             values = {"name": self.name, "now": now, "until": until, "receipt": receipt}
             connection.execute(_CLAIM_ONE, {**values, "id": int(identity)})
@@ -181,11 +184,11 @@ class SqliteQueue(CheckedQueue):
         return next(iter(await self._writer.run(write)), None)
 
     async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
-        await self._change(message, _RENEW, clock.after(lease))
+        await self._change(message, _RENEW, self._clock.after(lease))
         return message
 
     async def _release(self, message: QueueMessage, delay: float, count_attempt: bool) -> None:
-        await self._change(message, _RELEASE, clock.after(delay), 0 if count_attempt else 1)
+        await self._change(message, _RELEASE, self._clock.after(delay), 0 if count_attempt else 1)
         self._arrivals.ring()
 
     async def _move(
@@ -194,7 +197,7 @@ class SqliteQueue(CheckedQueue):
         replaced = None if properties is None else msgspec.json.encode(properties).decode()
 
         def write(connection: apsw.Connection) -> None:
-            values = (_id_of(connection, to), clock.after(delay), replaced)
+            values = (_id_of(connection, to), self._clock.after(delay), replaced)
             self._change_in(connection, message, _MOVE, *values)
 
         await self._writer.run(write)
@@ -210,7 +213,7 @@ class SqliteQueue(CheckedQueue):
         return lambda connection: self._change_in(connection, leased, _DELETE)
 
     async def _peek(self, limit: int) -> list[QueueMessage]:
-        values = {"name": self.name, "now": clock.now(), "limit": limit}
+        values = {"name": self.name, "now": self._clock.now(), "limit": limit}
         return await self._readers.run(
             lambda connection: self._messages(connection.execute(_PEEK, values).get)
         )
@@ -220,7 +223,7 @@ class SqliteQueue(CheckedQueue):
             raise InvalidValue(f"{after!r} is not the id of a queue message")
         values = {
             "name": self.name,
-            "now": clock.now(),
+            "now": self._clock.now(),
             "after": int(after or "0"),
             "limit": limit,
         }
@@ -237,10 +240,10 @@ class SqliteQueue(CheckedQueue):
                     body,
                     msgspec.json.decode(properties),
                     count,
-                    clock.as_datetime(enqueued_at),
+                    self._clock.as_datetime(enqueued_at),
                 ),
-                clock.as_datetime(visible_at),
-                _time_or_none(expires_at),
+                self._clock.as_datetime(visible_at),
+                _time_or_none(self._clock, expires_at),
             )
             for number, body, properties, count, enqueued_at, visible_at, expires_at in (
                 _read_browsed(await self._readers.run(read))
@@ -248,12 +251,17 @@ class SqliteQueue(CheckedQueue):
         ]
 
     async def info(self) -> QueueInfo:
-        infos = await self._readers.run(lambda c: read_infos(c, self.name))
+        infos = await self._readers.run(lambda c: read_infos(c, self._clock, self.name))
         return infos[0] if infos else QueueInfo(self.name, 0, None)
 
     async def _wait(self, timeout: float) -> bool:
         found = await wait_for_messages(
-            self._readers, self._arrivals, frozenset({self.name}), frozenset(), timeout
+            self._readers,
+            self._arrivals,
+            self._clock,
+            frozenset({self.name}),
+            frozenset(),
+            timeout,
         )
         return bool(found)
 
@@ -275,7 +283,7 @@ class SqliteQueue(CheckedQueue):
                 body,
                 msgspec.json.decode(properties),
                 count,
-                clock.as_datetime(enqueued_at),
+                self._clock.as_datetime(enqueued_at),
                 receipt,
             )
             for number, body, properties, count, enqueued_at in _read_rows(rows)
@@ -312,11 +320,13 @@ def _id_of(connection: apsw.Connection, name: str) -> int:
     return connection.last_insert_rowid()
 
 
-def read_infos(connection: apsw.Connection, name: str | None = None) -> list[QueueInfo]:
+def read_infos(
+    connection: apsw.Connection, clock: Clock, name: str | None = None
+) -> list[QueueInfo]:
     """One queue, or all in the order of their names."""
     where = "WHERE name = :name" if name is not None else "ORDER BY name"
     return [
-        QueueInfo(found, length, _time_or_none(oldest))
+        QueueInfo(found, length, _time_or_none(clock, oldest))
         for found, length, oldest in connection.execute(
             _INFO + where, {"now": clock.now()} | ({} if name is None else {"name": name})
         )
@@ -326,6 +336,7 @@ def read_infos(connection: apsw.Connection, name: str | None = None) -> list[Que
 async def wait_for_messages(
     readers: Readers,
     arrivals: Arrivals,
+    clock: Clock,
     queues: frozenset[str] | None,
     besides: frozenset[str],
     timeout: float,
@@ -351,5 +362,5 @@ async def wait_for_messages(
     return await arrivals.wait(lambda: readers.run(read), timeout)
 
 
-def _time_or_none(microseconds: int | None) -> datetime | None:
+def _time_or_none(clock: Clock, microseconds: int | None) -> datetime | None:
     return None if microseconds is None else clock.as_datetime(microseconds)

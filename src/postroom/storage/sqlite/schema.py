@@ -96,6 +96,12 @@ def remove_abandoned_uploads(connection: apsw.Connection) -> None:
     connection.execute("DELETE FROM upload WHERE started_at < ?", (before,))
 
 
+def latest_moment(connection: apsw.Connection) -> int:
+    """Return a moment that the store's clock has certainly reached (see `clock.py`)."""
+    latest: int = connection.execute("SELECT coalesce(max(enqueued_at), 0) FROM queue_message").get
+    return latest
+
+
 def _version(connection: apsw.Connection, path: Path) -> int:
     application = connection.pragma("application_id")
     version = int(connection.pragma("user_version"))
