@@ -13,6 +13,7 @@ import apsw
 
 from bench.figures import Figure
 from bench.mail import content
+from postroom.domain.addresses import address_key
 from postroom.domain.lists import SubscriberGuid
 from postroom.services import records
 from postroom.services.imports import CHUNK_LINES
@@ -75,7 +76,7 @@ def _rows(numbers: list[int]) -> list[tuple[str, str, int, str]]:
     now = datetime.now(UTC)
     made = []
     for number in numbers:
-        guids = {content.address(number): SubscriberGuid(str(uuid.uuid4()))}
+        guids = {address_key(content.address(number)): SubscriberGuid(str(uuid.uuid4()))}
         for insert in singly(records.new_subscribers(content.LIST, guids, now, now)):
             assert isinstance(insert, Insert)
             partition, row = key_of(insert)

@@ -25,6 +25,7 @@ from postroom.services.access import AccessService
 from postroom.services.access_links import AccessLinks
 from postroom.services.apps import AppRegistry
 from postroom.services.audit import AuditService
+from postroom.services.conversions import bring_up_to_date
 from postroom.services.estimates import EstimateService
 from postroom.services.events import EventService
 from postroom.services.explorer import ExplorerService
@@ -105,6 +106,7 @@ class Services:
 
 @asynccontextmanager
 async def opened_store(settings: Settings) -> AsyncIterator[Store]:
+    """Yield the store as it is, for those who only look into it."""
     if account := settings.text("azure_connection_string"):
         # The engine looks there, as Azure's own tools do; it may come from postroom.toml.
         os.environ.setdefault("POSTROOM_AZURE_CONNECTION_STRING", account)
@@ -113,8 +115,16 @@ async def opened_store(settings: Settings) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def opened_services(settings: Settings) -> AsyncIterator[Services]:
+async def opened_for_work(settings: Settings) -> AsyncIterator[Store]:
+    """Yield the store once its data has the shape that this version works with."""
     async with opened_store(settings) as store:
+        await bring_up_to_date(store)
+        yield store
+
+
+@asynccontextmanager
+async def opened_services(settings: Settings) -> AsyncIterator[Services]:
+    async with opened_for_work(settings) as store:
         services = Services(store)
         try:
             yield services
@@ -126,7 +136,7 @@ async def opened_services(settings: Settings) -> AsyncIterator[Services]:
 @asynccontextmanager
 async def opened_sending(settings: Settings) -> AsyncIterator[tuple[Store, Transport]]:
     """What a process needs that sends: the store, and its part of the way out."""
-    async with opened_store(settings) as store, opened_transport(settings) as transport:
+    async with opened_for_work(settings) as store, opened_transport(settings) as transport:
         owner = f"{socket.gethostname()}-{os.getpid()}"
         most = settings.value("connections_in_all")
         async with shared_connections(store, transport, owner, most):

@@ -21,11 +21,14 @@ from postroom.storage.checked import singly
 
 @pytest.mark.parametrize("verified", [True, False])
 @pytest.mark.parametrize("blocked", ["", "bounced"])
-def test_rows_made_at_once_are_those_of_a_subscriber(verified: bool, blocked: str) -> None:
+@pytest.mark.parametrize("spelling", ["ann@example.org", "Ann@example.org"])
+def test_rows_made_at_once_are_those_of_a_subscriber(
+    verified: bool, blocked: str, spelling: str
+) -> None:
     now = datetime.now(UTC)
     subscriber = Subscriber(
         list_name=ListName("news"),
-        address=Address("ann@example.org"),
+        address=Address(spelling),
         guid=new_guid(),
         verified=verified,
         created_at=now,
@@ -34,10 +37,11 @@ def test_rows_made_at_once_are_those_of_a_subscriber(verified: bool, blocked: st
     )
     made = records.new_subscribers(
         subscriber.list_name,
-        {subscriber.address: subscriber.guid},
+        {subscriber.key: subscriber.guid},
         now,
         subscriber.verified_at,
-        {subscriber.address: blocked} if blocked else {},
+        {subscriber.key: blocked} if blocked else {},
+        {} if spelling == subscriber.key else {subscriber.key: subscriber.address},
     )
     ordinary = [records.subscriber_entity(subscriber), records.lookup_entity(subscriber)]
     assert singly(made) == [Insert(entity) for entity in ordinary]

@@ -320,14 +320,12 @@ async def test_the_first_steps_lead_from_the_sign_up_to_the_outbox(site: Site) -
     assert "Done: there are subscribers." in (await user.get("/")).text
 
 
-async def test_an_address_that_is_known_in_small_letters_is_offered(site: Site) -> None:
+async def test_an_address_is_traced_whatever_its_case(site: Site) -> None:
     user = await site.user(Role.VIEWER)
     await site.services.lists.create("news", "News", "news@example.com")
-    await site.services.subscriptions.add("news", "mitglied45@example.com", verified=True)
-    page = await user.get("/trace", params={"email": "Mitglied45@Example.com"})
-    assert 'href="/trace?email=mitglied45%40example.com"' in page.text
-    for other in ("Nobody@example.com", "nobody@example.com", "mitglied45@example.com"):
-        page = await user.get("/trace", params={"email": other})
-        assert "capital letters before the @ count" not in page.text, other
+    await site.services.subscriptions.add("news", "Mitglied45@example.com", verified=True)
+    for spelling in ("mitglied45@example.com", "MITGLIED45@Example.com"):
+        page = await user.get("/trace", params={"email": spelling})
+        assert "/lists/news/subscribers/Mitglied45%40example.com" in page.text
     wrong = await user.get("/trace", params={"email": "nobody"})
     assert re.search(r'id="email-help" class="wrong">[A-Z]', wrong.text)

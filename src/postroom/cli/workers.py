@@ -14,8 +14,8 @@ from postroom.wiring import (
     make_retention,
     make_scheduler,
     make_sender,
+    opened_for_work,
     opened_sending,
-    opened_store,
     opened_transport,
 )
 
@@ -28,7 +28,7 @@ def scheduler(settings: Settings) -> None:
     """Find messages that are due and make pages of them. Any number may run; one acts."""
 
     async def work(stopping: asyncio.Event) -> None:
-        async with opened_store(settings) as store, opened_transport(settings) as transport:
+        async with opened_for_work(settings) as store, opened_transport(settings) as transport:
             alerts = make_alerts(store, transport, settings)
             async with asyncio.TaskGroup() as parts:
                 parts.create_task(make_scheduler(store, settings).run(stopping))

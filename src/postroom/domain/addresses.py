@@ -1,18 +1,23 @@
-"""Email addresses: validated, and in one spelling each.
+"""Email addresses: validated (`Address`), and the key under which each is kept (`AddressKey`).
 
-The domain's case is folded and an internationalised domain is kept readable; the local part keeps
-its case, because only its own server may say what it means (but for the few that mean the same
-everywhere, such as `Info` and `Postmaster`: RFC 2142). So an address is a key.
+An `Address` is the spelling to send to. Its domain is in lower case, and readable if it is
+internationalised; its local part keeps its case, because only its own server may say what that
+means (but for the few names that mean the same everywhere, such as `Info`: RFC 2142).
+
+An `AddressKey` is the same address without any difference of case: all spellings of one subscriber
+have the same key, and everything that looks an address up uses it.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import NewType
 
 from postroom.domain.errors import Invalid
 
 Address = NewType("Address", str)
+AddressKey = NewType("AddressKey", Address)
 
 LONGEST = 254  # RFC 5321 4.5.3.1.3, less the angle brackets
 
@@ -63,6 +68,34 @@ def _is_ordinary(local: str, domain: str) -> bool:
         and "--" not in domain
         and not domain.endswith(_SPECIAL_DOMAINS)
     )
+
+
+def address_key(address: Address) -> AddressKey:
+    """Return the key of an address: its local part case-folded, its domain as it is.
+
+    The folding is Unicode's simple one, a character for a character, and the result is in NFC, like
+    the address. So `straße@` and `strasse@` stay two addresses, which they may well be;
+    `str.casefold` would make them one. The domain needs no folding: `parse_address` has put it into
+    its only form. The key of a key is the key.
+    """
+    if address.isascii():
+        return AddressKey(Address(address.lower()))
+    local, at, domain = address.rpartition("@")
+    return AddressKey(Address(f"{folded(local)}{at}{domain}"))
+
+
+def folded(text: str) -> str:
+    """Return a part of an address without differences of case, as `address_key` has it."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", "".join(map(_folded_character, text)))
+
+
+def _folded_character(character: str) -> str:
+    for fold in (character.casefold(), character.lower()):
+        if len(fold) == 1:
+            return fold
+    return character
 
 
 def domain_of(address: Address) -> str:

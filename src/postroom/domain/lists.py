@@ -10,7 +10,7 @@ from typing import NewType
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.addresses import Address, AddressKey, address_key
 from postroom.domain.colours import Colour
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
@@ -52,7 +52,11 @@ class MailingList(msgspec.Struct, frozen=True):
 
 
 class Subscriber(msgspec.Struct, frozen=True):
-    """An address on a list. The GUID is the secret in its links."""
+    """An address on a list. The GUID is the secret in its links.
+
+    `merged_guids` belonged to subscribers whose addresses differed from this one only in case,
+    before such addresses were one subscriber: their links still work.
+    """
 
     list_name: ListName
     address: Address
@@ -62,6 +66,11 @@ class Subscriber(msgspec.Struct, frozen=True):
     verified_at: datetime | None = None
     blocked: str = ""
     etag: str = ""
+    merged_guids: tuple[SubscriberGuid, ...] = ()
+
+    @property
+    def key(self) -> AddressKey:
+        return address_key(self.address)
 
     @property
     def may_receive(self) -> bool:

@@ -75,6 +75,10 @@ class Message(msgspec.Struct, frozen=True):
     itself, or why it ended without a recipient. `retry_of` is the message whose refused recipients
     this one is for. `counts` is the sum of one that is done: it does not change any more. `trace`
     ties what is done for it to the request that made it (`spans.py`).
+
+    `first_keyed_page`: from this page on, emails are in the order of their addresses' keys. Pages
+    before it, or all if it is None, were made by a version that kept each spelling apart: they are
+    in the order of spellings.
     """
 
     ref: MessageRef
@@ -98,6 +102,7 @@ class Message(msgspec.Struct, frozen=True):
     completed_at: datetime | None = None
     retry_of: MessageRef | None = None
     trace: str = ""
+    first_keyed_page: int | None = None
     counts: Counts | None = None
     etag: str = ""
 

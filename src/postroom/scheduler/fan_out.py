@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.addresses import Address, AddressKey, address_key
 from postroom.domain.errors import Overtaken
-from postroom.domain.lists import SubscriberGuid
 from postroom.domain.messages import Message, MessageStatus, check_transition
 from postroom.domain.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
 from postroom.scheduler.refused import RefusedRecipients
@@ -47,8 +46,8 @@ _WINDOW = 10 * PAGE_SIZE  # what one query of the store answers
 _PREFIX = len(records.EMAIL_PREFIX)
 _PREFIX_MARK = zlib.crc32(records.EMAIL_PREFIX.encode())
 
-_Members: TypeAlias = dict[Address, SubscriberGuid]
-"""Subscribers in the order of their addresses, with their GUIDs."""
+_Members: TypeAlias = dict[AddressKey, dict[str, str]]
+"""Subscribers in the order of their addresses' keys, with what an email's row says of them."""
 
 NO_LIST = "the list was deleted before the message was due"
 NO_SUBSCRIBER = "the list has no verified subscriber"
@@ -62,6 +61,7 @@ class FanOut:
     def __init__(self, store: Store, messages: MessageRows) -> None:
         self._lists = store.table(records.LISTS)
         self._emails = store.table(records.MESSAGES)
+        self._archive = store.table(records.ARCHIVE)
         self._pages = store.table(records.PAGES)
         self._queue = store.queue(SEND_QUEUE)
         self._messages = messages
@@ -84,13 +84,17 @@ class FanOut:
             )
         return await self._save(
             msgspec.structs.replace(
-                message, status=MessageStatus.QUEUING, queued_at=datetime.now(UTC)
+                message,
+                status=MessageStatus.QUEUING,
+                queued_at=datetime.now(UTC),
+                first_keyed_page=0,
             )
         )
 
     async def run(self, message: Message, goes_on: Callable[[], bool]) -> Message:
         """Queuing → Processing. `Superseded` if it is no longer ours to do."""
         message, last = await self.finish_interrupted(message)
+        planned = await self._planned_with_spellings(message)
         if message.from_address is not None:  # else there was no list when it was due
             following = asyncio.ensure_future(self._read(message, last))
             try:
@@ -98,7 +102,11 @@ class FanOut:
                     if not goes_on():
                         raise Superseded
                     following = asyncio.ensure_future(self._read(message, next(reversed(found))))
-                    message = await self._queue_window(message, found)
+                    for each in planned.keys() & found.keys():
+                        if not await self._is_merged(message, each, planned[each]):
+                            del found[each]
+                    if found:
+                        message = await self._queue_window(message, found)
             finally:
                 following.cancel()
         if message.queued_pages == 0:
@@ -106,8 +114,8 @@ class FanOut:
             message = msgspec.structs.replace(message, reason=reason)
         return await self._save(msgspec.structs.replace(message, status=MessageStatus.PROCESSING))
 
-    async def finish_interrupted(self, message: Message) -> tuple[Message, Address | None]:
-        """Bring pages to an end that an interruption left half made; answers the last address."""
+    async def finish_interrupted(self, message: Message) -> tuple[Message, AddressKey | None]:
+        """Finish pages that an interruption left half made; return behind whom to continue."""
         partition = records.pages_partition(message.day, message.ref)
         start = max(0, message.queued_pages - 1)  # the last finished one knows where to go on
         known = await self._pages.query(
@@ -122,7 +130,31 @@ class FanOut:
         message = await self._save(
             msgspec.structs.replace(message, queued_pages=int(pages[-1].row) + 1)
         )
-        return message, Address(records.read(pages[-1], "LastAddress", str))
+        if int(pages[-1].row) < (message.first_keyed_page or 0):
+            return message, None  # the pages so far are in another order: see below
+        return message, AddressKey(Address(records.read(pages[-1], "LastAddress", str)))
+
+    async def _planned_with_spellings(self, message: Message) -> dict[AddressKey, set[str]]:
+        """Return who is on pages that were made in the order of spellings, with their GUIDs.
+
+        Only a message that was being queued while its store was converted has any: its other pages
+        are made from the beginning of the list, in the order of keys, without these.
+        """
+        planned: dict[AddressKey, set[str]] = {}
+        for number in range(message.first_keyed_page or 0):
+            partition = page_partition(message.day, message.ref, number)
+            for table in (self._emails, self._archive):
+                rows = await table.read(records.EmailRow, partition)
+                for row, email in rows.items():
+                    guids = planned.setdefault(address_key(Address(row)), set())
+                    guids.add(email.SubscriberGUID)
+        return planned
+
+    async def _is_merged(self, message: Message, key: AddressKey, guids: set[str]) -> bool:
+        """Whether only emails to other spellings are planned, which senders will leave out."""
+        row = KeyRange.only(records.email_row(key))
+        found = await self._lists.read(records.SubscriberRow, message.list_name, row)
+        return all(guids <= set(each.MergedGUIDs.split(",")) for each in found.values())
 
     async def _finish_page(self, message: Message, page: Entity) -> None:
         number = int(page.row)
@@ -165,7 +197,7 @@ class FanOut:
         planned: _Members = {}
         while True:
             found, following = await self._verified(message, KeyRange.between(start, stop))
-            planned |= {each: guid for each, guid in found.items() if _mark(each) in members}
+            planned |= {each: own for each, own in found.items() if _mark(each) in members}
             if following is None:
                 return dict(islice(planned.items(), PAGE_SIZE))
             start = following
@@ -186,7 +218,7 @@ class FanOut:
             return
         raise Superseded
 
-    async def _read(self, message: Message, after: Address | None) -> _Members:
+    async def _read(self, message: Message, after: AddressKey | None) -> _Members:
         """The next verified subscribers behind an address, in the order of their addresses."""
         if message.retry_of is not None:
             return await self._refused.after(message, message.retry_of, after)
@@ -208,7 +240,7 @@ class FanOut:
             limit=_WINDOW,
         )
         found = {
-            Address(row[_PREFIX:]): subscriber.SubscriberGUID
+            AddressKey(Address(row[_PREFIX:])): subscriber.email_properties
             for row, subscriber in rows.items()
             if subscriber.may_receive
         }
@@ -243,12 +275,9 @@ class FanOut:
 
     async def _insert_emails(self, message: Message, number: int, found: _Members) -> bool:
         """Answers whether they were not there yet."""
-        rows: dict[str, dict[str, str]] = {
-            address: {"SubscriberGUID": guid} for address, guid in found.items()
-        }
         partition = page_partition(message.day, message.ref, number)
         try:
-            await self._emails.apply([InsertMany(partition, rows)])
+            await self._emails.apply([InsertMany(partition, cast(Mapping[str, Any], found))])
         except AlreadyExists:
             return False  # a page is one batch: if one email is there, all are
         return True
@@ -261,7 +290,7 @@ class FanOut:
             raise Superseded from exc
 
 
-def _mark(address: Address) -> bytes:
+def _mark(address: AddressKey) -> bytes:
     """Tells those whom a page was made for from others: wrong once in four thousand million."""
     return zlib.crc32(address.encode(), _PREFIX_MARK).to_bytes(4)
 

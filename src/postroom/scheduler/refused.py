@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
 
-from postroom.domain.addresses import Address
+from postroom.domain.addresses import Address, AddressKey, address_key
 from postroom.domain.emails import EmailOutcome
-from postroom.domain.lists import Subscriber, SubscriberGuid
+from postroom.domain.lists import ListName
 from postroom.domain.messages import Message
 from postroom.domain.refs import MessageRef
 from postroom.services import records
 from postroom.services.message_rows import MessageRows
 from postroom.services.outcomes import OutcomeService
-from postroom.storage import Store
+from postroom.storage import KeyRange, Store
+
+_AT_ONCE: Final = 100
 
 
 class RefusedRecipients:
@@ -22,27 +27,46 @@ class RefusedRecipients:
         self._outcomes = OutcomeService(store)
 
     async def after(
-        self, message: Message, original: MessageRef, address: Address | None
-    ) -> dict[Address, SubscriberGuid]:
-        """Some subscribers behind an address whom the original did not reach and who still want it.
-
-        In the order of their addresses, with their GUIDs; none at the end.
+        self, message: Message, original: MessageRef, address: AddressKey | None
+    ) -> dict[AddressKey, dict[str, str]]:
+        """Return some subscribers behind an address whom the original did not reach and who still
+        want it: in the order of their keys, with what an email's row says of them; none at the end.
         """
         tried = await self._messages.get(original)
+        if tried.first_keyed_page != 0:
+            return await self._after_in_other_order(message, tried, address)
         place = None if address is None else await self._outcomes.place_after(tried, address)
         while True:
             page = await self._outcomes.page(tried, outcome=EmailOutcome.REFUSED, after=place)
-            addresses = [email.address for email in page.emails]
-            found = await asyncio.gather(*(self._find(message, each) for each in addresses))
-            wanted = {each.address: each.guid for each in found if each is not None}
+            keys = [AddressKey(Address(email.row)) for email in page.emails]
+            wanted = await self._who_still_want_it(message.list_name, keys)
             place = page.next
             if wanted or place is None:
                 return wanted
 
-    async def _find(self, message: Message, address: Address) -> Subscriber | None:
-        """The subscriber, if it is on the list, verified and not blocked."""
-        entity = await self._lists.get(message.list_name, records.email_row(address))
-        if entity is None:
-            return None
-        subscriber = records.subscriber_from(entity)
-        return subscriber if subscriber.may_receive else None
+    async def _after_in_other_order(
+        self, message: Message, tried: Message, address: AddressKey | None
+    ) -> dict[AddressKey, dict[str, str]]:
+        """The same for an original whose pages are in the order of spellings: all are read."""
+        refused = self._outcomes.emails(tried, EmailOutcome.REFUSED)
+        keys = sorted({address_key(Address(each.row)) async for each in refused})
+        left = (each for each in keys if address is None or each > address)
+        while some := list(islice(left, _AT_ONCE)):
+            if wanted := await self._who_still_want_it(message.list_name, some):
+                return wanted
+        return {}
+
+    async def _who_still_want_it(
+        self, name: ListName, keys: Iterable[AddressKey]
+    ) -> dict[AddressKey, dict[str, str]]:
+        """Return those who are on the list, verified and not blocked."""
+        rows = {key: KeyRange.only(records.email_row(key)) for key in keys}
+        found = await asyncio.gather(
+            *(self._lists.read(records.SubscriberRow, name, row) for row in rows.values())
+        )
+        return {
+            key: subscriber.email_properties
+            for key, one in zip(rows, found, strict=True)
+            for subscriber in one.values()
+            if subscriber.may_receive
+        }

@@ -54,24 +54,24 @@ class DoubtService:
                 raise Overtaken("email", address)
             if was_sent:
                 await self._archive.merge(
-                    Entity(item.partition, address, {"Outcome": "accepted", "EmailSent": True})
+                    Entity(item.partition, found.row, {"Outcome": "accepted", "EmailSent": True})
                 )
             else:
-                await self._make_pending(item, address)
+                await self._make_pending(item, found.row)
             loaded = await self._pages.load(msgspec.structs.replace(claim, taken_over=True))
             if loaded is not None:
                 await self._pages.settle(claim, loaded, {}, parked=False)
         except (PageLost, PageTaken, Conflict) as exc:
             raise Overtaken("email", address) from exc
 
-    async def _make_pending(self, item: WorkItem, address: Address) -> None:
-        archived = await self._archive.get(item.partition, address)
+    async def _make_pending(self, item: WorkItem, row: str) -> None:
+        archived = await self._archive.get(item.partition, row)
         if archived is None:
-            raise NotFound(f"email to {address}")
+            raise NotFound(f"email {row}")
         kept = {
             name: archived.properties[name]
-            for name in ("SubscriberGUID", "Tries")
+            for name in ("SubscriberGUID", "EmailAddress", "Tries")
             if name in archived.properties
         }
-        await self._emails.upsert(Entity(item.partition, address, {**kept, "WasInDoubt": True}))
-        await self._archive.delete(item.partition, address, archived.etag)
+        await self._emails.upsert(Entity(item.partition, row, {**kept, "WasInDoubt": True}))
+        await self._archive.delete(item.partition, row, archived.etag)

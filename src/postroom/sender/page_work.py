@@ -95,8 +95,8 @@ class PageWork:
         if not claims:
             return
         loaded = await self._pages.load_together(claims)
-        addresses = [address for page in loaded if page is not None for address in page.emails]
-        recipients = await self._recipients.allowed(message.list_name, addresses)
+        emails = {a: each for page in loaded if page for a, each in page.emails.items()}
+        recipients = await self._recipients.allowed(message.list_name, emails)
         for in_hand, claim, page in zip(pages, claims, loaded, strict=True):
             in_hand.claim = claim
             in_hand.taken = TakenPage(page, recipients)
@@ -210,11 +210,11 @@ class PageWork:
         if claim.doubtful:
             # From a sender whose journal is not here: whatever it had not recorded is in doubt.
             return self._all_doubted(loaded, now), ""
-        due = [
-            address
+        due = {
+            address: email
             for address, email in loaded.emails.items()
             if email.NextTryAt is None or email.NextTryAt <= now
-        ]
+        }
         if in_hand.taken is not None:
             allowed = in_hand.taken.recipients
         else:

@@ -49,7 +49,7 @@ from postroom.storage import (
 _NO_ATTEMPT = Attempt()
 
 Emails: TypeAlias = Mapping[Address, records.EmailRow]
-"""The emails of a page that are not done. In the table their rows are the addresses."""
+"""The emails of a page that are not done, by the spelling that they are sent to."""
 
 
 class LoadedPage(msgspec.Struct, frozen=True):
@@ -58,8 +58,8 @@ class LoadedPage(msgspec.Struct, frozen=True):
     page: Entity
     emails: Emails
     counts: Counts
-    leftover: Sequence[Address] = ()
-    """Emails that the archive has already: only to be removed."""
+    leftover: Sequence[str] = ()
+    """Rows of emails that the archive has already: only to be removed."""
 
     @property
     def is_whole(self) -> bool:
@@ -92,12 +92,11 @@ class PageStore:
             ),
             self._emails.read_partitions(records.EmailRow, [item.partition for item in items]),
         )
-        emails = cast(dict[str, Emails], read)
         rows = {entity.row: entity for entity in found.entities}
         pages: list[LoadedPage | None] = []
         for claim in claims:
             row = rows.get(records.page_row(claim.item.page))
-            page = None if row is None else _loaded(row, emails[claim.item.partition])
+            page = None if row is None else _loaded(row, _spelled(read[claim.item.partition]))
             if page is not None and not page.is_whole:
                 page = await self.load(claim)
             pages.append(page)
@@ -132,18 +131,18 @@ class PageStore:
         return await self._pages.get(*_key(item))
 
     async def _read(self, item: WorkItem) -> Emails:
-        return cast(Emails, await self._emails.read(records.EmailRow, item.partition))
+        return _spelled(await self._emails.read(records.EmailRow, item.partition))
 
     async def _without_archived(self, item: WorkItem, page: Entity, emails: Emails) -> LoadedPage:
         """The page, by what the archive has of it."""
         done = (await self._archive.query(KeyRange.only(item.partition))).entities
-        archived = {entity.row for entity in done}
+        archived = {records.read_spelling(entity) for entity in done}
         left = {address: email for address, email in emails.items() if address not in archived}
         loaded = _loaded(page, left)
         return msgspec.structs.replace(
             loaded,
             counts=recounted(loaded.counts.planned, done),
-            leftover=[address for address in emails if address in archived],
+            leftover=[each.row_of(a) for a, each in emails.items() if a in archived],
         )
 
     # -- settling ----------------------------------------------------------------------------
@@ -219,6 +218,13 @@ class PageStore:
 
 def _key(item: WorkItem) -> tuple[str, str]:
     return records.pages_partition(item.day, item.ref), records.page_row(item.page)
+
+
+def _spelled(rows: dict[str, records.EmailRow]) -> Emails:
+    """Return emails by address; in the table their rows are the addresses' keys."""
+    if any(email.EmailAddress for email in rows.values()):
+        return {Address(email.EmailAddress or row): email for row, email in rows.items()}
+    return cast(Emails, rows)  # most addresses are spelled like their keys
 
 
 def _loaded(page: Entity, emails: Emails) -> LoadedPage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from postroom.domain.addresses import Address
 from postroom.domain.lists import ListName
@@ -24,17 +24,23 @@ class Recipients:
         self._lists = store.table(records.LISTS)
 
     async def allowed(
-        self, name: ListName, addresses: Sequence[Address]
+        self, name: ListName, emails: Mapping[Address, records.EmailRow]
     ) -> dict[Address, Recipient]:
-        """Those who are still verified and not blocked, with the GUIDs that they have now."""
-        addresses = sorted(addresses)
-        rows = [records.EMAIL_PREFIX + address for address in addresses]
-        found = await self._subscribers(name, rows)
+        """Return those who are still verified and not blocked, with the GUIDs that they have now.
+
+        Of two emails that were planned for addresses that differ only in case, before these were
+        one subscriber, the one to the merged GUID is left out.
+        """
+        rows = {address: records.email_row(address) for address in emails}
+        found = await self._subscribers(name, sorted(set(rows.values())))
         recipients = {}
-        for address, row in zip(addresses, rows, strict=True):
-            subscriber = found.get(row)
-            if subscriber is not None and subscriber.may_receive:
-                recipients[address] = Recipient(address, subscriber.SubscriberGUID)
+        for address, email in emails.items():
+            subscriber = found.get(rows[address])
+            if subscriber is None or not subscriber.may_receive:
+                continue
+            if subscriber.MergedGUIDs and email.SubscriberGUID in subscriber.MergedGUIDs:
+                continue
+            recipients[address] = Recipient(address, subscriber.SubscriberGUID)
         return recipients
 
     async def _subscribers(

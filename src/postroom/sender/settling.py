@@ -31,12 +31,12 @@ def settlement(
     partition: str,
     verdicts: Mapping[Address, Verdict],
     emails: Mapping[Address, records.EmailRow],
-    leftover: Sequence[Address],
+    leftover: Sequence[str],
     before: Counts,
     now: datetime,
 ) -> Settlement:
-    """Emails that are done are archived and go, with the `leftover` that the archive has already;
-    those that are to be tried again are marked. `before` are the counts of the page so far."""
+    """Emails that are done are archived and go, with the `leftover` rows that the archive has
+    already; those to be tried again are marked. `before` are the counts of the page so far."""
     done: dict[_Kind, dict[str, dict[str, str]]] = {}
     alike: dict[str, dict[str, str]] = {}
     last: tuple[EmailOutcome, Attempt] | None = None
@@ -44,15 +44,18 @@ def settlement(
     pending = EmailOutcome.PENDING
     for address, verdict in verdicts.items():
         outcome, attempt = verdict.outcome, verdict.attempt
+        email = emails[address]
+        row = email.row_of(address)
         if outcome is pending:
-            changes.append(Merge(Entity(partition, address, _pending_properties(verdict))))
+            changes.append(Merge(Entity(partition, row, _pending_properties(verdict))))
             continue
         if last is None or last[0] is not outcome or last[1] is not attempt:
             last = outcome, attempt
             alike = done.setdefault((outcome, attempt.tries, attempt.was_in_doubt), {})
-        guid = emails[address].SubscriberGUID
-        alike[address] = {"SubscriberGUID": guid, "Reply": verdict.reply[:1000]}
-    gone = [*leftover, *(address for rows in done.values() for address in rows)]
+        alike[row] = own = {"SubscriberGUID": email.SubscriberGUID, "Reply": verdict.reply[:1000]}
+        if email.EmailAddress:
+            own["EmailAddress"] = email.EmailAddress
+    gone = [*leftover, *(row for rows in done.values() for row in rows)]
     if gone:
         changes.append(DeleteMany(partition, gone))
     tally = Counter[tuple[EmailOutcome, bool]]()

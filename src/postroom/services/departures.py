@@ -27,6 +27,11 @@ _BATCH = 100  # the operations of one batch of the store
 
 
 def departed_row(list_name: ListName, address: Address) -> str:
+    """Return the row of an address, the same for all spellings.
+
+    Coarser than the key of an address (`straße` is `strasse` here), as it has always been: digests
+    cannot be converted, and a departure that covers too much only asks for a sign-up.
+    """
     digest = hashlib.sha256(f"{list_name} {address.casefold()}".encode())
     return digest.hexdigest()[:_DIGITS]
 

@@ -35,6 +35,7 @@ READABLE = CHANGEABLE | {
     "queuestate",
     "signuplimit",
     "storecopy",
+    "storeinfo",  # the version of the data
     "throttle",
 }
 """Tables whose rows are shown as they are."""

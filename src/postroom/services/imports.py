@@ -2,6 +2,7 @@
 
 - An address that is new is added. It is verified only if its line says so, or the caller says it
   for all lines that say nothing.
+- Addresses that differ only in case are one: a list keeps the spelling that came first.
 - An address that is on the list keeps its GUID and its age. Where its line says true or false, that
   counts (so a file that was exported, edited and imported again means what it says); a line that
   says nothing changes nothing. If a file names an address more than once, the last word counts.
@@ -28,7 +29,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.addresses import Address, AddressKey
 from postroom.domain.errors import Overtaken
 from postroom.domain.lists import ListName, Subscriber, SubscriberGuid, new_guids
 from postroom.services import records
@@ -131,7 +132,7 @@ class ImportService:
         """Those who left and are not on the list: reported, and taken out of what is written."""
         watched = sorted(chunk.watched.items())
         work_left = iter(watched)
-        gone: dict[Address, datetime] = {}
+        gone: dict[AddressKey, datetime] = {}
 
         async def work() -> None:
             for address, _ in work_left:
@@ -157,7 +158,7 @@ class ImportService:
 class _Batch(msgspec.Struct):
     """Neighbours in the order of addresses. `end`: so many of its chunk are done with it."""
 
-    addresses: list[Address]
+    addresses: list[AddressKey]
     guids: list[SubscriberGuid]
     end: int
 
@@ -165,9 +166,10 @@ class _Batch(msgspec.Struct):
 class _Prepared(msgspec.Struct):
     """A chunk of the file, ready to be written."""
 
-    wanted: dict[Address, bool | None]
-    blocked: dict[Address, str]
-    watched: dict[Address, int]
+    wanted: dict[AddressKey, bool | None]
+    spellings: dict[AddressKey, Address]
+    blocked: dict[AddressKey, str]
+    watched: dict[AddressKey, int]
     batches: list[_Batch]
     rejected: list[RejectedLine]
     lines: int
@@ -179,6 +181,7 @@ class _Prepared(msgspec.Struct):
 def _prepared(chunk: Chunk) -> _Prepared:
     return _Prepared(
         wanted=chunk.wanted,
+        spellings=chunk.spellings,
         blocked=chunk.blocked,
         watched=chunk.watched,
         batches=_batches(chunk.wanted),
@@ -190,7 +193,7 @@ def _prepared(chunk: Chunk) -> _Prepared:
     )
 
 
-def _batches(wanted: dict[Address, bool | None]) -> list[_Batch]:
+def _batches(wanted: dict[AddressKey, bool | None]) -> list[_Batch]:
     addresses = sorted(wanted)
     guids = new_guids(len(addresses))
     return [
@@ -229,7 +232,7 @@ class _Importing:
     async def _write_batch(self, chunk: _Prepared, batch: _Batch) -> None:
         """Add those that are new and change the others. Somebody else may do so, too."""
         addresses, guids = batch.addresses, batch.guids
-        there: dict[Address, Subscriber] = {}
+        there: dict[AddressKey, Subscriber] = {}
         for _ in range(_TRIES):
             if self._look_first:
                 there = await self._read(addresses)
@@ -251,13 +254,13 @@ class _Importing:
     def _operations(
         self,
         chunk: _Prepared,
-        addresses: list[Address],
+        addresses: list[AddressKey],
         guids: list[SubscriberGuid],
-        there: dict[Address, Subscriber],
+        there: dict[AddressKey, Subscriber],
     ) -> tuple[list[Operation], int, int]:
         """What is to be done for these addresses; how many are added, how many changed."""
         operations: list[Operation] = []
-        new: dict[bool, dict[Address, SubscriberGuid]] = {True: {}, False: {}}
+        new: dict[bool, dict[AddressKey, SubscriberGuid]] = {True: {}, False: {}}
         updated = 0
         for address, guid in zip(addresses, guids, strict=True):
             said = chunk.wanted[address]
@@ -273,7 +276,7 @@ class _Importing:
             if added:
                 verified_at = self._now if verified else None
                 operations += records.new_subscribers(
-                    self._list, added, self._now, verified_at, chunk.blocked
+                    self._list, added, self._now, verified_at, chunk.blocked, chunk.spellings
                 )
         return operations, sum(map(len, new.values())), updated
 
@@ -284,7 +287,7 @@ class _Importing:
             old = msgspec.structs.replace(old, verified=said, verified_at=verified_at)
         return old if blocked is None else msgspec.structs.replace(old, blocked=blocked)
 
-    async def _read(self, addresses: list[Address]) -> dict[Address, Subscriber]:
+    async def _read(self, addresses: list[AddressKey]) -> dict[AddressKey, Subscriber]:
         """Those that are on the list already.
 
         They are neighbours in the order of keys, so one query finds them, unless so many others
@@ -300,7 +303,7 @@ class _Importing:
                 *(self._rows.get(self._list, records.email_row(each)) for each in addresses)
             )
         found = (records.subscriber_from(each) for each in entities if each is not None)
-        return {each.address: each for each in found}
+        return {each.key: each for each in found}
 
 
 async def _read_ahead(

@@ -8,11 +8,12 @@ from datetime import datetime
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.addresses import Address, address_key, folded
 from postroom.domain.emails import Counts, EmailOutcome
 from postroom.domain.messages import Message
 from postroom.domain.pages import page_partition
 from postroom.services import records
+from postroom.services.page_search import PageSearch
 from postroom.storage import Entity, InvalidValue, KeyRange, Store
 from postroom.storage.tokens import decode_token, encode_token
 
@@ -20,8 +21,12 @@ _PAGES_LOOKED_AT = 1_000  # for one answer: a search through a million emails is
 
 
 class EmailRecord(msgspec.Struct, frozen=True):
-    """One email, done or not, with the mail server's last words; `at` is when it was done."""
+    """One email, done or not, with the mail server's last words; `at` is when it was done.
 
+    `row` is its key in the store: the address's key, or the address as an earlier version had it.
+    """
+
+    row: str
     address: Address
     outcome: EmailOutcome
     page: int
@@ -42,7 +47,7 @@ class OutcomeService:
     def __init__(self, store: Store) -> None:
         self._emails = store.table(records.MESSAGES)
         self._archive = store.table(records.ARCHIVE)
-        self._pages = store.table(records.PAGES)
+        self._search = PageSearch(store)
 
     async def counts(self, message: Message) -> Counts:
         """The sum: planned = pending + accepted + refused + suppressed + in_doubt.
@@ -57,14 +62,9 @@ class OutcomeService:
             result += records.counts_from(page)
         return result
 
-    async def pages(self, message: Message, first: int = 0) -> AsyncIterator[Entity]:
-        """The rows of a message's pages, in order, without the claims between them."""
-        partition = records.pages_partition(message.day, message.ref)
-        async for entity in self._pages.scan(
-            KeyRange.only(partition), KeyRange(start=records.page_row(first))
-        ):
-            if "," not in entity.row:
-                yield entity
+    def pages(self, message: Message, first: int = 0) -> AsyncIterator[Entity]:
+        """Yield the rows of a message's pages, in order."""
+        return self._search.pages(message, first)
 
     async def emails(
         self, message: Message, outcome: EmailOutcome | None = None
@@ -84,13 +84,14 @@ class OutcomeService:
         limit: int = 100,
         after: str | None = None,
     ) -> EmailPage:
-        """Up to `limit` emails, all or those of one outcome, or whose addresses begin with
-        `prefix`. `InvalidValue` for a bad `after`.
+        """Return up to `limit` emails, all or those of one outcome, or whose addresses begin with
+        `prefix`, in any case. `InvalidValue` for a bad `after`.
 
         There may be fewer although there are more: so much is read for one answer, and no more.
         """
-        if after is None and prefix:
-            first, last_seen = await self._first_page_until(message, prefix), ""
+        prefix, is_sorted = folded(prefix), message.first_keyed_page == 0
+        if after is None and prefix and is_sorted:
+            first, last_seen = await self._search.first_until(message, prefix), ""
         else:
             first, last_seen = _position(after)
         found: list[EmailRecord] = []
@@ -103,14 +104,16 @@ class OutcomeService:
             if outcome is not None and _has_none(row, outcome):
                 continue
             for record in await self.page_emails(message, number):
-                if number == first and (record.address <= last_seen or record.address < prefix):
+                if number == first and record.row <= last_seen:
                     continue
-                if not record.address.startswith(prefix):
-                    return EmailPage(found, None)
+                if not folded(record.row).startswith(prefix):
+                    if is_sorted and record.row > prefix:
+                        return EmailPage(found, None)
+                    continue
                 if outcome is not None and record.outcome is not outcome:
                     continue
                 if len(found) == limit:
-                    return EmailPage(found, encode_token(f"{found[-1].page:06}", found[-1].address))
+                    return EmailPage(found, encode_token(f"{found[-1].page:06}", found[-1].row))
                 found.append(record)
         return EmailPage(found, None)
 
@@ -124,11 +127,12 @@ class OutcomeService:
     ) -> list[EmailRecord] | None:
         """All of them at once, in the order of addresses; None if the pages that hold them have
         more than `most` emails, or are too many to look at."""
-        first = await self._first_page_until(message, prefix) if prefix else 0
+        prefix, is_sorted = folded(prefix), message.first_keyed_page == 0
+        first = await self._search.first_until(message, prefix) if prefix and is_sorted else 0
         pages: list[int] = []
         looked = emails = 0
         async for row in self.pages(message, first):
-            if not _reaches(row, prefix):
+            if is_sorted and not _reaches(row, prefix):
                 break
             looked += 1
             if outcome is None or not _has_none(row, outcome):
@@ -139,7 +143,8 @@ class OutcomeService:
         return [
             record
             for record in await self._emails_of(message, pages)
-            if record.address.startswith(prefix) and (outcome is None or record.outcome is outcome)
+            if folded(record.row).startswith(prefix)
+            and (outcome is None or record.outcome is outcome)
         ]
 
     async def _emails_of(self, message: Message, pages: list[int]) -> list[EmailRecord]:
@@ -150,7 +155,7 @@ class OutcomeService:
             rows = await table.read_partitions(_Row, partitions) if partitions else {}
             for partition, page in partitions.items():
                 found |= {key: _record(key, row, page) for key, row in rows[partition].items()}
-        return [found[address] for address in sorted(found)]
+        return [found[row] for row in sorted(found)]
 
     async def page_emails(self, message: Message, page: int) -> list[EmailRecord]:
         """One page: who waits and who is done. Whoever is in both tables is done."""
@@ -162,53 +167,36 @@ class OutcomeService:
         return [found[row] for row in sorted(found)]
 
     async def email(self, message: Message, address: Address) -> EmailRecord | None:
-        """What became of one address."""
-        page = await self.find_page(message, address)
-        if page is None:
-            return None
-        found = await self.page_emails(message, int(page.row))
-        return next((each for each in found if each.address == address), None)
+        """Return what became of one address: of its several spellings, the one that is given."""
+        found = await self.emails_to(message, address)
+        same = (each for each in found if each.address == address)
+        return next(same, found[0] if found else None)
 
-    async def find_page(self, message: Message, address: Address) -> Entity | None:
-        """The row of the page that would hold it, found by halving, as pages are in order."""
-        partition = records.pages_partition(message.day, message.ref)
-        low, high = 0, await self._page_count(message)
-        while low < high:
-            middle = (low + high) // 2
-            page = await self._pages.get(partition, records.page_row(middle))
-            if page is None:
-                return None
-            if address < records.read(page, "FirstAddress", str):
-                high = middle
-            elif address > records.read(page, "LastAddress", str):
-                low = middle + 1
-            else:
-                return page
-        return None
+    async def emails_to(self, message: Message, address: Address) -> list[EmailRecord]:
+        """Return the emails of a message to an address, however it was spelled: one, or none.
 
-    async def place_after(self, message: Message, address: str) -> str:
-        """What to give to `page` as `after`, so that it goes on behind this address."""
-        return encode_token(f"{await self._first_page_until(message, address):06}", address)
+        A message that was queued before addresses had keys may have several.
+        """
+        found: list[EmailRecord] = []
+        for page in await self.pages_for(message, address):
+            found += await self.emails_of_page(message, page, address)
+        return found
 
-    async def _first_page_until(self, message: Message, text: str) -> int:
-        """The first page that does not end before this text, found by halving."""
-        partition = records.pages_partition(message.day, message.ref)
-        low, high = 0, await self._page_count(message)
-        while low < high:
-            middle = (low + high) // 2
-            page = await self._pages.get(partition, records.page_row(middle))
-            if page is None or records.read(page, "LastAddress", str) >= text:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+    async def pages_for(self, message: Message, address: Address) -> list[Entity]:
+        """Return the rows of the pages that may hold emails to an address."""
+        return await self._search.may_hold(message, address)
 
-    async def _page_count(self, message: Message) -> int:
-        """Pages are numbered without gaps: the queued ones, and perhaps a few more."""
-        last = message.queued_pages
-        async for page in self.pages(message, message.queued_pages):
-            last = int(page.row) + 1
-        return last
+    async def emails_of_page(
+        self, message: Message, page: Entity, address: Address
+    ) -> list[EmailRecord]:
+        """Return the emails of one page to an address, however it was spelled."""
+        key = address_key(address)
+        emails = await self.page_emails(message, int(page.row))
+        return [each for each in emails if address_key(each.address) == key]
+
+    async def place_after(self, message: Message, row: str) -> str:
+        """Return what to give to `page` as `after`, to continue behind this row."""
+        return encode_token(f"{await self._search.first_until(message, row):06}", row)
 
 
 def _position(token: str | None) -> tuple[int, str]:
@@ -235,6 +223,7 @@ def _reaches(page: Entity, prefix: str) -> bool:
 class _Row(msgspec.Struct, frozen=True, gc=False):
     """What is read of an email in either table: one that is not done has no outcome yet."""
 
+    EmailAddress: str = ""
     Outcome: str = EmailOutcome.PENDING.value
     Tries: int = 0
     Reply: str = ""
@@ -242,9 +231,10 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
     At: datetime | None = None
 
 
-def _record(address: str, row: _Row, page: int) -> EmailRecord:
+def _record(key: str, row: _Row, page: int) -> EmailRecord:
     return EmailRecord(
-        address=Address(address),
+        row=key,
+        address=Address(row.EmailAddress or key),
         outcome=EmailOutcome(row.Outcome),
         page=page,
         tries=row.Tries,
@@ -256,7 +246,8 @@ def _record(address: str, row: _Row, page: int) -> EmailRecord:
 
 def _pending(entity: Entity, page: int) -> EmailRecord:
     return EmailRecord(
-        address=Address(entity.row),
+        row=entity.row,
+        address=records.read_spelling(entity),
         outcome=EmailOutcome.PENDING,
         page=page,
         tries=records.read_optional(entity, "Tries", int) or 0,

@@ -8,19 +8,20 @@ erasure is finished by asking again.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import AsyncIterator
 
 import msgspec
 
-from postroom.domain.addresses import Address, parse_address
+from postroom.domain.addresses import Address, AddressKey, address_key, parse_address
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages import Message
 from postroom.domain.pages import page_partition
 from postroom.services import records
 from postroom.services.departures import Departures
 from postroom.services.message_times import MessageTimes
-from postroom.services.outcomes import OutcomeService
+from postroom.services.outcomes import EmailRecord, OutcomeService
 from postroom.services.subscriptions import SubscriptionService
 from postroom.services.tracing import TraceService
 from postroom.storage import Delete, Entity, Insert, KeyRange, NotFound, Store
@@ -65,16 +66,15 @@ class PersonalDataService:
             await self._departures.forget(left.list_name, address)
         emails, waiting = 0, []
         async for message in self._all_messages():
-            page = await self._outcomes.find_page(message, address)
-            if page is None:
-                continue
-            partition = page_partition(message.day, message.ref, int(page.row))
-            if await self._emails.get(partition, address) is not None:
-                waiting.append(str(message.ref))
-                continue
-            emails += await self._rename(partition, address)
-            await self._forget_bound(message, page, partition, address)
-        return Erasure(address, lists, emails, waiting)
+            for page in await self._outcomes.pages_for(message, address):
+                found = await self._outcomes.emails_of_page(message, page, address)
+                partition = page_partition(message.day, message.ref, int(page.row))
+                if any([await self._emails.get(partition, each.row) for each in found]):
+                    waiting.append(str(message.ref))
+                    continue
+                emails += sum([await self._rename(partition, each) for each in found])
+                await self._forget_bounds(message, page, partition, address_key(address))
+        return Erasure(address, lists, emails, list(dict.fromkeys(waiting)))
 
     async def _all_messages(self) -> AsyncIterator[Message]:
         before: str | None = None
@@ -95,42 +95,43 @@ class PersonalDataService:
             left.append(str(subscriber.list_name))
         return left
 
-    async def _rename(self, partition: str, address: Address) -> int:
-        """The record of an email under another name, in one step; answers how many there were."""
-        found = await self._archive.get(partition, address)
+    async def _rename(self, partition: str, email: EmailRecord) -> int:
+        """Give the record of an email another name, in one step; return how many there were."""
+        found = await self._archive.get(partition, email.row)
         if found is None:
             return 0
         nobody = f"erased-{secrets.token_hex(8)}@erased.invalid"
+        its_address = re.compile(re.escape(email.address), re.IGNORECASE)
         properties = {
-            name: value.replace(address, GONE) if isinstance(value, str) else value
+            name: its_address.sub(GONE, value) if isinstance(value, str) else value
             for name, value in found.properties.items()
+            if name != "EmailAddress"
         }
         try:
             await self._archive.apply(
-                [Insert(Entity(partition, nobody, properties)), Delete(partition, address)]
+                [Insert(Entity(partition, nobody, properties)), Delete(partition, email.row)]
             )
         except NotFound:
             return 0  # by somebody else at this moment
         return 1
 
-    async def _forget_bound(
-        self, message: Message, page: Entity, partition: str, address: Address
+    async def _forget_bounds(
+        self, message: Message, page: Entity, partition: str, key: AddressKey
     ) -> None:
-        """A page says between which addresses it lies: another one that is still there has to do.
+        """A page says between which rows it lies: another one that is still there has to do.
 
         Without another one, the page ends where the one before it does: nobody looks there.
         """
-        first = records.read(page, "FirstAddress", str)
-        last = records.read(page, "LastAddress", str)
-        if address not in (first, last):
+        first, last = (records.read(page, f"{end}Address", str) for end in ("First", "Last"))
+        if key not in (address_key(Address(first)), address_key(Address(last))):
             return
         rows = (await self._archive.query(KeyRange.only(partition))).entities
         others = sorted(each.row for each in rows if first <= each.row <= last) or [
             await self._end_of_page_before(message, int(page.row))
         ]
         bounds = {
-            "FirstAddress": others[0] if first == address else first,
-            "LastAddress": others[-1] if last == address else last,
+            "FirstAddress": others[0] if address_key(Address(first)) == key else first,
+            "LastAddress": others[-1] if address_key(Address(last)) == key else last,
         }
         await self._pages.merge(Entity(page.partition, page.row, bounds))
 

@@ -3,11 +3,11 @@
 | table            | partition     | row             | holds                                |
 |------------------|---------------|-----------------|--------------------------------------|
 | `mailinglist`    | list          | `mailinglist`   | the list                             |
-| `mailinglist`    | list          | `email:ADDRESS` | a subscriber                         |
+| `mailinglist`    | list          | `email:KEY`     | a subscriber; see below              |
 | `mailinglist`    | list          | `guid:GUID`     | its look-up row                      |
 | `listindex`      | `list`        | list            | which lists there are                |
 | `message`        | day           | `message` + ref | a message that is not done           |
-| `message`        | day,ref,page  | the address     | an email that is not done            |
+| `message`        | day,ref,page  | KEY             | an email that is not done            |
 | `messagearchive` | the same keys |                 | what is done                         |
 | `messagepage`    | day,ref       | page            | what a page holds and became         |
 | `messagepage`    | day,ref       | page `,claim`   | which sender has the page in hand    |
@@ -18,6 +18,12 @@
 | `departed`       | list          | a digest        | see `services/departures.py`         |
 | `throttle`       | limit         | domain          | see `sender/throttle.py`             |
 | `signuplimit`    | end of time   | who or what     | see `services/signup_limits.py`      |
+| `storeinfo`      | `store`       | `data`          | see `services/conversions.py`        |
+
+KEY is the address without differences of case (`domain.addresses.address_key`). Where the address
+is spelled otherwise, the row's `EmailAddress` has the spelling; a look-up row always has it. Emails
+of messages that were queued before addresses had keys are in rows named after their spelling; see
+`Message.first_keyed_page`.
 
 Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`.
 """
@@ -30,7 +36,7 @@ from typing import TypeVar
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.addresses import Address, AddressKey, address_key
 from postroom.domain.colours import Colour
 from postroom.domain.emails import Counts
 from postroom.domain.languages import LANGUAGES, known_language
@@ -62,7 +68,8 @@ V = TypeVar("V", bound=Value)
 
 
 def email_row(address: Address) -> str:
-    return EMAIL_PREFIX + address
+    """Return the row of a subscriber, however the address is spelled."""
+    return EMAIL_PREFIX + address_key(address)
 
 
 def behind(row: str) -> str:
@@ -159,25 +166,31 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["VerifiedAt"] = subscriber.verified_at
     if subscriber.blocked:
         properties["Blocked"] = subscriber.blocked
-    return Entity(subscriber.list_name, email_row(subscriber.address), properties)
+    if subscriber.address != subscriber.key:
+        properties["EmailAddress"] = subscriber.address
+    if subscriber.merged_guids:
+        properties["MergedGUIDs"] = ",".join(subscriber.merged_guids)
+    return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
-def lookup_entity(subscriber: Subscriber) -> Entity:
-    return Entity(
-        subscriber.list_name, guid_row(subscriber.guid), {"EmailAddress": subscriber.address}
-    )
+def lookup_entity(subscriber: Subscriber, guid: SubscriberGuid | None = None) -> Entity:
+    """Return the row that leads from a GUID to a subscriber: its own, or one merged into it."""
+    row = guid_row(guid or subscriber.guid)
+    return Entity(subscriber.list_name, row, {"EmailAddress": subscriber.address})
 
 
 def new_subscribers(
     list_name: ListName,
-    guids: Mapping[Address, SubscriberGuid],
+    guids: Mapping[AddressKey, SubscriberGuid],
     created_at: datetime,
     verified_at: datetime | None,
-    blocked: Mapping[Address, str] = {},
+    blocked: Mapping[AddressKey, str] = {},
+    spellings: Mapping[AddressKey, Address] = {},
 ) -> list[InsertMany]:
     """Both rows of each of these new subscribers, at once: an import makes millions.
 
-    The same as `subscriber_entity` and `lookup_entity` make (a test holds them together).
+    `spellings` has the addresses that differ from their keys. The rows are those that
+    `subscriber_entity` and `lookup_entity` make (a test holds them together).
     """
     shared: dict[str, Value] = {"Verified": verified_at is not None, "CreatedAt": created_at}
     if verified_at is not None:
@@ -187,24 +200,26 @@ def new_subscribers(
     }
     for each in blocked.keys() & guids.keys():
         rows[EMAIL_PREFIX + each]["Blocked"] = blocked[each]
-    return [
-        InsertMany(list_name, rows, shared),
-        InsertMany(
-            list_name, {GUID_PREFIX + guid: {"EmailAddress": each} for each, guid in guids.items()}
-        ),
-    ]
+    lookups = {GUID_PREFIX + guid: {"EmailAddress": str(each)} for each, guid in guids.items()}
+    for each in spellings.keys() & guids.keys():
+        rows[EMAIL_PREFIX + each]["EmailAddress"] = spellings[each]
+        lookups[GUID_PREFIX + guids[each]]["EmailAddress"] = spellings[each]
+    return [InsertMany(list_name, rows, shared), InsertMany(list_name, lookups)]
 
 
 def subscriber_from(entity: Entity) -> Subscriber:
+    spelling = read_optional(entity, "EmailAddress", str)
+    merged = read_optional(entity, "MergedGUIDs", str)
     return Subscriber(
         list_name=ListName(entity.partition),
-        address=Address(entity.row.removeprefix(EMAIL_PREFIX)),
+        address=Address(spelling or entity.row.removeprefix(EMAIL_PREFIX)),
         guid=SubscriberGuid(read(entity, "SubscriberGUID", str)),
         verified=read(entity, "Verified", bool),
         created_at=read(entity, "CreatedAt", datetime),
         verified_at=read_optional(entity, "VerifiedAt", datetime),
         blocked=read_optional(entity, "Blocked", str) or "",
         etag=entity.etag,
+        merged_guids=tuple(map(SubscriberGuid, merged.split(","))) if merged else (),
     )
 
 
@@ -214,10 +229,19 @@ class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
     SubscriberGUID: SubscriberGuid
     Verified: bool = False
     Blocked: str = ""
+    EmailAddress: str = ""
+    MergedGUIDs: str = ""
 
     @property
     def may_receive(self) -> bool:
         return self.Verified and not self.Blocked
+
+    @property
+    def email_properties(self) -> dict[str, str]:
+        """Return what the row of an email to this subscriber says when it is planned."""
+        if self.EmailAddress:
+            return {"SubscriberGUID": self.SubscriberGUID, "EmailAddress": self.EmailAddress}
+        return {"SubscriberGUID": self.SubscriberGUID}
 
 
 # -- messages -------------------------------------------------------------------------------------
@@ -246,6 +270,7 @@ def message_entity(message: Message) -> Entity:
         "QueuedAt": message.queued_at,
         "CompletedAt": message.completed_at,
         "RetryOf": message.retry_of,
+        "FirstKeyedPage": message.first_keyed_page,
         "Trace": message.trace or None,
         **_sum_properties(message.counts),
     }
@@ -279,6 +304,7 @@ def message_from(entity: Entity) -> Message:
         completed_at=read_optional(entity, "CompletedAt", datetime),
         retry_of=None if retry_of is None else MessageRef(retry_of),
         trace=read_optional(entity, "Trace", str) or "",
+        first_keyed_page=read_optional(entity, "FirstKeyedPage", int),
         counts=counts_from(entity) if "Planned" in entity.properties else None,
         etag=entity.etag,
     )
@@ -288,10 +314,20 @@ class EmailRow(msgspec.Struct, frozen=True, gc=False):
     """An email that is not done: with more than its GUID only if it was tried before."""
 
     SubscriberGUID: str
+    EmailAddress: str = ""
     Tries: int = 0
     FirstTriedAt: datetime | None = None
     WasInDoubt: bool = False
     NextTryAt: datetime | None = None
+
+    def row_of(self, address: Address) -> str:
+        """Return this email's row: its address's key if it says how that is spelled."""
+        return address_key(address) if self.EmailAddress else address
+
+
+def read_spelling(email: Entity) -> Address:
+    """Return the address of an email's row, in the spelling that it is sent to."""
+    return Address(read_optional(email, "EmailAddress", str) or email.row)
 
 
 # -- pages ----------------------------------------------------------------------------------------

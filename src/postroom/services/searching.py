@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.addresses import Address, folded
 from postroom.domain.lists import Subscriber
 from postroom.services import records
 from postroom.services.lists import ListService
@@ -79,7 +79,7 @@ class SubscriberSearch:
     ) -> FoundSubscribers:
         """Those of a list that begin with `prefix` and are in this state. `NoSuch` list."""
         mailing_list = await self._lists.get(list_name)
-        within = KeyRange.prefix(records.EMAIL_PREFIX + prefix)
+        within = KeyRange.prefix(records.EMAIL_PREFIX + folded(prefix))
         start = max(within.start or "", _behind(after) if after else "")
         found: list[Subscriber] = []
         deadline = time.monotonic() + seconds
@@ -111,13 +111,15 @@ class SubscriberSearch:
         """All of them at once, in the order of addresses; None if more than `most` begin with
         `prefix`, whatever their state. `NoSuch` list."""
         mailing_list = await self._lists.get(list_name)
-        within = KeyRange.prefix(records.EMAIL_PREFIX + prefix)
+        within = KeyRange.prefix(records.EMAIL_PREFIX + folded(prefix))
         rows = await read_whole(self._rows, _Row, mailing_list.name, within, most=most)
         if rows is None:
             return None
         begin = len(records.EMAIL_PREFIX)
         lines = [
-            SubscriberLine(Address(key[begin:]), row.Verified, row.Blocked, row.CreatedAt)
+            SubscriberLine(
+                Address(row.EmailAddress or key[begin:]), row.Verified, row.Blocked, row.CreatedAt
+            )
             for key, row in rows.items()
         ]
         return [line for line in lines if state is None or state.fits(line)]
@@ -129,7 +131,8 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
     CreatedAt: datetime
     Verified: bool = False
     Blocked: str = ""
+    EmailAddress: str = ""
 
 
 def _behind(address: str) -> str:
-    return records.behind(records.EMAIL_PREFIX + address)
+    return records.behind(records.email_row(Address(address)))

@@ -23,7 +23,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from postroom.domain.addresses import Address, parse_address
+from postroom.domain.addresses import Address, AddressKey, address_key, parse_address
 from postroom.domain.errors import Invalid
 from postroom.services.record_lines import RecordLines, RecordTooLong
 
@@ -104,15 +104,17 @@ class RejectedLine(msgspec.Struct, frozen=True):
 class Chunk(msgspec.Struct):
     """Some lines of a file: what they want for each address (None: nothing was said).
 
-    `blocked` says why, for those whose line does; `watched` has the lines of those that the caller
-    wants to look at. `lines` counts lines that are not `empty`; `repeated` lines are about an
-    address that an earlier line of the chunk was about. `bytes_read` is how much was read.
+    `spellings` has the addresses that differ from their keys. `blocked` says why, for those whose
+    line does; `watched` has the lines of those that the caller wants to look at. `lines` counts
+    lines that are not `empty`; `repeated` lines are about an address that an earlier line of the
+    chunk was about. `bytes_read` is how much was read.
     """
 
-    wanted: dict[Address, bool | None]
+    wanted: dict[AddressKey, bool | None]
     rejected: list[RejectedLine]
-    blocked: dict[Address, str] = {}
-    watched: dict[Address, int] = {}
+    spellings: dict[AddressKey, Address] = {}
+    blocked: dict[AddressKey, str] = {}
+    watched: dict[AddressKey, int] = {}
     lines: int = 0
     empty: int = 0
     repeated: int = 0
@@ -152,13 +154,15 @@ class SubscriberFile:
         """Leave the binary file open for whoever opened it."""
         self._text.detach()
 
-    def chunks(self, lines: int, watch: Callable[[Address], bool] | None = None) -> Iterator[Chunk]:
+    def chunks(
+        self, lines: int, watch: Callable[[AddressKey], bool] | None = None
+    ) -> Iterator[Chunk]:
         """The file's lines, at most so many at a time. `watch` says of which addresses the lines
         are kept in mind."""
         while chunk := self._chunk(lines, watch):
             yield chunk
 
-    def _chunk(self, lines: int, watch: Callable[[Address], bool] | None) -> Chunk | None:
+    def _chunk(self, lines: int, watch: Callable[[AddressKey], bool] | None) -> Chunk | None:
         chunk = Chunk({}, [])
         email, verified, blocked = self._email, self._verified, self._blocked
         source = self._lines
@@ -186,11 +190,11 @@ class SubscriberFile:
                             break
                         continue
                     chunk.lines += 1
-                    _want(chunk, address, said)
+                    key = _want(chunk, address, said)
                     if why:
-                        _block(chunk, address, why)
-                    if watch is not None and watch(address):
-                        chunk.watched[address] = line
+                        _block(chunk, key, why)
+                    if watch is not None and watch(key):
+                        chunk.watched[key] = line
                 chunk.bytes_read = self._file.tell()
                 return chunk if read else None
             except csv.Error as exc:
@@ -204,7 +208,7 @@ class SubscriberFile:
         chunk: Chunk,
         line: int,
         row: list[str],
-        watch: Callable[[Address], bool] | None,
+        watch: Callable[[AddressKey], bool] | None,
     ) -> None:
         """A row that did not fit at first sight: empty, short, protected, or bad."""
         if not any(map(str.strip, row)):
@@ -218,11 +222,11 @@ class SubscriberFile:
         except Invalid as exc:
             chunk.rejected.append(RejectedLine(line, shown(raw), exc.problem))
             return
-        _want(chunk, address, said)
+        key = _want(chunk, address, said)
         if self._blocked is not None and self._blocked < len(row):
-            _block(chunk, address, row[self._blocked])
-        if watch is not None and watch(address):
-            chunk.watched[address] = line
+            _block(chunk, key, row[self._blocked])
+        if watch is not None and watch(key):
+            chunk.watched[key] = line
 
     def _said(self, row: list[str]) -> bool | None:
         if self._verified is None or self._verified >= len(row):
@@ -248,17 +252,23 @@ def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
     chunk.rejected.append(RejectedLine(first, "", reason))
 
 
-def _want(chunk: Chunk, address: Address, said: bool | None) -> None:
-    """The last line that says something about an address counts."""
-    wanted = chunk.wanted
-    if address in wanted:
+def _want(chunk: Chunk, address: Address, said: bool | None) -> AddressKey:
+    """Note what a line wants; return the key of its address.
+
+    The first line about an address says how it is spelled, the last one what is wanted.
+    """
+    wanted, key = chunk.wanted, address_key(address)
+    if key in wanted:
         chunk.repeated += 1
         if said is None:
-            return
-    wanted[address] = said
+            return key
+    elif key != address:
+        chunk.spellings[key] = address
+    wanted[key] = said
+    return key
 
 
-def _block(chunk: Chunk, address: Address, cell: str) -> None:
+def _block(chunk: Chunk, address: AddressKey, cell: str) -> None:
     """A cell says why, or just that it is so."""
     meaning = _TRUTH.get(cell.strip().lower(), True)
     if meaning:

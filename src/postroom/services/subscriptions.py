@@ -1,7 +1,8 @@
 """Subscribers: sign-up, confirmation, leaving, and what an administrator does.
 
-A subscriber is two rows of one partition, `email:ADDRESS` and `guid:GUID`, written and removed in
-one batch: there is never one without the other.
+A subscriber is two rows of one partition, `email:KEY` and `guid:GUID`, written and removed in one
+batch: there is never one without the other. The key is the address without differences of case, so
+all spellings of an address are one subscriber; mail goes to the spelling that was given first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from postroom.domain.addresses import Address, parse_address
+from postroom.domain.addresses import Address, folded, parse_address
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import parse_language
 from postroom.domain.lists import (
@@ -36,10 +37,12 @@ from postroom.storage import (
     Batch,
     Conflict,
     Delete,
+    Entity,
     Insert,
     KeyRange,
     NewMessage,
     NotFound,
+    Operation,
     Put,
     Replace,
     StaleETag,
@@ -144,9 +147,10 @@ class SubscriptionService:
         if found is None:
             return None
         subscriber = await self._find(name, Address(records.read(found, "EmailAddress", str)))
-        if subscriber is None or not hmac.compare_digest(subscriber.guid, wanted):
+        if subscriber is None:
             return None
-        return subscriber
+        known = (subscriber.guid, *subscriber.merged_guids)
+        return subscriber if any(hmac.compare_digest(each, wanted) for each in known) else None
 
     async def confirm(self, list_name: str, guid: str) -> Subscriber | None:
         """Verify the owner of a confirmation link. Repeating is harmless; None: no such link.
@@ -233,11 +237,11 @@ class SubscriptionService:
         limit: int = 100,
         after: str | None = None,
     ) -> SubscriberPage:
-        """Subscribers in the order of their addresses, all or those that begin with `prefix`."""
+        """Return subscribers in the order of their addresses, or those that begin with `prefix`."""
         mailing_list = await self._lists.get(list_name)
         result = await self._rows.query(
             KeyRange.only(mailing_list.name),
-            KeyRange.prefix(records.EMAIL_PREFIX + prefix),
+            KeyRange.prefix(records.EMAIL_PREFIX + folded(prefix)),
             where=None if verified is None else eq("Verified", verified),
             limit=limit,
             after=after,
@@ -276,21 +280,25 @@ class SubscriptionService:
     async def change_address(
         self, list_name: str, email: str, new_email: str, etag: str | None = None
     ) -> Subscriber:
-        """Another address for the same subscriber, whose links go on working. `Exists`."""
+        """Give a subscriber another address, or another spelling of it. `Exists`.
+
+        The links in emails to the old address still work.
+        """
         old = await self.get(list_name, email)
         if etag is not None and etag != old.etag:
             raise Overtaken("subscriber", old.address)
         new = msgspec.structs.replace(old, address=parse_address(new_email), etag="")
         if new.address == old.address:
             return old
+        entity = records.subscriber_entity(new)
+        changes: list[Operation] = [Replace(each) for each in _lookups(new)]
+        if new.key == old.key:
+            changes.insert(0, Replace(entity, old.etag))
+        else:
+            row = records.email_row(old.address)
+            changes[:0] = [Insert(entity), Delete(old.list_name, row, old.etag)]
         try:
-            etags = await self._rows.apply(
-                [
-                    Insert(records.subscriber_entity(new)),
-                    Delete(old.list_name, records.email_row(old.address), old.etag),
-                    Replace(records.lookup_entity(new)),
-                ]
-            )
+            etags = await self._rows.apply(changes)
         except AlreadyExists as exc:
             raise Exists("subscriber", new.address) from exc
         except (StaleETag, NotFound) as exc:
@@ -412,17 +420,20 @@ def new_subscriber(name: ListName, address: Address, *, verified: bool) -> Subsc
 
 
 def _insertion(subscriber: Subscriber) -> list[Insert]:
-    return [
-        Insert(records.subscriber_entity(subscriber)),
-        Insert(records.lookup_entity(subscriber)),
-    ]
+    return [Insert(records.subscriber_entity(subscriber)), *map(Insert, _lookups(subscriber))]
 
 
 def _removal(subscriber: Subscriber, etag: str | None = None) -> list[Delete]:
     return [
         Delete(subscriber.list_name, records.email_row(subscriber.address), etag),
-        Delete(subscriber.list_name, records.guid_row(subscriber.guid)),
+        *(Delete(each.partition, each.row) for each in _lookups(subscriber)),
     ]
+
+
+def _lookups(subscriber: Subscriber) -> list[Entity]:
+    """Return the look-up row of each GUID that leads to a subscriber, its own first."""
+    guids = (subscriber.guid, *subscriber.merged_guids)
+    return [records.lookup_entity(subscriber, guid) for guid in guids]
 
 
 def _item(subscriber: Subscriber, language: str) -> NewMessage:

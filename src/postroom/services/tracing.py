@@ -101,9 +101,9 @@ class TraceService:
         """The emails to an address among the next `limit` messages, newest first."""
         found = await self._times.all(limit=limit, before=before)
         records = await asyncio.gather(
-            *(self._outcomes.email(message, address) for message in found.messages)
+            *(self._outcomes.emails_to(message, address) for message in found.messages)
         )
-        emails = [(m, r) for m, r in zip(found.messages, records, strict=True) if r is not None]
+        emails = [(m, r) for m, each in zip(found.messages, records, strict=True) for r in each]
         return TracedEmails(emails, len(found.messages), found.next)
 
     async def _subscription(self, mailing_list: MailingList, address: Address) -> Subscriber | None:

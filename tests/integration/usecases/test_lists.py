@@ -1,6 +1,7 @@
 """Lists: made, found, edited by two at once, and deleted with all that belongs to them."""
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -297,7 +298,6 @@ async def test_addresses_of_any_kind_are_kept_on_a_list(services: Services, stor
         "per%cent#hash@example.com",
         "이름@example.com",
         "ann@münchen.example.com",
-        "Ann@example.com",
         "ann@example.com",
         "a" * 64 + "@" + ".".join(["b" * 60] * 3) + ".com",
         "ü" * 30 + "@" + "münchen." * 12 + "example.com",
@@ -309,3 +309,31 @@ async def test_addresses_of_any_kind_are_kept_on_a_list(services: Services, stor
         found = await services.subscriptions.get(name, each)
         assert await services.subscriptions.unsubscribe(name, found.guid) == found
     assert address_of(1) not in await check_pairs(store, name)
+
+
+async def test_addresses_that_differ_only_in_case_are_one_subscriber(
+    services: Services, store: Store
+) -> None:
+    name = await make_list(services)
+    added = await services.subscriptions.add(name, "Ann.Lee@Example.com", verified=True)
+    assert added.address == "Ann.Lee@example.com", "the spelling that was given"
+    for spelling in ("ann.lee@example.com", "ANN.LEE@EXAMPLE.COM"):
+        with pytest.raises(Exists):
+            await services.subscriptions.add(name, spelling)
+        assert await services.subscriptions.subscribe(name, spelling) is False
+        assert await services.subscriptions.get(name, spelling) == added
+    file = io.BytesIO(b"email\nann.LEE@example.com\nBob@example.com\nbob@example.com\n")
+    report = await services.imports.import_csv(name, file)
+    assert (report.added, report.unchanged) == (1, 2)
+    found = await services.subscriptions.page(name, prefix="ANN")
+    assert [each.address for each in found.subscribers] == [added.address]
+    spelled = await services.subscriptions.change_address(
+        name, added.address, "ann.lee@example.com"
+    )
+    assert (spelled.guid, spelled.address) == (added.guid, "ann.lee@example.com")
+    assert await services.subscriptions.by_guid(name, added.guid) == spelled
+    assert await services.subscriptions.get(name, "BOB@example.com") is not None
+    await services.subscriptions.unsubscribe(name, added.guid)
+    again = await services.imports.import_csv(name, io.BytesIO(b"email\nANN.lee@example.com\n"))
+    assert again.rejected == 1, "whoever has left stays away, in any spelling"
+    assert [each.address async for each in services.subscriptions.all(name)] == ["Bob@example.com"]

@@ -15,6 +15,7 @@ from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.sender.recipients import Recipients
 from postroom.sender.recovery import Recovery
 from postroom.services import records
+from postroom.services.records import EmailRow
 from postroom.storage import QueueMessage, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -59,7 +60,7 @@ async def test_neighbours_are_taken_together(
     claims = await Claims(store, "me").take_together(items_of(message, 1, 2, 3), LEASE)
     assert [claim.item.page for claim in claims] == [1, 2, 3]
     loaded = await pages.load_together(claims)
-    every = [address for page in loaded if page is not None for address in page.emails]
+    every = {a: email for page in loaded if page is not None for a, email in page.emails.items()}
     allowed = await Recipients(store).allowed(message.list_name, every)
     assert set(allowed) == {address_of(number) for number in (3, 5, 6, 7, 8, 9)}
     for page, numbers in zip(loaded, ([3, 4, 5], [6, 7, 8], [9]), strict=True):
@@ -110,7 +111,7 @@ async def test_subscribers_are_found_among_any_number_of_others(
     await services.subscriptions.remove(name, address_of(7))
     recipients = Recipients(store)
     for wanted in ([], [7], [8], range(60), range(0, 60, 3), [0, 59, 7, 20, 21], range(0, 60, 11)):
-        addresses = [address_of(number) for number in wanted]
+        addresses = {address_of(number): EmailRow(made[number].guid) for number in wanted}
         found = await recipients.allowed(name, addresses)
         assert {each for each in addresses if each in found} == set(addresses) - {address_of(7)}
         for number in wanted:

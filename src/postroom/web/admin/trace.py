@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.addresses import Address, parse_address
+from postroom.domain.addresses import parse_address
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import Invalid
 from postroom.domain.lists import Subscriber
@@ -66,9 +66,6 @@ async def trace(visit: Visit) -> Response:
     subscriptions, departures = await asyncio.gather(
         tracing.subscriptions(address), tracing.departures(address)
     )
-    spelling = ""
-    if not subscriptions and not departures and not entries and not traced.next and not before:
-        spelling = await _other_spelling(visit, address)
     return visit.page(
         "admin/trace.html",
         email=address,
@@ -78,20 +75,7 @@ async def trace(visit: Visit) -> Response:
         entries=entries,
         looked=traced,
         before=before,
-        spelling=spelling,
     )
-
-
-async def _other_spelling(visit: Visit, address: Address) -> Address | str:
-    """The address in small letters, if that is known: capital letters before the `@` count."""
-    small = parse_address(address.lower())
-    if small == address:
-        return ""
-    tracing = visit.services.tracing
-    if await tracing.subscriptions(small):
-        return small
-    emails = await tracing.emails(small, before=None, limit=_MESSAGES_AT_ONCE)
-    return small if emails.emails else ""
 
 
 def _of_subscriptions(subscriptions: Iterable[Subscriber]) -> Iterable[TimelineEntry]:

@@ -1,0 +1,185 @@
+"""A store as an earlier version wrote it is converted when it is opened for work."""
+
+import asyncio
+import logging
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.lists import ListName
+from postroom.domain.messages import Message, MessageStatus
+from postroom.services import address_conversion, conversions, records
+from postroom.services.conversions import Conversion, bring_up_to_date
+from postroom.storage import Entity, SchemaTooNew, Store
+from postroom.wiring import Services
+from tests.integration.usecases.faults import Fate, Fated, PowerCut
+from tests.integration.usecases.making import rows_of
+from tests.integration.usecases.pages import check_sum, fan_out_whole, use_small_pages
+from tests.integration.usecases.test_sender_and_its_store import eventually, sender
+from tests.services.old_stores import fill_with
+from tests.services.recording_smtp import running_recording_smtp
+
+LIST = ListName("news")
+RECIPIENTS = {
+    f"{name}@example.org" for name in ("Zoe", "Bob", "alice", "ann.lee", "both", "carol", "dup")
+}
+"""Who is verified, not blocked and has not left, once each."""
+
+
+@pytest.fixture
+async def old(store: Store) -> Services:
+    """A store with several spellings of addresses: see `make_spelled.py`."""
+    await fill_with(store, "spelled")
+    return Services(store)
+
+
+async def message_called(services: Services, subject: str) -> Message:
+    found = await services.times.all(limit=100)
+    return next(each for each in found.messages if each.subject == subject)
+
+
+async def test_spellings_of_an_address_become_one_subscriber(
+    old: Services, caplog: pytest.LogCaptureFixture
+) -> None:
+    guids = {
+        str(row.properties["EmailAddress"]): row.row.removeprefix("guid:")
+        for row in await rows_of(old.store, records.LISTS, LIST)
+        if row.row.startswith("guid:")
+    }
+    with caplog.at_level(logging.INFO):
+        await bring_up_to_date(old.store)
+
+    found = {str(each.address): each async for each in old.subscriptions.all(LIST)}
+    assert set(found) == RECIPIENTS | {"blocked@example.org", "waits@example.org"}
+    assert [each.key for each in found.values()] == sorted(each.key for each in found.values())
+    assert found["dup@example.org"].verified
+    assert found["ann.lee@example.org"].verified
+    assert found["blocked@example.org"].blocked == "complained"
+    assert not found["waits@example.org"].verified
+    # Unsubscribed as Left@, and still on the list as left@.
+    assert "left@example.org" not in found
+    for names in ("dup@example.org and DUP@example.org", "left@example.org is removed"):
+        assert names in caplog.text
+    # Every link that was ever sent still leads to its owner.
+    for spelling, guid in guids.items():
+        owner = await old.subscriptions.by_guid(LIST, guid)
+        if spelling.casefold() != "left@example.org":
+            assert owner is not None, spelling
+            assert owner.key == spelling.lower()
+    left = await old.subscriptions.unsubscribe(LIST, guids["DUP@example.org"])
+    assert left is not None
+    remaining = await rows_of(old.store, records.LISTS, LIST)
+    assert "dup@example.org" not in {str(r.properties.get("EmailAddress")) for r in remaining}
+
+
+async def test_messages_that_were_under_way_reach_everybody_once(
+    old: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, 3, 2)
+    await bring_up_to_date(old.store)
+    for subject in ("Sending", "Queuing"):
+        message = await message_called(old, subject)
+        message = await fan_out_whole(old.store, message.ref)
+        assert message.status is MessageStatus.PROCESSING
+    messages = [await message_called(old, subject) for subject in ("Sending", "Queuing")]
+
+    async def is_done() -> bool:
+        return not sum([(await old.outcomes.counts(each)).pending for each in messages])
+
+    with running_recording_smtp(keep_content=False) as server:
+        async with sender(old.store, server, tmp_path):
+            await eventually(is_done)
+        assert server.copies() == dict.fromkeys(RECIPIENTS, 2), "one of each message"
+    for message in messages:
+        counts = await check_sum(old, message)
+        assert counts.accepted == len(RECIPIENTS)
+        assert counts.in_doubt == counts.refused == 0
+        found = await old.outcomes.emails_to(message, Address("BOTH@example.org"))
+        accepted = [each for each in found if each.outcome is EmailOutcome.ACCEPTED]
+        assert [each.address for each in accepted] == ["both@example.org"]
+
+
+async def test_emails_of_earlier_messages_are_found_in_any_spelling(old: Services) -> None:
+    await bring_up_to_date(old.store)
+    message = await message_called(old, "Done")
+    assert message.first_keyed_page is None
+    sent = [each.address async for each in old.outcomes.emails(message)]
+    for spelling in (str.lower, str.upper, str.title):
+        found = [
+            Counter(
+                each.address
+                for each in await old.outcomes.emails_to(
+                    message, Address(f"{spelling(local)}@{domain}")
+                )
+            )
+            for local, _, domain in (address.partition("@") for address in sent)
+        ]
+        assert sum(found, Counter()).keys() == set(sent)
+    page = await old.outcomes.page(message, prefix="BO")
+    assert sorted(each.address for each in page.emails) == [
+        "Bob@example.org",
+        "Both@example.org",
+        "both@example.org",
+    ]
+    retried = await fan_out_whole(old.store, (await old.retries.retry_refused(message.ref)).ref)
+    again = [each.address async for each in old.outcomes.emails(retried)]
+    assert again == ["Bob@example.org", "both@example.org"]
+
+
+async def test_an_interrupted_conversion_is_finished_by_the_next_process(old: Services) -> None:
+    async def keep() -> None:
+        pass
+
+    for writes in range(1, 100):
+        try:
+            await address_conversion.convert(Fated(old.store, Fate(writes)), keep)
+        except PowerCut:
+            continue
+        break
+    assert writes > 2, "it was interrupted, and got further each time"
+    await bring_up_to_date(old.store)
+    addresses = [each.address async for each in old.subscriptions.all(LIST)]
+    assert set(addresses) == RECIPIENTS | {"blocked@example.org", "waits@example.org"}
+    guids = {
+        row.row
+        for row in await rows_of(old.store, records.LISTS, LIST)
+        if row.row.startswith("guid:")
+    }
+    assert len(guids) == 13, "one for each spelling that was on the list, without left@"
+
+
+async def test_one_of_many_processes_converts(store: Store) -> None:
+    await store.table("people").insert(Entity("p", "r", {}))
+    calls = 0
+
+    async def convert(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0.05)
+
+    steps = [Conversion("the first", convert), Conversion("the second", convert)]
+    await asyncio.gather(*(bring_up_to_date(store, steps) for _ in range(5)))
+    assert calls == len(steps)
+    await bring_up_to_date(store, steps)
+    assert calls == len(steps)
+
+
+async def test_a_new_store_begins_with_the_newest_version(store: Store) -> None:
+    async def never(*_: object) -> None:
+        raise AssertionError("there is nothing to convert")
+
+    await bring_up_to_date(store, [Conversion("anything", never)])
+    found = await store.table(conversions.TABLE).get(conversions.PARTITION, conversions.ROW)
+    assert found is not None
+    assert found.properties["Version"] == 1
+
+
+async def test_a_store_of_a_newer_version_is_refused(store: Store) -> None:
+    newer = len(conversions.CONVERSIONS) + 1
+    row = Entity(conversions.PARTITION, conversions.ROW, {"Version": newer})
+    await store.table(conversions.TABLE).insert(row)
+    with pytest.raises(SchemaTooNew, match=f"version {newer}.*use the newer Postroom"):
+        await bring_up_to_date(store)
