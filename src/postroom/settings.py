@@ -210,6 +210,10 @@ def _secret_key(text: str) -> str:
     return text
 
 
+def _secret_keys(text: str) -> tuple[str, ...]:
+    return tuple(_secret_key(each.strip()) for each in text.split(",") if each.strip())
+
+
 def _hsts(text: str) -> str:
     try:
         return {"auto": "auto", "yes": "yes", "true": "yes", "no": "no", "false": "no"}[
@@ -250,9 +254,18 @@ SETTINGS = (
     Setting(
         "secret_key",
         "",
-        "Signs cookies and links; at least 32 characters. Without it one is made in the data"
-        " folder: several web servers need the same, so then it must be set.",
+        "Signs cookies and links, and encrypts secrets in the store; at least 32 characters."
+        " Without it one is made in the data folder: several web servers need the same, so then it"
+        " must be set.",
         _secret_key,
+        secret=True,
+    ),
+    Setting(
+        "old_secret_keys",
+        "",
+        "Former secret keys, separated by commas: they decrypt what is not yet encrypted under the"
+        " current one (`postroom store rekey`).",
+        _secret_keys,
         secret=True,
     ),
     Setting(

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
+from postroom.encryption import Keyring, without_key
 from postroom.mail.envelope import ascii_domain
 from postroom.scheduler import Scheduler
 from postroom.scheduler.retention import Retention
+from postroom.secret_key import load_all_keys
 from postroom.sender import Sender, SenderSettings
 from postroom.sender.confirmations import Confirmations, ConfirmationSettings
 from postroom.sender.connection_share import shared_connections
@@ -50,6 +52,7 @@ from postroom.services.removal import UserRemoval
 from postroom.services.retries import RetryService
 from postroom.services.searching import SubscriberSearch
 from postroom.services.sessions import SessionService
+from postroom.services.stored_secrets import StoredSecrets
 from postroom.services.subscriptions import SubscriptionService
 from postroom.services.tracing import TraceService
 from postroom.services.users import UserService
@@ -66,8 +69,10 @@ OUTBOX = "outbox"
 class Services:
     """The use cases over one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, keyring: Keyring | None = None) -> None:
+        keyring = keyring or Keyring(without_key)
         self.store = store
+        self.secrets = StoredSecrets(store, keyring)
         self.events = EventService(store)
         self.messages = MessageService(store)
         self.lists = ListService(store, self.messages)
@@ -89,7 +94,7 @@ class Services:
         self.queue_overview = QueueOverviewService(store, self.apps, self.queues)
         self.keys = ApiKeyService(store)
         self.idempotency = IdempotencyService(store)
-        self.users = UserService(store, self.events)
+        self.users = UserService(store, self.events, keyring)
         self.sessions = SessionService(store, self.users)
         self.access_links = AccessLinks(store, self.users)
         self.user_removal = UserRemoval(self.users, self.sessions, self.access_links)
@@ -102,6 +107,15 @@ class Services:
         self.estimates = EstimateService(self.sizes, self.times)
         self.health = HealthService(self.hosts, self.queue_overview)
         self.explorer = ExplorerService(store)
+
+
+def make_keyring(settings: Settings) -> Keyring:
+    """Return what encrypts secrets in the store; keys are loaded when they are needed."""
+    return Keyring(
+        lambda: load_all_keys(
+            settings.text("secret_key"), settings.value("old_secret_keys"), settings.data
+        )
+    )
 
 
 @asynccontextmanager
@@ -125,7 +139,7 @@ async def opened_for_work(settings: Settings) -> AsyncIterator[Store]:
 @asynccontextmanager
 async def opened_services(settings: Settings) -> AsyncIterator[Services]:
     async with opened_for_work(settings) as store:
-        services = Services(store)
+        services = Services(store, make_keyring(settings))
         try:
             yield services
         finally:

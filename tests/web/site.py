@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 
+from postroom.encryption import Keyring
 from postroom.services.users import Role, User
 from postroom.settings import load_settings
 from postroom.storage import Entity, open_store
@@ -136,7 +137,7 @@ async def running_site(
     listener = bound_socket(loaded)
     stopping = asyncio.Event()
     async with await open_store(loaded.store_url) as store:
-        context = WebContext(Services(store), loaded, SECRET)
+        context = WebContext(Services(store, Keyring(lambda: [SECRET])), loaded, SECRET)
         serving = asyncio.create_task(serve(context, listener, stopping, limits))
         site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}", context)
         try:

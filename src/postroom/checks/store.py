@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from postroom.checks.findings import Finding, State, one_line
+from postroom.checks.keys import check_secrets
 from postroom.domain.addresses import domain_of, parse_address
 from postroom.errors import PostroomError
 from postroom.settings import Settings
@@ -27,7 +28,8 @@ async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
                 State.OK,
                 f"{info.engine} at {info.location}, schema version {info.schema_version}",
             )
-            return [found, await _check_clock(store)], await _sending_domains(store)
+            secrets = await check_secrets(settings, store)
+            return [found, await _check_clock(store), *secrets], await _sending_domains(store)
     except PostroomError as exc:
         return [Finding("store", State.ERROR, one_line(exc), _advice(exc, settings))], []
 

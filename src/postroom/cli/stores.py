@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from postroom.cli import output
-from postroom.cli.running import run
+from postroom.cli.calling import call
+from postroom.cli.running import run, with_settings
+from postroom.errors import PostroomError
+
+if TYPE_CHECKING:
+    from postroom.settings import Settings
 
 
 @click.group("store")
 def stores() -> None:
-    """The store as a whole: move it to another engine."""
+    """The store as a whole: move it to another engine, encrypt its secrets again."""
+
+
+class MissingKey(PostroomError):
+    """Some secrets could not be decrypted."""
 
 
 @stores.command("copy")
@@ -32,6 +43,34 @@ def copy_store(source: str, target: str, as_json: bool) -> None:
         f" messages, {report['blobs']:,} blobs ({report['bytes']:,} bytes)."
     )
     output.say("Now set POSTROOM_STORE to the new one, for every part, and start them.")
+
+
+@stores.command("rekey")
+@output.json_option
+@with_settings
+def rekey(settings: Settings, as_json: bool) -> None:
+    """Encrypt the secrets in the store under the current secret key.
+
+    To replace the secret key, set `secret_key` to the new one and `old_secret_keys` to the former,
+    restart every part, and run this; then the old key can go. It can be repeated.
+    """
+    from postroom.services.stored_secrets import SecretState
+
+    counts = call(settings, lambda s: s.secrets.encrypt(SecretState.CLEAR, SecretState.OLD_KEY))
+    if as_json:
+        output.print_json({each.name.lower(): counts[each] for each in SecretState})
+    else:
+        done = counts.total() - counts[SecretState.UNREADABLE]
+        output.say(
+            f"Encrypted under the current key: {done:,} of {counts.total():,} secrets"
+            f" ({counts[SecretState.OLD_KEY]:,} were under an old key,"
+            f" {counts[SecretState.CLEAR]:,} in clear text)."
+        )
+    if unreadable := counts[SecretState.UNREADABLE]:
+        raise MissingKey(
+            f"{unreadable:,} of {counts.total():,} secrets cannot be decrypted: add the former key"
+            " to POSTROOM_OLD_SECRET_KEYS, and run this again"
+        )
 
 
 async def _copy(source: str, target: str, *, quiet: bool) -> dict[str, int]:

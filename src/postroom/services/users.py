@@ -4,12 +4,15 @@
 |---------|-----------|-------------|--------------------------------------------------------------|
 | `users` | `user`    | the address | role, hash of the password, second factor, tries to log in   |
 
+The secret of a second factor is encrypted (`stored_secrets.py`).
+
 `Epoch` changes whenever the password does: sessions and links that were made under another one are
 worth nothing from that moment on, whatever else an interruption leaves undone.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -19,11 +22,13 @@ import msgspec
 
 from postroom.domain.addresses import parse_address
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
+from postroom.encryption import DecryptionError, Keyring
 from postroom.services import second_factor
 from postroom.services.events import EventService, Severity
 from postroom.services.lockout import Tries, counted
 from postroom.services.passwords import Passwords, check_password
 from postroom.services.records import read, read_optional
+from postroom.services.stored_secrets import SecretRows
 from postroom.storage import (
     AlreadyExists,
     Conflict,
@@ -36,6 +41,8 @@ from postroom.storage import (
     Store,
     Value,
 )
+
+log = logging.getLogger(__name__)
 
 _USER = "user"
 _LOOKS = 50  # at a row that others change at the same time
@@ -85,9 +92,10 @@ class User(msgspec.Struct, frozen=True):
 
 
 class UserService:
-    def __init__(self, store: Store, events: EventService) -> None:
+    def __init__(self, store: Store, events: EventService, keyring: Keyring) -> None:
         self._users = store.table("users")
         self._events = events
+        self._secrets = SecretRows("users", keyring)
         self._passwords = Passwords()
 
     # — Users —
@@ -173,11 +181,9 @@ class UserService:
             return False
 
         def use(entity: Entity) -> Mapping[str, Value] | None:
-            secret = read_optional(entity, "TotpSecret", str)
-            if not secret:
+            if not read_optional(entity, "TotpSecret", str):
                 return None
-            last = read(entity, "TotpStep", int)
-            step = second_factor.fitting_step(secret, code, last, datetime.now(UTC))
+            step = self._fitting_step(entity, code)
             if step is not None:
                 return {"TotpStep": step, **_NO_TRIES}
             left = second_factor.without_code(_recovery_hashes(entity), code)
@@ -214,11 +220,23 @@ class UserService:
         def change(entity: Entity) -> Mapping[str, Value] | None:
             if read_optional(entity, "TotpSecret", str):
                 return None
-            return {"TotpSecret": secret, "TotpStep": step, "RecoveryCodes": _hashes(codes)}
+            encrypted = self._secrets.encrypted(_USER, entity.row, "TotpSecret", secret)
+            return {"TotpSecret": encrypted, "TotpStep": step, "RecoveryCodes": _hashes(codes)}
 
         if await self._merge(email, change) is None:
             raise NotNow("there is a second factor already: turn it off first")
         return codes
+
+    def _fitting_step(self, entity: Entity, code: str) -> int | None:
+        """Return the step of time whose code this is. Without the key that the secret needs there
+        is none, but recovery codes still work."""
+        try:
+            secret = self._secrets.read(entity, "TotpSecret")
+        except DecryptionError as exc:
+            log.error("the code of an app cannot be checked: %s", exc)
+            return None
+        last = read(entity, "TotpStep", int)
+        return second_factor.fitting_step(secret, code, last, datetime.now(UTC))
 
     async def turn_off_second_factor(self, email: str) -> None:
         await self._merge(email, lambda _: _NO_SECOND_FACTOR)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from postroom.errors import PostroomError
+from postroom.services.stored_secrets import SecretState
 from postroom.settings import Settings
 from postroom.web.app import make_app
 from postroom.web.connection_limits import ConnectionLimits, limits_from
@@ -78,6 +79,11 @@ async def serve(
     server = _Server(config)
     context.background.start(context.services.growth.keep_counting(context.stopping), "growth")
     context.background.start(guard.watch(), "slow clients")
+    # As earlier versions left them. What is under an old key is left to `postroom store rekey`:
+    # servers that do not have the new key yet still have to read it.
+    context.background.start(
+        context.services.secrets.encrypt(SecretState.CLEAR), "encryption of secrets in the store"
+    )
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stop = asyncio.create_task(stopping.wait())
     await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)

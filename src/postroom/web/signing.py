@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from itsdangerous import BadSignature, URLSafeTimedSerializer
-
-from postroom.errors import PostroomError
-from postroom.folders import make_private, tighten
-
-_KEY_BYTES = 32
 
 
 class Signer:
@@ -48,36 +41,3 @@ class CsrfKind(StrEnum):
 def csrf_token(secret: bytes, kind: CsrfKind, carrier: str) -> str:
     """What forms of this session (or of this visitor without one) have to bring back."""
     return hmac.new(secret, f"csrf of {kind}: {carrier}".encode(), hashlib.sha256).hexdigest()
-
-
-def secret_from(setting: str, data: Path) -> bytes:
-    """The key as it was set, or one of this machine's own, made at the first start.
-
-    Several web servers need the same key: then it has to be set.
-    """
-    if setting:
-        return setting.encode()
-    file = data / "secret.key"
-    try:
-        make_private(data)
-        if not file.exists():
-            _write_once(file, secrets.token_hex(_KEY_BYTES))
-        tighten(file)
-        return file.read_text().strip().encode()
-    except OSError as exc:
-        raise PostroomError(
-            f"the secret key cannot be kept in {file} ({exc.strerror}): set POSTROOM_SECRET_KEY"
-        ) from exc
-
-
-def _write_once(file: Path, text: str) -> None:
-    """Of two processes that start at once, one writes; nobody reads half a key."""
-    draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
-    draft.touch(mode=0o600)
-    draft.write_text(text)
-    try:
-        file.hardlink_to(draft)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()

@@ -6,15 +6,15 @@ import socket
 
 import click
 
+from postroom.secret_key import load_secret_key
 from postroom.settings import Settings
 from postroom.web.accounts.entering import setup_link
 from postroom.web.context import WebContext
-from postroom.web.signing import secret_from
 from postroom.wiring import Services
 
 
 def make_context(services: Services, settings: Settings) -> WebContext:
-    secret = secret_from(settings.text("secret_key"), settings.data)
+    secret = load_secret_key(settings.text("secret_key"), settings.data)
     return WebContext(services, settings, secret)
 
 

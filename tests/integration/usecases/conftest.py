@@ -2,6 +2,7 @@
 
 import pytest
 
+from postroom.encryption import Keyring
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.contract.conftest import address, engine, store
@@ -12,4 +13,4 @@ __all__ = ["address", "engine", "quick_passwords", "store"]
 
 @pytest.fixture
 def services(store: Store) -> Services:
-    return Services(store)
+    return Services(store, Keyring(lambda: [b"a secret key of the tests, long enough"]))

@@ -16,7 +16,7 @@ from postroom.services.events import EventService, Severity
 from postroom.services.message_contents import NewBodies
 from postroom.services.newest_first import new_row
 from postroom.services.sessions import SessionService
-from postroom.services.users import Role, UserService
+from postroom.services.users import Role
 from postroom.storage import Entity, KeyRange, Store
 from postroom.wiring import Services
 
@@ -51,9 +51,7 @@ async def test_too_many_tries_lock_an_account_for_a_while(store: Store, services
     assert await asyncio.gather(*tries) == [None] * 12
     assert (await users.get("ann@example.org")).is_locked
     # Another process knows it too, and the right password does not help now.
-    assert await UserService(store, EventService(store)).authenticate(
-        "ann@example.org", GOOD
-    ) is None  # fmt: skip
+    assert await Services(store).users.authenticate("ann@example.org", GOOD) is None
     await services.events.settle()
     [event] = (await services.events.page(least=Severity.WARNING)).events
     assert "ann@example.org" in event.text
@@ -238,7 +236,7 @@ async def test_events_are_noted_in_the_background_and_read_newest_first(
 
 async def test_what_cannot_be_told_does_no_harm(store: Store) -> None:
     events, audit = EventService(store), AuditService(store)
-    users = UserService(store, events)
+    users = Services(store).users
     sessions = SessionService(store, users)
     await store.close()
     events.note("host", "stopped")

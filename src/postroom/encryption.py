@@ -1,0 +1,111 @@
+"""Encryption of secrets that the store has to keep readable, such as those of second factors.
+
+A key of its own is derived from the secret key (HKDF-SHA256), and each value is encrypted with
+AES-256-GCM under a random nonce:
+
+    enc1:KEYID:BASE64(nonce + ciphertext + tag)
+
+The key id says which secret key a value needs, so that the secret key can be replaced: old keys
+decrypt until every value is encrypted under the current one. The context (where the value is
+stored) is authenticated, too: a value that was copied into another row cannot be decrypted there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from postroom.errors import PostroomError
+
+# `cryptography` is imported where it is used: most commands need none of it.
+
+_PREFIX: Final = "enc1:"
+_KEY_BYTES: Final = 32
+_ID_BYTES: Final = 6
+_NONCE_BYTES: Final = 12  # NIST SP 800-38D: 96 bits, random, for far fewer than 2^32 values
+
+
+class DecryptionError(PostroomError):
+    """A secret of the store that cannot be decrypted; the text says what to do."""
+
+
+class _Key(msgspec.Struct, frozen=True):
+    id: str
+    key: bytes
+
+
+class Keyring:
+    """Encrypts with the current key; decrypts with that one and with old ones.
+
+    Keys are loaded when they are first needed, the current one first.
+    """
+
+    def __init__(self, load: Callable[[], Sequence[bytes]]) -> None:
+        self._load = load
+        self._keys: list[_Key] = []
+
+    def encrypt(self, text: str, context: str) -> str:
+        """Return the encrypted text, which `decrypt` reads in the same context only."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        current = self._all()[0]
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        sealed = nonce + AESGCM(current.key).encrypt(nonce, text.encode(), context.encode())
+        return f"{_PREFIX}{current.id}:{base64.b64encode(sealed).decode()}"
+
+    def decrypt(self, value: str, context: str) -> str:
+        """Return the text. `DecryptionError` if its key is missing, or if it was tampered with."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key_id, _, sealed = value.removeprefix(_PREFIX).partition(":")
+        key = next((each.key for each in self._all() if each.id == key_id), None)
+        if key is None:
+            raise DecryptionError(
+                f"{context} was encrypted with the secret key {key_id}, which is not set: add it to"
+                " POSTROOM_OLD_SECRET_KEYS"
+            )
+        try:
+            raw = base64.b64decode(sealed, validate=True)
+            nonce, rest = raw[:_NONCE_BYTES], raw[_NONCE_BYTES:]
+            return AESGCM(key).decrypt(nonce, rest, context.encode()).decode()
+        except (InvalidTag, binascii.Error, ValueError) as exc:
+            raise DecryptionError(f"{context} was damaged, or copied from elsewhere") from exc
+
+    def is_current(self, value: str) -> bool:
+        """Return whether a value is encrypted under the current key."""
+        return value.startswith(f"{_PREFIX}{self._all()[0].id}:")
+
+    def _all(self) -> list[_Key]:
+        if not self._keys:
+            self._keys = [_derived(each) for each in self._load()]
+        return self._keys
+
+
+def is_encrypted(value: str) -> bool:
+    """Return whether a value was encrypted here; otherwise it is text of an earlier version."""
+    return value.startswith(_PREFIX)
+
+
+def without_key() -> Sequence[bytes]:
+    """Load no key, for processes and tests that have nothing to encrypt."""
+    raise DecryptionError("this process has no secret key, and cannot use secrets of the store")
+
+
+def _derived(secret: bytes) -> _Key:
+    return _Key(
+        _hkdf(secret, b"postroom encryption key id", _ID_BYTES).hex(),
+        _hkdf(secret, b"postroom encryption of secrets in the store", _KEY_BYTES),
+    )
+
+
+def _hkdf(secret: bytes, purpose: bytes, length: int) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), length, salt=None, info=purpose).derive(secret)
