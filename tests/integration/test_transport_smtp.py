@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from postroom.transport.contract import Result, ResultKind
+from postroom.transport.contract import Result, ResultKind, Scope
 from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
@@ -143,7 +143,7 @@ async def test_a_connection_dropped_before_the_content_is_tried_again(
 
 
 @pytest.mark.parametrize("stage", ["MAIL", "RCPT", "DATA"])
-async def test_a_connection_always_dropped_for_one_defers_that_one_only(
+async def test_a_connection_always_dropped_for_one_stops_that_one_only(
     server: RecordingSmtp, stage: str
 ) -> None:
     match = "" if stage == "MAIL" else "poison"
@@ -153,7 +153,7 @@ async def test_a_connection_always_dropped_for_one_defers_that_one_only(
         results, notes = await send(transport, ["poison", "a", "b", "c"])
 
     if stage == "MAIL":
-        assert kinds(results) == [DEFERRED] * 4
+        assert kinds(results) == [HELD] * 4
     else:
         assert kinds(results) == [DEFERRED, ACCEPTED, ACCEPTED, ACCEPTED]
     assert "closed the connection" in results[0].reply
@@ -219,19 +219,19 @@ async def test_421_anywhere_is_tried_again_on_another_connection(
     assert set(server.copies().values()) == {1}
 
 
-async def test_421_instead_of_acceptance_is_deferred(server: RecordingSmtp) -> None:
+async def test_421_instead_of_acceptance_is_held(server: RecordingSmtp) -> None:
     server.script(Rule("end", "u3@", reply="421 4.3.2 shutting down", drop=True))
 
     async with transport_to(server.url) as transport:
         results, _ = await send(transport, [f"u{n}" for n in range(20)])
 
-    assert kinds(results) == [DEFERRED if n == 3 else ACCEPTED for n in range(20)]
+    assert kinds(results) == [HELD if n == 3 else ACCEPTED for n in range(20)]
     assert results[3].reply == "421 4.3.2 shutting down"
 
 
 @pytest.mark.parametrize(
     ("stage", "kind"),
-    [("MAIL", DEFERRED), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("end", IN_DOUBT)],
+    [("MAIL", HELD), ("RCPT", DEFERRED), ("DATA", DEFERRED), ("end", IN_DOUBT)],
 )
 async def test_a_server_too_slow_is_given_up(
     server: RecordingSmtp, stage: str, kind: ResultKind
@@ -263,12 +263,15 @@ async def test_a_server_that_never_greets_is_unreachable() -> None:
         async with transport_to(server.url, timeouts=short) as transport:
             results, _ = await send(transport, ["a"])
 
-    assert kinds(results) == [DEFERRED]
+    assert kinds(results) == [HELD]
     assert "does not answer" in results[0].reply
+    assert results[0].reason == "The mail server does not answer"
 
 
 @pytest.mark.parametrize("stage", ["greeting", "EHLO"])
-async def test_a_server_that_does_not_want_us_blames_us(server: RecordingSmtp, stage: str) -> None:
+async def test_a_server_that_does_not_want_us_holds_everything(
+    server: RecordingSmtp, stage: str
+) -> None:
     server.script(Rule(stage, reply="554 5.7.1 client blocked using bl.example", drop=True))
 
     async with transport_to(server.url) as transport:
@@ -279,15 +282,17 @@ async def test_a_server_that_does_not_want_us_blames_us(server: RecordingSmtp, s
     assert notes.handed_over == []
 
 
-async def test_an_unreachable_server_defers_after_a_little_patience() -> None:
+async def test_an_unreachable_server_holds_everything_after_a_little_patience() -> None:
     [port] = free_ports(1)
     started = time.monotonic()
 
     async with transport_to(f"smtp://127.0.0.1:{port}") as transport:
         results, _ = await send(transport, ["a", "b"])
 
-    assert kinds(results) == [DEFERRED, DEFERRED]
+    assert kinds(results) == [HELD, HELD]
+    assert {each.scope for each in results} == {Scope.ACCOUNT}
     assert "cannot be reached" in results[0].reply
+    assert results[0].reason == "The mail server cannot be reached"
     assert 1.4 < time.monotonic() - started < 20
 
 
@@ -426,16 +431,17 @@ async def test_a_server_that_never_ends_a_line_costs_no_memory(server: Recording
     async with transport_to(server.url) as transport:
         results, _ = await send(transport, ["a"])
 
-    assert kinds(results) == [DEFERRED]
+    assert kinds(results) == [HELD]
     assert "too long" in results[0].reply or "does not end" in results[0].reply
 
 
-async def test_a_mail_too_large_for_the_server_is_to_blame_before_it_is_sent() -> None:
+async def test_a_mail_too_large_for_the_server_is_held_before_it_is_sent() -> None:
     with running_recording_smtp(size=1000) as server:
         async with transport_to(server.url) as transport:
             results, notes = await send(transport, ["a"], size=5000)
 
     assert kinds(results) == [HELD]
+    assert results[0].scope is Scope.MESSAGE
     assert notes.handed_over == []
 
 
@@ -458,7 +464,7 @@ CHAOS = (
     Rule("content", r"user\d*06@", drop=True),
     Rule("end", r"user\d*07@", drop=True),
     Rule("end", r"user\d*08@", reply="421 4.3.2 later", drop=True),
-    Rule("end", r"user\d*09@", reply="554 5.6.0 no"),
+    Rule("end", r"user\d*09@", reply="554 5.0.0 no"),
     Rule("end", r"user\d*0@", reply="250 2.0.0 at last", wait=0.01),
 )
 
@@ -512,17 +518,17 @@ SINKS: list[tuple[tuple[str, ...], ResultKind]] = [
     (("-f", "EHLO"), ACCEPTED),
     (("-f", "CONNECT"), HELD),
     (("-r", "RCPT"), DEFERRED),
-    (("-r", "MAIL"), DEFERRED),
+    (("-r", "MAIL"), HELD),
     (("-r", "DATA"), DEFERRED),
     (("-r", "."), DEFERRED),
-    (("-r", "CONNECT"), DEFERRED),
-    (("-q", "CONNECT"), DEFERRED),
-    (("-q", "EHLO"), DEFERRED),
-    (("-q", "MAIL"), DEFERRED),
+    (("-r", "CONNECT"), HELD),
+    (("-q", "CONNECT"), HELD),
+    (("-q", "EHLO"), HELD),
+    (("-q", "MAIL"), HELD),
     (("-q", "RCPT"), DEFERRED),
     (("-q", "DATA"), DEFERRED),
     (("-q", "."), IN_DOUBT),
-    (("-Q", "MAIL"), DEFERRED),
+    (("-Q", "MAIL"), HELD),
     (("-Q", "RCPT"), DEFERRED),
     (("-Q", "DATA"), DEFERRED),
     (("-Q", "."), DEFERRED),

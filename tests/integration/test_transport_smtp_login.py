@@ -1,12 +1,13 @@
 """TLS, passwords and `check`: what works is said in one line, and so is what does not."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 
-from postroom.transport.contract import ResultKind, TransportError
+from postroom.transport.contract import ResultKind, Scope, TransportError
 from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
@@ -15,7 +16,7 @@ from tests.services.waiting import free_ports
 
 pytestmark = pytest.mark.timeout(60)
 
-ACCEPTED, HELD, DEFERRED = ResultKind.ACCEPTED, ResultKind.HELD, ResultKind.DEFERRED
+ACCEPTED, HELD = ResultKind.ACCEPTED, ResultKind.HELD
 HASTY = Timeouts(connect=5, greeting=2, command=2, patience=0.2, quit=0.5)
 USER, PASSWORD = "me@example.com", "s/e:c@r,e t"
 ENCODED = "me%40example.com:s%2Fe%3Ac%40r%2Ce%20t"
@@ -139,7 +140,7 @@ async def test_a_file_without_certificates_is_named(secured: RecordingSmtp) -> N
     assert "/no/such.pem" in text
 
 
-async def test_a_wrong_password_blames_us_and_hurts_nobody(secured: RecordingSmtp) -> None:
+async def test_a_wrong_password_holds_everything_and_hurts_nobody(secured: RecordingSmtp) -> None:
     url = f"smtp://me:wrong@127.0.0.1:{secured.port}?tls=off"
 
     text = await problem(url)
@@ -149,10 +150,12 @@ async def test_a_wrong_password_blames_us_and_hurts_nobody(secured: RecordingSmt
     assert await sent(url, "a", "b") == [HELD] * 2
 
 
-async def test_a_server_that_cannot_log_us_in_for_now_defers(secured: RecordingSmtp) -> None:
+async def test_a_server_that_cannot_log_us_in_for_now_holds_everything(
+    secured: RecordingSmtp,
+) -> None:
     secured.script(Rule("AUTH", reply="454 4.7.0 temporary authentication failure"))
 
-    assert await sent(f"smtp://{ENCODED}@127.0.0.1:{secured.port}?tls=off", "a") == [DEFERRED]
+    assert await sent(f"smtp://{ENCODED}@127.0.0.1:{secured.port}?tls=off", "a") == [HELD]
 
 
 async def test_no_password_where_one_is_needed(secured: RecordingSmtp) -> None:
@@ -174,7 +177,7 @@ async def test_required_tls_that_is_not_offered() -> None:
 async def test_starttls_that_is_refused_for_now(secured: RecordingSmtp) -> None:
     secured.script(Rule("STARTTLS", reply="454 4.7.0 TLS not available"))
 
-    assert await sent(f"smtp://127.0.0.1:{secured.port}?verify=no", "a") == [DEFERRED]
+    assert await sent(f"smtp://127.0.0.1:{secured.port}?verify=no", "a") == [HELD]
 
 
 async def test_words_slipped_in_before_the_handshake_are_not_believed(
@@ -192,6 +195,34 @@ async def test_tls_to_a_server_without() -> None:
         assert "use smtp:// here" in await problem(f"smtps://127.0.0.1:{server.port}")
 
 
+async def test_no_tls_to_a_server_that_expects_it_is_recognised_soon(
+    authority: tuple[Path, Path],
+) -> None:
+    with running_recording_smtp(certificate=authority[1], implicit_tls=True) as server:
+        url = f"smtp://127.0.0.1:{server.port}"
+        transport = SmtpTransport(parse_servers(url))  # with the usual patience
+        started = time.monotonic()
+        try:
+            with pytest.raises(TransportError, match="use smtps:// here"):
+                await transport.check()
+            [result] = await transport.send(PlainMailing(), recipients("a"), Notes())
+        finally:
+            await transport.close()
+
+    assert (result.kind, result.scope) == (HELD, Scope.ACCOUNT)
+    assert time.monotonic() - started < 2 * 6  # once for each
+
+
+async def test_a_slow_greeting_is_waited_for() -> None:
+    with running_recording_smtp(Rule("greeting", wait=0.8)) as server:
+        timeouts = Timeouts(greeting=20, silence=0.2)
+        transport = SmtpTransport(parse_servers(server.url), timeouts=timeouts)
+        try:
+            assert "no TLS" in await transport.check()
+        finally:
+            await transport.close()
+
+
 async def test_nobody_there() -> None:
     [port] = free_ports(1)
 
@@ -206,7 +237,7 @@ async def test_a_name_that_does_not_exist() -> None:
 
 async def test_a_name_that_cannot_be_one() -> None:
     assert "cannot be one" in await problem("smtp://a..b")
-    assert await sent("smtp://a..b", "a") == [DEFERRED]
+    assert await sent("smtp://a..b", "a") == [HELD]
 
 
 async def test_a_server_that_says_nothing(authority: tuple[Path, Path]) -> None:

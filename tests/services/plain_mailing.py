@@ -44,10 +44,14 @@ class Notes:
         self.handed_over: list[int] = []
         self.settled_as: dict[int, Result] = {}
         self.most_under_way = 0
+        self.may_be_handed_over_again = False
+        """To another server, after one has refused it."""
 
     def handing_over(self, position: int) -> None:
         assert position not in self.settled_as, "handed over after it was settled"
-        assert position not in self.handed_over, "handed over twice"
+        assert self.may_be_handed_over_again or position not in self.handed_over, (
+            "handed over twice"
+        )
         self.handed_over.append(position)
         under_way = len(set(self.handed_over) - set(self.settled_as))
         self.most_under_way = max(self.most_under_way, under_way)

@@ -213,7 +213,7 @@ class Session:
             searched = max(0, len(content) - 4)
             content += self._buffer
             self._buffer = b""
-            if rule is not None and len(content) > rule["after"]:
+            if rule is not None and len(content) - 2 > rule["after"]:
                 await self._obey(rule, subject)
                 rule = None
             end = content.find(b"\r\n.\r\n", searched)

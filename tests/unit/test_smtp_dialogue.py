@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.mail.mailing import Recipient
-from postroom.transport.contract import ResultKind
+from postroom.transport.contract import Result, ResultKind, Scope
 from postroom.transport.smtp.dialogue import PIECE, Dialogue
 from postroom.transport.smtp.offers import Offers
 from postroom.transport.smtp.work import MOST_ATTEMPTS, Batch, Work
@@ -30,6 +30,8 @@ class Talk:
         self.hung_up = self.rests = False
         self.finished = 0
         self.pauses = False
+        self.failures: list[Result] = []
+        self.has_another_server = False
         self.notes = Notes()
         self.work = work or Work()
         self.mailing = PlainMailing(size, sender)
@@ -51,6 +53,10 @@ class Talk:
 
     def rest(self) -> None:
         self.rests = True
+
+    def fails(self, result: Result) -> bool:
+        self.failures.append(result)
+        return self.has_another_server
 
     def heard(self, data: bytes) -> bytes:
         """What is said to a reply."""
@@ -192,18 +198,65 @@ def test_a_refused_sender_with_data_allowed_gets_no_dot() -> None:
     talk = Talk("a", "b")
 
     assert talk.heard(b"451 4.3.0 later\r\n250 ok\r\n354 go\r\n") == b""
-    assert talk.kinds == {0: DEFERRED}
+    assert talk.kinds == {0: HELD, 1: HELD}
     assert talk.hung_up
 
 
-def test_a_sender_not_accepted_for_now_defers_this_email_alone() -> None:
-    talk = Talk("a", "b")
+def test_a_sender_not_accepted_for_now_holds_everything_that_waits() -> None:
+    talk = Talk("a", "b", "c")
 
     said = talk.heard(b"451 4.3.0 later\r\n503 no\r\n503 no\r\n")
 
-    assert talk.kinds == {0: DEFERRED}
-    assert talk.notes.settled_as[0].reply == "451 4.3.0 later"
-    assert said == envelope("b")
+    assert talk.kinds == dict.fromkeys(range(3), HELD)
+    for result in talk.notes.settled_as.values():
+        assert (result.reply, result.scope) == ("451 4.3.0 later", Scope.ACCOUNT)
+        assert result.reason == "The mail server is busy at the moment"
+    assert said == b""
+    assert talk.rests
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        b"550 5.7.1 no quota\r\n503 no\r\n503 no\r\n",
+        b"250 ok\r\n554 5.7.1 Relay access denied\r\n503 no\r\n",
+        OPEN + b"550 5.4.5 Daily user sending limit exceeded\r\n",
+    ],
+)
+def test_what_one_server_refuses_goes_to_another(replies: bytes) -> None:
+    talk = Talk("a", "b", offers=PLAIN if replies.startswith(OPEN) else PIPELINED)
+    talk.has_another_server = True
+
+    for line in replies.splitlines(keepends=True):
+        talk.heard(line)
+
+    assert talk.hung_up
+    assert talk.kinds == {}
+    assert talk.work.waiting == 2
+    assert len(talk.failures) == 1
+    assert talk.failures[0].scope is Scope.ACCOUNT
+
+
+def test_a_message_that_is_rejected_is_not_offered_again_but_others_are() -> None:
+    talk = Talk("a", "b", "c", "d")
+    other = Talk("x", work=talk.work)
+    talk.heard(OPEN)
+
+    talk.heard(b"552 5.3.4 message too large\r\n" + OPEN)
+
+    assert talk.kinds == {0: HELD, 3: HELD}  # 1 and 2 were on their way
+    assert {each.scope for each in talk.notes.settled_as.values()} == {Scope.MESSAGE}
+    assert other.kinds == {}
+
+
+def test_a_provider_that_throttles_stops_nobody_else() -> None:
+    talk = Talk("a", "b")
+
+    said = talk.heard(b"250 ok\r\n451 4.7.0 [TSS04] deferred\r\n503 no\r\n")
+
+    assert talk.kinds == {0: HELD}
+    assert talk.notes.settled_as[0].scope is Scope.PROVIDER
+    assert envelope("b") in said
 
 
 def test_a_blamed_sender_is_told_in_the_servers_words() -> None:
@@ -219,12 +272,17 @@ def test_a_blamed_sender_is_told_in_the_servers_words() -> None:
     ("reply", "kind"),
     [
         (b"250 kept\r\n", ACCEPTED),
-        (b"550 5.6.0 no\r\n", REFUSED),
+        (b"550 5.6.0 no\r\n", HELD),
+        (b"550 5.0.0 no\r\n", REFUSED),
         (b"451 4.3.0 later\r\n", DEFERRED),
         (b"550 5.7.26 unauthenticated\r\n", HELD),
         (b"421 4.3.2 closing\r\n", DEFERRED),
         (b"354 what\r\n", IN_DOUBT),
         (b"what\r\n", IN_DOUBT),
+        (b"250 kept\r\nwhat\r\n", ACCEPTED),
+        (b"550 5.1.1 unknown\r\nwhat\r\n", REFUSED),
+        (b"what\r\n250 kept\r\n", ACCEPTED),
+        (b"what\r\n250 kept\r\n250 again\r\n", IN_DOUBT),
     ],
 )
 def test_the_reply_to_the_content_settles_it(reply: bytes, kind: ResultKind) -> None:
@@ -247,19 +305,32 @@ def test_a_connection_that_breaks_before_the_content_gives_the_email_back(heard:
     assert talk.work.waiting == 1
 
 
-def test_an_email_whose_connections_keep_breaking_is_deferred() -> None:
+@pytest.mark.parametrize(
+    ("heard", "stage", "kind"),
+    [
+        (b"", "MAIL", HELD),
+        (b"250 ok\r\n", "RCPT", DEFERRED),
+        (b"250 a\r\n250 b\r\n", "DATA", DEFERRED),
+    ],
+)
+def test_an_email_whose_connections_keep_breaking_is_settled(
+    heard: bytes, stage: str, kind: ResultKind
+) -> None:
+    """Before the recipient is named it cannot be what the server stumbles over."""
     work = Work()
     talk = Talk("a", work=work)
     for _ in range(MOST_ATTEMPTS - 1):
+        talk.heard(heard)
         talk.dialogue.lost("broken")
         assert talk.kinds == {}
         talk.dialogue = Dialogue("mx.test:25", PIPELINED, work, talk)
         talk.dialogue.wake()
 
+    talk.heard(heard)
     talk.dialogue.lost("broken")
 
-    assert talk.kinds == {0: DEFERRED}
-    assert talk.notes.settled_as[0].reply == "mx.test:25: broken before the reply to MAIL"
+    assert talk.kinds == {0: kind}
+    assert talk.notes.settled_as[0].reply == f"mx.test:25: broken before the reply to {stage}"
 
 
 def test_a_connection_that_breaks_after_the_dot_leaves_one_in_doubt_and_the_next_innocent() -> None:
@@ -289,9 +360,10 @@ def test_421_to_a_command_gives_the_email_to_another_connection(count: int) -> N
 def test_421_that_blames_the_sender_is_no_reason_to_try_again() -> None:
     talk = Talk("a", "b")
 
-    talk.heard(b"421 4.7.0 unusual rate of mail\r\n")
+    talk.heard(b"250 ok\r\n421 4.7.0 unusual rate of mail\r\n")
 
     assert talk.kinds == {0: HELD}
+    assert talk.notes.settled_as[0].scope is Scope.PROVIDER
     assert talk.hung_up
 
 
@@ -330,12 +402,37 @@ def test_a_server_out_of_step_is_left(heard: bytes) -> None:
     assert talk.work.waiting == 1
 
 
-def test_a_timeout_before_the_content_is_deferred_at_once() -> None:
+@pytest.mark.parametrize(("heard", "kind"), [(b"", HELD), (b"250 ok\r\n", DEFERRED)])
+def test_a_timeout_before_the_content_is_settled_at_once(heard: bytes, kind: ResultKind) -> None:
     talk = Talk("a")
+    talk.heard(heard)
 
     talk.dialogue.lost("no answer", retry=False)
 
-    assert talk.kinds == {0: DEFERRED}
+    assert talk.kinds == {0: kind}
+
+
+def test_after_garbage_nothing_more_is_sent() -> None:
+    talk = Talk("a", "b", "c")
+    talk.heard(OPEN)
+
+    said = talk.heard(b"250 kept\r\n" + OPEN + b"garbage\r\n")
+
+    assert said == b""
+    assert talk.hung_up
+    assert talk.kinds == {0: ACCEPTED}
+    assert talk.work.waiting == 2
+
+
+def test_a_reply_that_may_be_anothers_is_not_believed_after_garbage() -> None:
+    """The garbage may have been the reply to the content, and a refusal."""
+    talk = Talk("a", "b")
+    talk.heard(OPEN)
+
+    talk.heard(b"5\x000 no\r\n" + OPEN)
+
+    assert talk.kinds == {0: IN_DOUBT}
+    assert talk.hung_up
 
 
 def test_a_large_mail_is_written_as_the_connection_takes_it() -> None:
@@ -368,7 +465,7 @@ def test_a_large_mail_that_is_not_written_out_leaves_no_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind"), [(b"552 5.2.3 too large\r\n", REFUSED), (b"451 4.3.1 full\r\n", DEFERRED)]
+    ("reply", "kind"), [(b"552 5.2.3 too large\r\n", HELD), (b"451 4.3.1 full\r\n", DEFERRED)]
 )
 def test_a_large_mail_may_be_refused_in_its_middle(reply: bytes, kind: ResultKind) -> None:
     talk = Talk("a", size=3 * PIECE)
@@ -515,7 +612,7 @@ def test_a_refused_sender_among_usual_answers_sends_nothing(usual_before: int) -
     for _ in range(usual_before):
         talk.heard(b"250 kept\r\n" + OPEN)
     said = talk.heard(b"250 kept\r\n452 4.3.1 full\r\n250 r\r\n354 go\r\n")
-    assert talk.kinds[usual_before + 1] is DEFERRED
+    assert talk.kinds[usual_before + 1] is HELD
     assert said == b""
 
 

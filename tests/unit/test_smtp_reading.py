@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.transport.smtp.offers import Offers, parse_offers
-from postroom.transport.smtp.reading import BadReply, ReplyReader
+from postroom.transport.smtp.reading import ReplyReader
 
 STREAM = b"250-one\r\n250-2.0.0 two\r\n250 three\r\n354 go\r\n550 5.1.1 no\n250\r\n"
 
@@ -43,8 +43,20 @@ def test_a_reply_that_has_begun_is_not_nothing() -> None:
     ids=["endless line", "long line", "endless reply", "http", "empty line", "tls alert"],
 )
 def test_what_is_no_reply_ends_the_reading(data: bytes) -> None:
-    with pytest.raises(BadReply):
-        ReplyReader().feed(data)
+    reader = ReplyReader()
+
+    assert reader.feed(data) == []
+    assert reader.problem
+
+
+def test_replies_before_and_after_garbage_are_told_apart() -> None:
+    reader = ReplyReader()
+
+    before = reader.feed(b"250 one\r\n250-two\r\nGARBAGE\r\n354 three\r\n250-fo")
+
+    assert [each.text for each in before] == ["250 one"]
+    assert [each.text for each in reader.after_problem] == ["354 three"]
+    assert "GARBAGE" in reader.problem
 
 
 def test_offers_are_read() -> None:

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from postroom.transport.contract import Result, ResultKind
-from postroom.transport.replies import LONGEST_TEXT
+from postroom.transport.reply_parsing import LONGEST_TEXT
 
 LONGEST_WAIT = 3600.0
 """Seconds that a rate limit is believed: its window is a minute or an hour."""

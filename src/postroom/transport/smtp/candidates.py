@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from postroom.transport.contract import Result, ResultKind
+from postroom.transport.contract import Result, ResultKind, Scope
 from postroom.transport.smtp.address import SmtpServer
 
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 30.0
-"""Seconds that a server which cannot be reached is left alone: doubled with each failure."""
+"""Seconds that a server which cannot be used is left alone: doubled with each failure."""
 
 
 class Candidate:
@@ -22,19 +22,39 @@ class Candidate:
         self.opening = 0
         self.not_before = 0.0
         self.failure: Result | None = None
+        self.is_passing = False  # the failure may end within seconds
         self._failures = 0
+        self._fails_emails = False
+        self._fails_emails_until = 0.0
 
-    def succeeded(self) -> None:
-        self._failures = 0
-        self.not_before = 0.0
-        self.failure = None
+    def opened(self, now: float) -> None:
+        """A connection is open. If emails failed a moment ago, that alone does not prove much."""
+        if self._fails_emails_until <= now:
+            self._failures = 0
+        self.forget()
 
-    def failed(self, result: Result, now: float) -> None:
+    def failed(self, result: Result, now: float, *, is_passing: bool) -> None:
         # Connections that were opened together fail together: that is one failure.
         if self.not_before <= now:
             self.not_before = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._failures)
             self._failures = min(self._failures + 1, 16)
         self.failure = result
+        self.is_passing = is_passing
+
+    def failed_emails(self, result: Result, now: float) -> None:
+        """It is connected, but takes none of our emails."""
+        self.failed(result, now, is_passing=False)
+        self._fails_emails = True
+        self._fails_emails_until = now + 2 * LONGEST_PAUSE
+
+    def may_be_used(self, now: float) -> bool:
+        return self.not_before <= now or (self.open > 0 and not self._fails_emails)
+
+    def forget(self) -> None:
+        """Let it be asked again without delay."""
+        self.not_before = 0.0
+        self.failure = None
+        self._fails_emails = False
 
     def room(self, limit: int) -> int:
         """How many connections may be opened now. The first one is opened alone: a server that is
@@ -51,19 +71,34 @@ class Candidates:
     def best(self, now: float) -> Candidate | None:
         """The first that is connected or may be tried; none while all are left alone."""
         for each in self._all:
-            if each.open or each.not_before <= now:
+            if each.may_be_used(now):
                 return each
         return None
+
+    def has_another(self, candidate: Candidate, now: float) -> bool:
+        """Whether a server can be tried instead of this one."""
+        return any(each.may_be_used(now) for each in self._all if each is not candidate)
 
     @property
     def next_attempt(self) -> float:
         return min(each.not_before for each in self._all)
 
+    @property
+    def is_worth_waiting(self) -> bool:
+        """Whether a server may be back within seconds: not one that refuses us."""
+        return any(each.is_passing for each in self._all)
+
+    def forget(self) -> None:
+        for each in self._all:
+            each.forget()
+
     def verdict(self) -> Result:
-        """What no server at all means. The sender is to blame only if every server says so."""
+        """Return what it means for an email that no server can be used."""
         failures = [each.failure for each in self._all if each.failure is not None]
-        blamed = len(failures) == len(self._all) and all(
-            each.kind is ResultKind.HELD for each in failures
+        reasons = {each.reason for each in failures}
+        return Result(
+            ResultKind.HELD,
+            "; ".join(each.reply for each in failures),
+            Scope.ACCOUNT,
+            reasons.pop() if len(reasons) == 1 else "None of the mail servers can be used",
         )
-        kind = ResultKind.HELD if blamed else ResultKind.DEFERRED
-        return Result(kind, "; ".join(each.reply for each in failures))

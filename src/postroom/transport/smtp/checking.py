@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from postroom.transport.contract import TransportError
+from postroom.transport.contract import Result, TransportError
 from postroom.transport.smtp.address import SmtpServer
 from postroom.transport.smtp.connection import Connection
 from postroom.transport.smtp.opening import OpeningFailed, open_connection
@@ -22,6 +22,10 @@ class _Nobody:
 
     def gone(self, connection: Connection) -> None:
         """Whoever asked sees it."""
+
+    def fails(self, connection: Connection, result: Result) -> bool:
+        """Return whether another server is tried: no mail is sent, so none fails."""
+        return False
 
 
 async def check_server(server: SmtpServer, timeouts: Timeouts) -> str:

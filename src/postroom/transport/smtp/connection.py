@@ -7,11 +7,12 @@ import ssl
 from collections import deque
 from typing import Protocol, cast
 
-from postroom.transport.replies import Reply
+from postroom.transport.contract import Result
+from postroom.transport.reply_parsing import Reply
 from postroom.transport.smtp.address import SmtpServer
 from postroom.transport.smtp.dialogue import Dialogue
 from postroom.transport.smtp.offers import Offers
-from postroom.transport.smtp.reading import BadReply, ReplyReader
+from postroom.transport.smtp.reading import ReplyReader
 from postroom.transport.smtp.work import Work
 
 
@@ -25,6 +26,8 @@ class Owner(Protocol):
     def resting(self, connection: Connection) -> None: ...
 
     def gone(self, connection: Connection) -> None: ...
+
+    def fails(self, connection: Connection, result: Result) -> bool: ...
 
 
 class Connection(asyncio.Protocol):
@@ -68,7 +71,7 @@ class Connection(asyncio.Protocol):
         return self._replies.popleft()
 
     async def start_tls(self, context: ssl.SSLContext, seconds: float) -> None:
-        if self._transport is None or self._replies or not self._reader.is_empty:
+        if self._transport is None or self._problem or self._replies or not self._reader.is_empty:
             # What came before the handshake was not encrypted: whoever sent it (RFC 3207 5).
             raise ConnectionLost("the server spoke between STARTTLS and the handshake")
         secured = await self._loop.start_tls(
@@ -110,6 +113,9 @@ class Connection(asyncio.Protocol):
 
     def rest(self) -> None:
         self._owner.resting(self)
+
+    def fails(self, result: Result) -> bool:
+        return self._owner.fails(self, result)
 
     def wake(self) -> None:
         if self.dialogue is not None:
@@ -169,10 +175,9 @@ class Connection(asyncio.Protocol):
         self._owner.gone(self)
 
     def _received_while_opened(self, data: bytes) -> None:
-        try:
-            self._replies.extend(self._reader.feed(data))
-        except BadReply as exc:
-            self._fail(f"the server sent {exc}")
+        self._replies.extend(self._reader.feed(data))
+        if self._reader.problem:
+            self._fail(f"the server sent {self._reader.problem}")
             self.hang_up()
         else:
             self._notify()

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from postroom.transport.contract import Result, ResultKind
-from postroom.transport.replies import Reply, Stage, is_negative, judge, reply_text
-from postroom.transport.smtp.hands import Hands
+from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.replies import judge
+from postroom.transport.reply_parsing import Reply, Stage, reply_text
+from postroom.transport.reply_table import NAMED
+from postroom.transport.smtp.hands import CLOSES, Hands
 from postroom.transport.smtp.offers import Offers
-from postroom.transport.smtp.reading import BadReply, ReplyReader
+from postroom.transport.smtp.reading import ReplyReader
 from postroom.transport.smtp.work import Batch, Email, Work
 
 PIECE = 64 * 1024
@@ -47,11 +49,15 @@ class Channel(Protocol):
     def rest(self) -> None:
         """There is nothing to do; `Dialogue.wake` when there is."""
 
+    def fails(self, result: Result) -> bool:
+        """The server takes none of our emails. Return whether another one is tried instead."""
+
 
 class Dialogue:
     """The conversation on one connection that is greeted, encrypted and logged in."""
 
     def __init__(self, host: str, offers: Offers, work: Work, channel: Channel) -> None:
+        self._host = host
         self._pipelining = offers.pipelining
         self._hands = Hands(host, offers, work)
         self._channel = channel
@@ -96,11 +102,10 @@ class Dialogue:
     def lost(self, reason: str, *, retry: bool = True) -> None:
         """The connection is gone. What was handed over is in doubt, the rest is given back.
 
-        Without `retry` it is deferred: the reason took so long that the next would, too.
+        Without `retry` it is settled: the reason took so long that the next would, too.
         """
-        self._is_over = True
         where = f" before the reply to {self.awaits}" if self.awaits else ""
-        self._hands.abandon(reason + where, retry=retry)
+        self._abandon(reason + where, CLOSES if retry else "The mail server does not answer", retry)
 
     # — From the connection —
 
@@ -110,13 +115,26 @@ class Dialogue:
             return False
         if self._awaited is _WHOLE and not self._answered and self._is_plain_success(data):
             return True
-        try:
-            replies = self._reader.feed(data)
-        except BadReply as exc:
-            self._break(f"the server sent {exc}")
-            return False
+        replies = self._reader.feed(data)
+        if self._reader.problem:
+            return self._received_garbage(replies)
         for reply in replies:
             self._replied(reply)
+        return bool(replies)
+
+    def _received_garbage(self, replies: list[Reply]) -> bool:
+        """Use the replies that came with it, but say nothing more on this connection.
+
+        Replies after the garbage count only if none is missing: otherwise it may have been one, and
+        they would be taken for answers to something else.
+        """
+        problem, after = self._reader.problem, self._reader.after_problem
+        if not replies and len(after) == len(self._awaited) - self._answered:
+            replies = after
+        for reply in replies:
+            self._replied(reply)
+        if not self._is_over:
+            self._break(f"the server sent {problem}", "The mail server sends garbage")
         return bool(replies)
 
     def paused(self) -> None:
@@ -156,7 +174,8 @@ class Dialogue:
         else:
             self._answered += 1
             self._decide(stage, reply)
-            if not self._is_over and self._answered == len(self._awaited):
+            is_complete = self._answered == len(self._awaited)
+            if is_complete and not self._is_over and not self._reader.problem:
                 self._advance()
 
     def _decide(self, stage: Stage, reply: Reply) -> None:
@@ -170,28 +189,59 @@ class Dialogue:
     def _content_answered(self, reply: Reply) -> None:
         result = judge(Stage.CONTENT, reply)
         if self.is_writing:  # a large mail: its rest is not sent, so only closing ends this
-            if is_negative(reply):
+            if reply.is_negative and not self._moves_on(result):
                 self._hands.settle_next(result)
             self._break(f"a reply in the middle of the mail: {reply.text}")
             return
         # Nothing is there to settle after the lone dot that follows a refused recipient.
+        if self._hands.sent is not None and self._moves_on(result):
+            self._break(result.reply)
+            return
         self._hands.settle_sent(result)
         if result.kind is ResultKind.IN_DOUBT:
             self._break(result.reply)
 
     def _refused(self, stage: Stage, reply: Reply) -> None:
-        if not is_negative(reply) or stage is Stage.RSET:
+        if not reply.is_negative or stage is Stage.RSET:
             self._break(f"unexpected reply to {stage}: {reply.text}")
         elif self._refused_at is None:
             # The first refusal of an envelope is what counts; the others follow from it.
             self._refused_at = stage
             self._must_reset = stage is not Stage.MAIL
-            self._hands.settle_next(judge(stage, reply))
+            result = judge(stage, reply)
+            if self._moves_on(result):
+                self._break(result.reply)
+            else:
+                self._hands.settle_next(result)
 
-    def _break(self, reason: str) -> None:
-        self._is_over = True
-        self._hands.abandon(reason)
+    def _moves_on(self, result: Result) -> bool:
+        """Spread the word about a refusal that is not the recipient's fault. Return whether the
+        email goes to another server."""
+        if result.kind is not ResultKind.HELD:
+            return False
+        if result.scope is Scope.ACCOUNT and self._channel.fails(result):
+            self._hands.give_back_refused(result)
+            return True
+        self._hands.hold_others(result)
+        return False
+
+    def _break(self, problem: str, reason: str = CLOSES) -> None:
+        self._abandon(problem, reason)
         self._channel.hang_up()
+
+    def _abandon(self, problem: str, reason: str, retry: bool = True) -> None:
+        """If the recipient has been named, it may be what the server stumbles over, so that only
+        this email waits. Otherwise it is the server's own fault."""
+        self._is_over = True
+        problem = f"{self._host}: {problem}"
+        has_envelope = self.awaits is None and self._hands.next is not None
+        if has_envelope or self.awaits in NAMED:
+            result = Result(ResultKind.DEFERRED, problem)
+        else:
+            result = Result(ResultKind.HELD, problem, Scope.ACCOUNT, reason)
+            if self._hands.next is not None:
+                self._channel.fails(result)
+        self._hands.abandon(result, retry=retry)
 
     # — Commands —
 

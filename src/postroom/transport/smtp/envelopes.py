@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.domain.errors import Invalid
 from postroom.mail.envelope import envelope_address
-from postroom.transport.contract import Result, ResultKind
+from postroom.transport.contract import Result, ResultKind, Scope
 from postroom.transport.smtp.offers import Offers
 from postroom.transport.smtp.work import Email
 
@@ -18,7 +18,7 @@ def prepare(email: Email, offers: Offers, host: str) -> Result | None:
         try:
             address = envelope_address(email.recipient.address)
         except Invalid as exc:
-            return Result(ResultKind.REFUSED, str(exc))
+            return Result(ResultKind.REFUSED, str(exc), reason="The address cannot be written to")
         utf8 = utf8 or not address.isascii()
     if utf8 and not offers.smtputf8:
         return _needs_smtputf8(email, host)
@@ -26,16 +26,16 @@ def prepare(email: Email, offers: Offers, host: str) -> Result | None:
         try:
             email.content = batch.mailing.wire(email.recipient)
         except Invalid as exc:
-            return Result(ResultKind.REFUSED, str(exc))
+            return Result(ResultKind.REFUSED, str(exc), reason="The address cannot be written to")
         except Exception as exc:  # whatever it is: the other emails of the batch must go on
-            return Result(ResultKind.HELD, f"the mail cannot be composed: {exc!r}")
+            return _held(f"the mail cannot be composed: {exc!r}", "The message cannot be composed")
     mail = batch.mail_command
     if offers.size is not None:
         size = len(email.content)
         if offers.size and size > offers.size and _is_too_large(email, offers.size):
-            return Result(
-                ResultKind.HELD,
+            return _held(
                 f"the mail has {size} bytes; {host} takes at most {offers.size}",
+                "The message is too large for the mail server",
             )
         mail = f"{mail} SIZE={size}"
     if utf8:
@@ -46,14 +46,20 @@ def prepare(email: Email, offers: Offers, host: str) -> Result | None:
 
 def _needs_smtputf8(email: Email, host: str) -> Result:
     if email.batch.utf8:
-        return Result(
-            ResultKind.HELD,
+        return _held(
             f"{host} does not offer SMTPUTF8, which this message's own headers need:"
             " use a From address in ASCII",
+            "The mail server does not support this From address",
         )
     return Result(
-        ResultKind.REFUSED, f"{host} does not offer SMTPUTF8, which this address needs (RFC 6531)"
+        ResultKind.REFUSED,
+        f"{host} does not offer SMTPUTF8, which this address needs (RFC 6531)",
+        reason="The mail server does not support this address",
     )
+
+
+def _held(problem: str, reason: str) -> Result:
+    return Result(ResultKind.HELD, problem, Scope.MESSAGE, reason)
 
 
 def _is_too_large(email: Email, limit: int) -> bool:

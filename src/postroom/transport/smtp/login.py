@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from postroom.transport.replies import Reply
+from postroom.transport.reply_parsing import Reply
 from postroom.transport.smtp.connection import Connection
 
 

@@ -8,8 +8,9 @@ import os
 import socket
 import ssl
 
-from postroom.transport.contract import Result, ResultKind
-from postroom.transport.replies import Reply, Stage, judge
+from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.replies import judge
+from postroom.transport.reply_parsing import Reply, Stage
 from postroom.transport.smtp.address import SmtpServer, Tls
 from postroom.transport.smtp.connection import Connection, ConnectionLost, Owner
 from postroom.transport.smtp.login import log_in
@@ -18,11 +19,13 @@ from postroom.transport.smtp.timeouts import Timeouts
 
 
 class OpeningFailed(Exception):
-    """No connection could be had. `result` is what that means for the emails that wait for it."""
+    """No connection could be had. `result` is what that means for the emails that wait for it.
+    `is_passing`: it may end within seconds, so that they wait a little before they are held."""
 
-    def __init__(self, result: Result) -> None:
-        super().__init__(result.reply)
-        self.result = result
+    def __init__(self, problem: str, reason: str, *, is_passing: bool = True) -> None:
+        super().__init__(problem)
+        self.result = Result(ResultKind.HELD, problem, Scope.ACCOUNT, reason)
+        self.is_passing = is_passing
 
 
 async def open_connection(server: SmtpServer, timeouts: Timeouts, owner: Owner) -> Connection:
@@ -41,7 +44,8 @@ async def open_connection(server: SmtpServer, timeouts: Timeouts, owner: Owner) 
         await _introduce(connection, timeouts)
     except TimeoutError:
         connection.hang_up()
-        raise _unreachable(server, "it accepts connections, but does not answer") from None
+        problem = f"{server} accepts connections, but does not answer"
+        raise OpeningFailed(problem, "The mail server does not answer") from None
     except ssl.SSLError as exc:
         connection.hang_up()
         raise _tls_failed(server, exc) from exc
@@ -70,7 +74,7 @@ async def _connect(server: SmtpServer, timeouts: Timeouts, owner: Owner) -> Conn
 
 async def _introduce(connection: Connection, timeouts: Timeouts) -> None:
     server = connection.server
-    greeting = await connection.reply(timeouts.greeting)
+    greeting = await _greeting(connection, timeouts)
     _expect(server, Stage.CONNECT, greeting, 220)
     connection.greeting = greeting.text[4:]
     name = server.ehlo or await _own_name(connection)
@@ -81,6 +85,37 @@ async def _introduce(connection: Connection, timeouts: Timeouts) -> None:
     if server.username:
         reply = await _log_in(connection, timeouts)
         _expect(server, Stage.AUTH, reply, 235)
+
+
+async def _greeting(connection: Connection, timeouts: Timeouts) -> Reply:
+    """Return the greeting. A server that says nothing may wait for a TLS handshake."""
+    server = connection.server
+    if server.tls is Tls.IMPLICIT or timeouts.silence >= timeouts.greeting:
+        return await connection.reply(timeouts.greeting)
+    try:
+        return await connection.reply(timeouts.silence)
+    except TimeoutError:
+        if await _expects_tls(server, timeouts.silence):
+            raise _refused(
+                server,
+                "it expects TLS from the first byte: use smtps:// here",
+                "The mail server expects TLS from the first byte (smtps://)",
+            ) from None
+    return await connection.reply(timeouts.greeting - timeouts.silence)
+
+
+async def _expects_tls(server: SmtpServer, seconds: float) -> bool:
+    """Whether the server answers a TLS handshake on another connection."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(seconds):
+            _, writer = await asyncio.open_connection(server.host, server.port, ssl=context)
+    except (OSError, TimeoutError):
+        return False
+    writer.transport.abort()
+    return True
 
 
 async def _say_hello(connection: Connection, name: str, timeouts: Timeouts) -> Offers:
@@ -97,7 +132,11 @@ async def _start_tls(connection: Connection, timeouts: Timeouts) -> bool:
         return False
     if not connection.offers.starttls:
         if server.tls is Tls.REQUIRED:
-            raise _blamed(server, "it does not offer STARTTLS, which tls=required asks for")
+            raise _refused(
+                server,
+                "it does not offer STARTTLS, which tls=required asks for",
+                "The mail server does not offer encryption (STARTTLS)",
+            )
         return False
     reply = await connection.ask(b"STARTTLS\r\n", timeouts.command)
     _expect(server, Stage.STARTTLS, reply, 220)
@@ -108,14 +147,19 @@ async def _start_tls(connection: Connection, timeouts: Timeouts) -> bool:
 async def _log_in(connection: Connection, timeouts: Timeouts) -> Reply:
     server = connection.server
     if connection.tls_version is None and not _is_loopback(connection.address("peername")):
-        raise _blamed(
+        raise _refused(
             server,
             "a password is not sent without TLS: use smtps://, or a server that offers STARTTLS",
+            "The mail server does not offer encryption, which a password needs",
         )
     reply = await log_in(connection, timeouts.command)
     if reply is None:
         offered = " ".join(sorted(connection.offers.auth)) or "none"
-        raise _blamed(server, f"it does not offer AUTH PLAIN or LOGIN (offered: {offered})")
+        raise _refused(
+            server,
+            f"it does not offer AUTH PLAIN or LOGIN (offered: {offered})",
+            "The mail server does not offer a login",
+        )
     return reply
 
 
@@ -132,7 +176,8 @@ def _context(server: SmtpServer) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=server.ca_file or None)
     except OSError as exc:
-        raise _blamed(server, f"cannot read the certificates in ca={server.ca_file}") from exc
+        problem = f"cannot read the certificates in ca={server.ca_file}"
+        raise _refused(server, problem, "The file of trusted certificates cannot be read") from exc
     if not server.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -150,29 +195,35 @@ def _expect(server: SmtpServer, stage: Stage, reply: Reply, code: int) -> None:
     if reply.code == code:
         return
     result = judge(stage, reply)
-    hint = ""
-    if stage is Stage.AUTH and result.kind is ResultKind.HELD:
-        hint = ": check user and password"
-    raise OpeningFailed(Result(result.kind, f"{server}: {result.reply}{hint}"))
+    hint = ": check user and password" if stage is Stage.AUTH and reply.code >= 500 else ""
+    raise OpeningFailed(
+        f"{server}: {result.reply}{hint}", result.reason, is_passing=reply.code < 500
+    )
 
 
 def _unreachable(server: SmtpServer, why: str) -> OpeningFailed:
-    return OpeningFailed(Result(ResultKind.DEFERRED, f"{server} cannot be reached: {why}"))
+    return OpeningFailed(f"{server} cannot be reached: {why}", "The mail server cannot be reached")
 
 
-def _blamed(server: SmtpServer, why: str) -> OpeningFailed:
-    return OpeningFailed(Result(ResultKind.HELD, f"{server}: {why}"))
+def _refused(server: SmtpServer, why: str, reason: str) -> OpeningFailed:
+    """For what only a person can change."""
+    return OpeningFailed(f"{server}: {why}", reason, is_passing=False)
 
 
 def _tls_failed(server: SmtpServer, exc: ssl.SSLError) -> OpeningFailed:
     if isinstance(exc, ssl.SSLCertVerificationError):
-        return _blamed(
+        return _refused(
             server,
             f"its certificate is not trusted ({exc.verify_message}): give ca=FILE with the"
             " certificate of its authority, or verify=no to trust anybody",
+            "The mail server's certificate is not trusted",
         )
     if exc.reason == "WRONG_VERSION_NUMBER":
-        return _blamed(server, "it does not speak TLS from the first byte: use smtp:// here")
+        return _refused(
+            server,
+            "it does not speak TLS from the first byte: use smtp:// here",
+            "The mail server does not speak TLS from the first byte (smtp://)",
+        )
     return _unreachable(server, f"TLS failed: {exc.reason or exc}")
 
 

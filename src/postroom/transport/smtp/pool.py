@@ -10,6 +10,7 @@ from postroom.transport.contract import Result, ResultKind
 from postroom.transport.smtp.address import SmtpServer
 from postroom.transport.smtp.candidates import Candidate, Candidates
 from postroom.transport.smtp.connection import Connection
+from postroom.transport.smtp.hands import CLOSES
 from postroom.transport.smtp.opening import OpeningFailed, open_connection
 from postroom.transport.smtp.timeouts import Timeouts
 from postroom.transport.smtp.work import Batch, Work
@@ -18,7 +19,11 @@ _CLOSED = Result(ResultKind.DEFERRED, "the transport is being closed")
 
 
 class Pool:
-    """Opens connections as work demands, and closes those that have none for a while."""
+    """Opens connections as work demands, and closes those that have none for a while.
+
+    That a server cannot be used is remembered for the emails that wait here at that moment, and no
+    longer: the sender decides when to try again, and then the server is asked.
+    """
 
     def __init__(self, servers: Sequence[SmtpServer], limit: int, timeouts: Timeouts) -> None:
         self._candidates = Candidates(servers)
@@ -51,6 +56,8 @@ class Pool:
         self._stir()
 
     def add(self, batch: Batch) -> None:
+        if not self._connections and not self._openings and not self._work.waiting:
+            self._candidates.forget()
         self._work.add(batch)
         self._stir()
 
@@ -104,12 +111,24 @@ class Pool:
             self._idle.remove(connection)
         self._stir()
 
+    def fails(self, connection: Connection, result: Result) -> bool:
+        """A server takes none of our emails. Return whether another one is tried instead."""
+        now = asyncio.get_running_loop().time()
+        candidate = self._connections.get(connection)
+        if candidate is None or not self._candidates.has_another(candidate, now):
+            return False
+        candidate.failed_emails(result, now)
+        for other, theirs in list(self._connections.items()):
+            if theirs is candidate and other is not connection:
+                self._retire(other)
+        return True
+
     # — Growing —
 
     def _stir(self) -> None:
         """Give what waits to connections that rest, and open more when they do not suffice."""
         if self._is_closed:
-            self._work.settle_all(_CLOSED, float("inf"))
+            self._work.settle_all(_CLOSED)
             return
         while self._idle and self._work.waiting:
             self._idle.pop().wake()
@@ -135,25 +154,28 @@ class Pool:
         try:
             connection = await open_connection(candidate.server, self._timeouts, self)
         except OpeningFailed as exc:
-            self._not_opened(candidate, exc.result)
+            self._not_opened(candidate, exc)
         except Exception as exc:  # whatever it is: nobody may wait for ever
-            reason = f"{candidate.server}: {type(exc).__name__} {exc}"
-            self._not_opened(candidate, Result(ResultKind.DEFERRED, reason))
+            problem = f"{candidate.server}: {type(exc).__name__} {exc}"
+            self._not_opened(candidate, OpeningFailed(problem, "The mail server cannot be used"))
         else:
             if connection.closed.done():  # in the same moment: it will not say so again
-                reason = f"{candidate.server} closed the connection at once"
-                self._not_opened(candidate, Result(ResultKind.DEFERRED, reason))
-            else:
+                problem = f"{candidate.server} closed the connection at once"
+                self._not_opened(candidate, OpeningFailed(problem, CLOSES))
+            elif candidate.may_be_used(asyncio.get_running_loop().time()):
                 self._opened(connection, candidate)
+            else:  # it has refused emails on another connection meanwhile
+                connection.leave(self._timeouts.quit)
         finally:
             candidate.opening -= 1
         self._stir()
 
-    def _not_opened(self, candidate: Candidate, result: Result) -> None:
-        candidate.failed(result, asyncio.get_running_loop().time())
+    def _not_opened(self, candidate: Candidate, failure: OpeningFailed) -> None:
+        now = asyncio.get_running_loop().time()
+        candidate.failed(failure.result, now, is_passing=failure.is_passing)
 
     def _opened(self, connection: Connection, candidate: Candidate) -> None:
-        candidate.succeeded()
+        candidate.opened(asyncio.get_running_loop().time())
         candidate.open += 1
         self._connections[connection] = candidate
         connection.serve(self._work)
@@ -172,11 +194,10 @@ class Pool:
             connection.leave(self._timeouts.quit)
 
     def _wait_for_a_server(self, now: float) -> None:
-        """No server can be had: emails wait a little, unless it is us who are not welcome."""
-        verdict = self._candidates.verdict()
-        blamed = verdict.kind is ResultKind.HELD
+        """No server can be used: emails wait a little if one may be back soon."""
         patience = self._timeouts.patience
-        self._work.settle_all(verdict, float("inf") if blamed else now - patience)
+        until = now - patience if self._candidates.is_worth_waiting else float("inf")
+        self._work.settle_all(self._candidates.verdict(), until)
         oldest = self._work.oldest()
         if oldest is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from postroom.transport.replies import Stage
+from postroom.transport.reply_parsing import Stage
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -14,6 +14,11 @@ class Timeouts(msgspec.Struct, frozen=True):
     """TCP and TLS; beyond it another server is tried."""
 
     greeting: float = 300.0  # 4.5.3.2.1
+
+    silence: float = 3.0
+    """After which a server without a greeting is asked whether it expects TLS from the first
+    byte."""
+
     command: float = 300.0  # 4.5.3.2.2 MAIL, 4.5.3.2.3 RCPT
     data: float = 120.0  # 4.5.3.2.4
     block: float = 180.0  # 4.5.3.2.5: a part of the mail that the server does not take
@@ -26,7 +31,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     """After which an unused connection says good-bye: well below the patience of servers."""
 
     patience: float = 5.0
-    """How long emails wait while no server can be reached, before they are deferred."""
+    """How long emails wait while no server can be reached, before they are held."""
 
     cancelled: float = 5.0
     """How long a cancelled `send` waits for replies to what was handed over."""

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
+from postroom.transport.contract import (
+    Result,
+    ResultKind,
+    Scope,
+    Transport,
+    TransportError,
+    Watcher,
+)
 from postroom.transport.smtp.address import SmtpServer
 from postroom.transport.smtp.checking import check_server
 from postroom.transport.smtp.pool import Pool
@@ -57,7 +64,7 @@ class SmtpTransport(Transport):
         try:
             batch = Batch(mailing, recipients, watcher, finished, loop.time())
         except Invalid as exc:
-            return _all_blamed(len(recipients), f"the sender's address: {exc}", watcher)
+            return _all_held(len(recipients), f"the sender's address: {exc}", watcher)
         self._pool.add(batch)
         try:
             await asyncio.wait((done,))
@@ -89,8 +96,9 @@ class SmtpTransport(Transport):
         await self._pool.close()
 
 
-def _all_blamed(count: int, reason: str, watcher: Watcher) -> list[Result]:
-    results = [Result(ResultKind.HELD, reason)] * count
+def _all_held(count: int, problem: str, watcher: Watcher) -> list[Result]:
+    result = Result(ResultKind.HELD, problem, Scope.MESSAGE, "The From address is not valid")
+    results = [result] * count
     for position, result in enumerate(results):
         watcher.settled(position, result)
     return results

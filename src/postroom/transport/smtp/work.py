@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from postroom.mail.envelope import all_plain, envelope_address, needs_smtputf8
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.transport.contract import Result, ResultKind, Watcher
+from postroom.transport.contract import Result, ResultKind, Scope, Watcher
 
 MOST_ATTEMPTS = 3
-"""Connections that an email may see break before it is deferred."""
+"""Connections that an email may see break, or servers that may refuse it, before it is settled."""
 
 _UNSETTLED = Result(ResultKind.DEFERRED, "not sent")
 
@@ -61,6 +61,11 @@ class Batch:
         self._handed_over += 1
         self._watcher.handing_over(position)
 
+    def take_back(self) -> None:
+        self._handed_over -= 1
+        if self.cancelled and not self._handed_over:
+            self._finished()
+
     def settle(self, position: int, result: Result, handed_over: bool) -> None:
         self.results[position] = result
         self._watcher.settled(position, result)
@@ -103,6 +108,12 @@ class Email:
         self._handed_over = True
         self.batch.hand_over(self.position)
 
+    def take_back(self) -> None:
+        """The server has refused it, and another one shall have it."""
+        if self._handed_over:
+            self._handed_over = False
+            self.batch.take_back()
+
     def settle(self, result: Result) -> None:
         # What was cancelled before it was handed over is nobody's business any more.
         if self._handed_over or not self.batch.cancelled:
@@ -139,16 +150,20 @@ class Work:
                 return Email(batch, position)
         return None
 
-    def give_back(self, email: Email, reason: str, *, counts: bool) -> None:
-        """It was not handed over: another connection shall try, unless enough have.
+    def give_back(self, email: Email, result: Result, *, counts: bool) -> None:
+        """Let another connection try an email that was certainly not delivered, unless enough have:
+        then `result` is what became of it.
 
         `counts` is false when the connection broke while another email had its turn.
         """
         email.attempts += counts
-        if email.attempts >= MOST_ATTEMPTS:
-            email.settle(Result(ResultKind.DEFERRED, reason))
-        else:
+        if email.attempts < MOST_ATTEMPTS:
+            email.take_back()
             self._again.append(email)
+            return
+        email.settle(result)
+        if result.kind is ResultKind.HELD and result.scope is Scope.ACCOUNT:
+            self.settle_all(result)
 
     @property
     def waiting(self) -> int:
@@ -161,11 +176,18 @@ class Work:
         arrived = [each.arrived for each in self._waiting_batches()]
         return min(arrived) if arrived else None
 
-    def settle_all(self, result: Result, arrived_by: float) -> None:
-        """Give up on the waiting emails of batches that arrived by then."""
+    def settle_all(self, result: Result, arrived_by: float = float("inf")) -> None:
+        """Give up on all emails that wait, or on those of batches that arrived by then."""
+        self._settle_those(result, lambda batch: batch.arrived <= arrived_by)
+
+    def settle_mailing(self, result: Result, mailing: Mailing) -> None:
+        """Give up on the waiting emails of a mailing."""
+        self._settle_those(result, lambda batch: batch.mailing is mailing)
+
+    def _settle_those(self, result: Result, concerns: Callable[[Batch], bool]) -> None:
         kept: list[Email] = []
         while (email := self.take()) is not None:
-            if email.batch.arrived <= arrived_by:
+            if concerns(email.batch):
                 email.settle(result)
             else:
                 kept.append(email)

@@ -1,0 +1,365 @@
+"""The table of replies: whose fault, in which words, and where the reply was seen.
+
+The first rule that matches counts, so the order matters: texts about our account come before those
+about recipients, which they resemble ("limit", "quota", "account").
+"""
+
+from __future__ import annotations
+
+from postroom.transport.contract import Scope
+from postroom.transport.reply_parsing import Stage
+from postroom.transport.reply_rule import Rule, rule
+
+_RECIPIENT, _PROVIDER = Scope.RECIPIENT, Scope.PROVIDER
+_ACCOUNT, _MESSAGE = Scope.ACCOUNT, Scope.MESSAGE
+
+NAMED = frozenset({Stage.RCPT, Stage.DATA, Stage.CONTENT})
+"""Stages at which the server knows the recipient."""
+
+_SESSION = frozenset({Stage.CONNECT, Stage.EHLO, Stage.STARTTLS, Stage.AUTH})
+_UNNAMED = _SESSION | {Stage.RSET, Stage.MAIL}
+_AFTER_RCPT = frozenset({Stage.DATA, Stage.CONTENT})
+
+_LIMIT_REACHED = "The mail server's sending limit for this account is reached"
+_NEEDS_LOGIN = "The mail server requires a user name and a password"
+_BAD_SENDER = "The mail server does not allow this From address"
+_BAD_CONTENT = "The mail server rejects the content of the message"
+_THROTTLED = "The recipient's provider limits how much we may send"
+
+_BLOCK_TEXTS = (
+    r"blocked (using|by|with|- ?see)|block(ed)? ?list|black ?list|\b(dns)?[rd]?bl\b|spamhaus",
+    r"barracuda|proofpoint|reputation|banned sending ip|the ip you're using to send|:blocked\)",
+    r"our system has detected|not accepted for policy reasons|\[(CS|HM)[0-9]+\]",
+)
+
+RULES: tuple[Rule, ...] = (
+    # — This message: size —
+    rule(
+        _PROVIDER,
+        "The message is too large for the recipient's provider",
+        "RFC 3463 3.3: x.2.3 is the limit of a mailbox; Gmail 552 5.2.3",
+        status=r"2\.3",
+        stages=NAMED,
+    ),
+    rule(
+        _MESSAGE,
+        "The message is too large for the mail server",
+        "RFC 1870 6: 552 5.3.4 at MAIL or at the end of DATA; Postfix, Exim, Exchange, SES",
+        r"(message|mail|e-?mail|data)( file)?( size)?( is)? too (big|large|long)",
+        r"size exceed|exceed(s|ed)? (\w+ ){0,4}(message |mail )?size|maximum (message|mail) size",
+        status=r"3\.4",
+    ),
+    # — The recipient's own limits and rules, which sound like those of our account —
+    rule(
+        _RECIPIENT,
+        "The recipient accepts mail only from certain senders",
+        "Microsoft 365: x.7.124, 129, 133 to 136, 703, and those of x.7.5xx that a tenant sets up",
+        status=r"7\.(124|129|13[3-6]|504|505|507|510|513|703)",
+        stages=NAMED,
+    ),
+    rule(
+        _RECIPIENT,
+        "The recipient receives too much mail at the moment",
+        "Gmail 450 4.2.1; Yahoo 450; Exchange Online 432 4.3.2 STOREDRV.Deliver; iCloud 421 4.7.1",
+        r"receiving mail (too quickly|at a rate)|recipient thread limit",
+        r"messages to \S+ deferred due to excessive volume|mailbox received too much",
+        stages=NAMED,
+    ),
+    # — Our account: login —
+    rule(
+        _ACCOUNT,
+        "The mail server requires an encrypted connection (TLS)",
+        "RFC 3207 4: 530 5.7.0 Must issue a STARTTLS command first; RFC 4954 6: 538",
+        r"must issue a starttls|starttls (is )?required|encryption required",
+    ),
+    rule(
+        _ACCOUNT,
+        _LIMIT_REACHED,
+        "SendGrid 451 Authentication failed: Maximum credits exceeded, in reply to AUTH",
+        r"maximum credits exceeded",
+    ),
+    rule(
+        _ACCOUNT,
+        "The mail server cannot check the password at the moment",
+        "RFC 4954 6: 454 4.7.0 Temporary authentication failure",
+        code="4(?!32|21)..",
+        stages=frozenset({Stage.AUTH}),
+    ),
+    rule(
+        _ACCOUNT,
+        "The mail server rejects the user name or password",
+        "RFC 4954 6: 432, 534, 535; RFC 5248: 525; Office 365 535 5.7.139",
+        code="432|534|535|525",
+        stages=frozenset({Stage.AUTH}),
+    ),
+    rule(
+        _ACCOUNT,
+        _NEEDS_LOGIN,
+        "Office 365 530 5.7.57; Google Workspace 550 5.7.1 and Exim 550 for relay; SMTP2GO 550;"
+        " RFC 5248: x.7.8 and 11 to 14 (not 9, which Yahoo gives for DMARC)",
+        r"\bsmtp auth(entication)? (is )?required|turn on smtp authentication|need auth",
+        r"authentication (is )?required|(must|please|need to) (authenticate|log ?in)",
+        r"invalid credentials for relay|client (was|is)? ?not authenticated",
+        r"not authenticated to send|requires? authentication|unauthenticated senders? not allowed",
+        status=r"7\.(8|11|12|13|14|57|139)",
+    ),
+    rule(_ACCOUNT, _NEEDS_LOGIN, "RFC 4954 6, RFC 5248", code="525|530|534|535|538"),
+    # — Our account: limits —
+    rule(
+        _ACCOUNT,
+        "The mail server accepts fewer emails at a time from this account",
+        "Amazon SES 454 Throttling failure; Office 365 432 4.3.2 for SMTP AUTH, x.2.251 to 255",
+        r"maximum sending rate exceeded|sender thread limit|sender throttled",
+        r"concurrent connections limit exceeded",
+        status=r"2\.25[1-5]",
+    ),
+    rule(
+        _ACCOUNT,
+        _LIMIT_REACHED,
+        "Gmail 550 5.4.5; Office 365 5.1.90, 5.7.233, 5.7.705; cPanel; Amazon SES 454; IONOS 450;"
+        " SparkPost 420; Mailgun; Brevo; policy services of Postfix",
+        r"\b(daily|hourly|monthly)\b.{0,60}\b(limit|quota|maximum|allowance)",
+        r"\b(limit|quota|maximum)\b.{0,60}\b(daily|hourly|(per|last|an?|this) (minute|hour|day))\b",
+        r"\b(sending|send|relay|submission|outgoing|outmail)\b.{0,30}\b(limit|quota|threshold)",
+        r"exceeded (the )?max \w+( and \w+)? per hour|messages per (second|minute|hour|day) limit",
+        r"tenant has exceeded|submissionquotaexceeded|recipient limit exceeded|email quota exceed",
+        r"too many (messages|emails|mails) from (sender|this|your)",
+        status=r"1\.90|2\.122|7\.(232|233|705)",
+    ),
+    # — Our account: stopped —
+    rule(
+        _ACCOUNT,
+        "The mail server has stopped sending for this account",
+        "Amazon SES 554; Office 365 5.1.8, 5.7.501 to 503, 5.7.7xx; Zoho 5.1.8 and 5.4.6; Mailgun;"
+        " Brevo 502 5.7.0",
+        r"sending (is |has been )?(paused|suspended|disabled|restricted)|outgoing( mail)? blocked",
+        r"\byour (\w+ ){0,2}account\b.{0,40}\b(paused|suspended|disabled|blocked|deactivated"
+        r"|restricted|terminated|not (yet )?activated)",
+        r"bad outbound sender|unusual sending activity|spam abuse detected",
+        r"not allowed to send: (account|domain)?\W*(terminated|disabled|suspended)",
+        status=r"7\.(50[123]|7(?!03)[0-9]{2})",
+    ),
+    # — Our account: From address and relay —
+    rule(
+        _ACCOUNT,
+        _BAD_SENDER,
+        "Postfix smtpd(8); Amazon SES 554; SendGrid 550; Zoho 553; SparkPost 550; Postmark;"
+        " Mailgun; Exim 550; Office 365 5.7.60 and 554 5.2.252; RFC 3463 3.2: x.1.7 and x.1.8",
+        r"sender (address )?rejected|sender (verify|verification) failed",
+        r"sender (\S+ )?(is |was )?not (allowed|authori[sz]ed|verified|valid|owned|permitted)",
+        r"verified sender identity|(address|domain|sender|identity) (is )?not (yet )?verified",
+        r"not (allowed|authori[sz]ed|permitted) to send (\w+ )?(as|from|on behalf)",
+        r"permissions? to (send as|submit)|sendasdenied|unconfigured sending domain",
+        r"relaying disallowed as|sender signature|domain \S+ is not allowed to send\b",
+        status=r"1\.[78]|7\.60",
+    ),
+    rule(
+        _ACCOUNT,
+        "The mail server does not relay mail for us",
+        "Postfix 554 5.7.1; Exim 550 relay not permitted; Exchange 550 5.7.54 Unable to relay;"
+        " Google Workspace 550 5.7.0 Mail relay denied",
+        r"relay(ing)? (access |mail )?(is )?(denied|not permitted|not allowed|prohibited)",
+        r"unable to relay|(not permitted|not allowed) to relay|do(es)? not relay",
+    ),
+    rule(
+        _ACCOUNT,
+        "The mail server does not accept mail from this computer",
+        "Postfix smtpd(8) with smtpd_delay_reject says at RCPT what it holds against the client",
+        r"(client host|helo command) rejected|invalid helo name",
+    ),
+    # — Our mail server, before a recipient is named —
+    rule(
+        _ACCOUNT,
+        "The mail server blocks this computer's IP address",
+        "RFC 5321 3.1: 554 instead of a greeting; GMX 554-IP address is block listed",
+        *_BLOCK_TEXTS,
+        stages=_UNNAMED,
+    ),
+    rule(
+        _ACCOUNT,
+        "The mail server accepts no more connections at the moment",
+        "Postfix smtpd(8) 421 4.7.0; Rackspace 421; Exchange Online 421 4.3.2",
+        r"too many (concurrent )?(\w+ )?(connections|sessions|errors)|concurrent connections",
+        code="4..",
+    ),
+    rule(
+        _ACCOUNT,
+        "The mail server refuses the connection",
+        "RFC 5321 3.1, RFC 7504: 5xx before any mail was offered refuses us altogether",
+        code="5..",
+        stages=_SESSION,
+    ),
+    rule(
+        _ACCOUNT,
+        _BAD_SENDER,
+        "RFC 5321 3.3: 5xx to MAIL is about the sender: no recipient has been named yet",
+        code="5..",
+        stages=frozenset({Stage.MAIL}),
+    ),
+    rule(
+        _ACCOUNT,
+        "The mail server is busy at the moment",
+        "RFC 5321 4.2.2: 421, 450, 451, 452 before a recipient is named",
+        code="4..",
+        stages=_UNNAMED,
+    ),
+    # — The recipient, by enhanced code —
+    rule(
+        _RECIPIENT,
+        "The address does not exist",
+        "RFC 3463 3.2: x.1.1, 2, 3, 6; RFC 7505: x.1.10",
+        status=r"1\.(1|2|3|6|10)",
+        stages=NAMED,
+    ),
+    rule(
+        _RECIPIENT,
+        "The mailbox is disabled, or busy at the moment",
+        "RFC 3463 3.3: x.2.1",
+        status=r"2\.1",
+        stages=NAMED,
+    ),
+    rule(_RECIPIENT, "The mailbox is full", "RFC 3463 3.3: x.2.2", status=r"2\.2", stages=NAMED),
+    rule(
+        _RECIPIENT,
+        "The recipient's server does not accept mail for this address",
+        "Postfix smtpd(8): the recipient's address was what it looked at; Exchange 550 5.4.1",
+        r"recipient address rejected: (access denied|user|undeliverable|unverified|domain|unknown"
+        r"|mailbox|address|account|over quota|invalid|no such)",
+        stages=NAMED,
+    ),
+    rule(
+        _RECIPIENT,
+        "The recipient's server asks to try again later (greylisting)",
+        "RFC 6647, Postgrey, rspamd 451 4.7.1 Try again later; Mimecast 451 Internal resource",
+        r"gr[ea]y-?\s?list|\b4\.7\.1 try again later\W*$",
+        r"internal resources? (is |are )?temporarily",
+        code="4..",
+        stages=NAMED,
+    ),
+    # — The recipient's provider —
+    rule(
+        _PROVIDER,
+        _THROTTLED,
+        "Yahoo [TSS04]; Gmail 421 4.7.28; Office 365 451 4.7.500 and 4.7.650; GMX 421; rspamd;"
+        " Rackspace 451; Bluewin 554 5.2.0",
+        r"\[TSS[0-9]+\]|throttl|rate.?limit|unusual rate|unexpected volume|excessive volume",
+        r"too (many|much) (messages|mails?|emails)\b|slow(ing)? down|sending too (fast|many)",
+        r"due to (user|customer) complaints|resources temporarily|server busy",
+        r"temporarily (deferred|blocked|rejected|rate)|excessive unknown recipients",
+        status=r"7\.(28|500|650)",
+        stages=NAMED,
+    ),
+    rule(_PROVIDER, _THROTTLED, "Office 365 432 4.3.2", code="432", stages=NAMED),
+    rule(
+        _PROVIDER,
+        "The recipient's provider does not trust mail from this domain (SPF, DKIM or DMARC)",
+        "Gmail 550 5.7.26; GMX 550; iCloud 550 5.7.1; Mimecast 550; Rackspace 450 4.7.1",
+        r"\b(spf|dkim|dmarc)\b|reverse dns|\bptr\b|header based anti-spoofing",
+        r"(mail|email|message)\S* (is |are )?unauthenticated|unauthenticated (e?mail|message)",
+        only_status=r"([07]\.[0-9]+)?",
+        stages=NAMED,
+    ),
+    rule(
+        _PROVIDER,
+        "The recipient's provider does not trust mail from this domain (SPF, DKIM or DMARC)",
+        "RFC 7372, 7505, 8617, 8689 and Gmail's own: x.7.20 to 40; Office 365 x.7.509 and 515",
+        status=r"7\.(2[0-9]|3[0-9]|40|509|515)",
+        stages=NAMED,
+    ),
+    rule(
+        _PROVIDER,
+        "The recipient's provider blocks our mail server",
+        "Block lists (Spamhaus, Barracuda, Proofpoint) at Outlook, iCloud, GMX and many others",
+        *_BLOCK_TEXTS,
+        only_status=r"([07]\.[0-9]+|2\.0)?",
+        stages=NAMED,
+    ),
+    rule(
+        _PROVIDER,
+        "The recipient's provider blocks our mail server",
+        "Microsoft 365: x.7.5xx and x.7.6xx ban senders and IP addresses",
+        status=r"7\.[56][0-9]{2}",
+        stages=NAMED,
+    ),
+    # — The recipient, by text —
+    rule(
+        _RECIPIENT,
+        "The address does not exist",
+        "Exim, qmail, Yahoo 554 delivery error, GMX 550 mailbox unavailable, Mimecast and others",
+        r"(user|recipient|mailbox|address|account|alias)\b.{0,60}\b(unknown|not found|not exist|"
+        r"doesn't exist|unavailable|invalid|not local|not listed|disabled|inactive|suspended)",
+        r"\b(no such|unknown|invalid|unrouteable|illegal|bad) (local )?(user|recipient|mailbox|"
+        r"address|alias|person|destination|domain|account)",
+        r"doesn't have an? \S*\s?account|no mailbox|not a (known|valid) (user|recipient|mailbox)",
+        r"null mx|no longer (on server|valid|available|with)",
+        code="5..",
+        only_status=r"(?!7\.).*",
+        stages=NAMED,
+    ),
+    rule(
+        _RECIPIENT,
+        "The mailbox is full",
+        "Dovecot LMTP, Exim, Zimbra: Quota exceeded; RFC 5321 4.2.2: 552 storage allocation",
+        r"(mailbox|quota|inbox|storage)\b.{0,40}\b(full|exceed|allocation)|over ?quota|is full",
+        only_status=r"(?!7\.|3\.1).*",
+        stages=NAMED,
+    ),
+    rule(
+        _RECIPIENT,
+        "The recipient's server does not accept mail for this address yet",
+        "Postfix smtpd(8); RFC 3463 3.8: 4.7.1 to RCPT is mostly greylisting",
+        r"recipient address rejected|^4.. 4\.7\.1 (?!.*(polic|spam))",
+        code="4..",
+        stages=frozenset({Stage.RCPT}),
+    ),
+    # — This message: content —
+    rule(
+        _MESSAGE,
+        _BAD_CONTENT,
+        "Postfix and Sendmail 550 5.7.1 Command rejected, which a milter asks for; rspamd 554 5.7.1"
+        " Spam message rejected; Zoho 552 5.7.1 virus; Gmail 552 5.7.0; RFC 3463 3.7: x.6.x",
+        r"\b(spam|virus|malware|phish|unsolicited|content|attachment|suspicious)",
+        r"\b(message|mail|e-?mail|command) (\w+ ){0,3}(rejected|refused|blocked|not accepted)",
+        r"\b(rejected|refused|blocked) (by|for|due to) (\w+ )?(policy|content|filter|milter)",
+        r"polic(y|ies) (violation|reasons?|restrictions?)|violat\w+ (\S+ )*polic",
+        status=r"6\.[0-9]+",
+        code="5..",
+        only_status=r"([067]\.[0-9]+)?",
+        stages=_AFTER_RCPT,
+    ),
+    rule(
+        _MESSAGE,
+        "A filter of the mail server rejects the message",
+        "Postfix and Sendmail 550 5.7.1, for a milter that rejects a recipient without a text",
+        r"command rejected",
+        code="5..",
+        stages=frozenset({Stage.RCPT}),
+    ),
+    # — The rest of what is not about the recipient —
+    rule(
+        _PROVIDER,
+        "The recipient's provider does not accept our mail",
+        "The same texts in reply to RCPT, when the content has not been seen",
+        r"\bspam|unsolicited|polic(y|ies) (violation|reasons?|restrictions?)|banned",
+        only_status=r"([07]\.[0-9]+|1\.0)?",
+        stages=NAMED,
+    ),
+    rule(
+        _PROVIDER,
+        "The recipient's provider does not accept our mail at the moment",
+        "RFC 3463 3.8: 4.7.x is security or policy; Gmail and Yahoo limit senders by 421 4.7.0",
+        status=r"7\.[0-9]+",
+        code="4..",
+        stages=NAMED,
+    ),
+    rule(
+        _ACCOUNT,
+        "The mail server has a temporary problem",
+        "Postfix and Exchange 452 4.3.1; Postfix 451 4.3.0; RFC 5321 3.8: 421",
+        r"insufficient system (storage|resources)|queue file write error|no space left",
+        r"shutting down|not accepting (network )?messages|closing (transmission )?channel",
+        r"service (is )?(currently |temporarily )?(not available|unavailable)",
+        code="4..",
+        stages=NAMED,
+    ),
+)

@@ -1,0 +1,40 @@
+"""One test for each reply of a large provider or mail server: whose fault is it?"""
+
+from pathlib import Path
+
+import pytest
+
+from postroom.transport.contract import ResultKind, Scope
+from postroom.transport.replies import judge
+from postroom.transport.reply_parsing import Stage, parse_reply
+
+SEEN = [
+    line.split(" | ", 4)
+    for line in Path(__file__).with_name("provider_replies.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+STAGES = {"CONNECT": Stage.CONNECT, "end": Stage.CONTENT} | {str(each): each for each in Stage}
+
+
+def test_there_are_replies_of_many() -> None:
+    assert len(SEEN) > 100
+    assert len({provider for provider, *_ in SEEN}) > 30
+
+
+@pytest.mark.parametrize(
+    ("stage", "fault", "word", "text"),
+    [each[1:] for each in SEEN],
+    ids=[f"{each[0]}: {each[4][:40]}" for each in SEEN],
+)
+def test_a_reply_is_the_fault_of(stage: str, fault: str, word: str, text: str) -> None:
+    reply = parse_reply(text.encode().split("↵".encode()))
+    assert reply is not None
+
+    result = judge(STAGES[stage], reply)
+
+    if fault in list(Scope):
+        assert (result.kind, result.scope) == (ResultKind.HELD, fault)
+    else:
+        assert result.kind == fault
+    assert word in result.reason
+    assert result.reason, "the table must know this reply"
