@@ -235,7 +235,7 @@ async def test_the_outbox_shows_its_mails_newest_first_in_pages(site: Site) -> N
 
 
 async def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> None:
-    user = await site.user(Role.VIEWER)
+    user = await site.user()
     name = keep(site, 1, "alice@example.com")
     shown = (await user.get(f"/outbox/{name}")).text
     link = "http://localhost:8420/confirm?id=1&amp;listName=x"
@@ -258,7 +258,7 @@ async def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> Non
 
 
 async def test_only_mails_of_the_outbox_can_be_read(site: Site) -> None:
-    user = await site.user(Role.VIEWER)
+    user = await site.user()
     keep(site, 1, "alice@example.com")
     assert (await user.get("/outbox/20261115T080000Z-x-0000000000000000.eml")).status_code == 404
     for name in ("secret.key", "..%2Fsecret.key", "%00", "x" * 5000):

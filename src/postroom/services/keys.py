@@ -51,7 +51,7 @@ SCOPES: dict[Scope, str] = {
     Scope.SUBSCRIBERS: "Add, change and remove subscribers; import and export.",
     Scope.MESSAGES: "Schedule messages and see what became of each email.",
     Scope.QUEUES: "Look into queues, put and redrive messages; see the applications.",
-    Scope.READ: "Read everything, change nothing.",
+    Scope.READ: "Read everything but subscribers' GUIDs; change nothing.",
 }
 
 

@@ -35,11 +35,12 @@ def of_list(mailing_list: MailingList) -> dict[str, Any]:
     }
 
 
-def of_subscriber(subscriber: Subscriber) -> dict[str, Any]:
+def of_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> dict[str, Any]:
+    """`with_guid=False` is for readers who must not be able to act for the subscriber."""
     return {
         "list": subscriber.list_name,
         "email": subscriber.address,
-        "guid": subscriber.guid,
+        "guid": subscriber.guid if with_guid else None,
         "verified": subscriber.verified,
         "verified_at": of_moment(subscriber.verified_at),
         "blocked": subscriber.blocked or None,

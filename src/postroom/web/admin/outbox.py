@@ -10,7 +10,8 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.errors import NoSuch
-from postroom.mail.reading import read_mail
+from postroom.mail.reading import ReadMail, read_mail
+from postroom.services.guid_hiding import hide_guids
 from postroom.services.users import Role
 from postroom.transport.outbox import OutboxMail
 from postroom.web.routing import Page, explain
@@ -64,25 +65,27 @@ async def outbox(visit: Visit) -> Response:
 
 async def mail(visit: Visit) -> Response:
     name, content = await _content(visit)
-    read = read_mail(content)
+    read = _read(visit, content)
     return visit.page(
         "admin/outbox_mail.html",
         url=f"/outbox/{quote(name, safe='')}",
         mail=read,
         text=_pieces(read.text or ""),
         size=len(content),
+        is_hidden=not visit.may(Role.ADMINISTRATOR),
     )
 
 
 async def html(visit: Visit) -> Response:
     _, content = await _content(visit)
-    part = read_mail(content).html
+    part = _read(visit, content).html
     if part is None:
         return explain(visit, 404, "No HTML", "This mail has a text part only.")
     return sandboxed(part)
 
 
 async def download(visit: Visit) -> Response:
+    """The mail as it is, with its subscriber's links: for administrators."""
     name, content = await _content(visit)
     # The name was checked: it has neither quotes nor line ends; and ASCII it is.
     disposition = f'attachment; filename="{name}"'
@@ -98,6 +101,18 @@ async def _content(visit: Visit) -> tuple[str, bytes]:
     return name, await box.read(name)
 
 
+def _read(visit: Visit, content: bytes) -> ReadMail:
+    """The mail as this user may see it: with its links, one can confirm and unsubscribe others."""
+    mail = read_mail(content)
+    if visit.may(Role.ADMINISTRATOR):
+        return mail
+    return ReadMail(
+        headers=[(name, hide_guids(value)) for name, value in mail.headers],
+        text=None if mail.text is None else hide_guids(mail.text),
+        html=None if mail.html is None else hide_guids(mail.html),
+    )
+
+
 def _pieces(text: str) -> list[Piece]:
     """Text with its links taken apart, so that a template can show each its own way."""
     pieces: list[Piece] = []
@@ -109,13 +124,13 @@ def _pieces(text: str) -> list[Piece]:
     return [*pieces, Piece(text[end:], False)]
 
 
-def _page(path: str, endpoint: Endpoint) -> Page:
-    return Page(path, endpoint, role=Role.VIEWER)
+def _page(path: str, endpoint: Endpoint, role: Role = Role.VIEWER) -> Page:
+    return Page(path, endpoint, role=role)
 
 
 PAGES = (
     _page("/outbox", outbox),
     _page("/outbox/{name}", mail),
     _page("/outbox/{name}/html", html),
-    _page("/outbox/{name}/download", download),
+    _page("/outbox/{name}/download", download, Role.ADMINISTRATOR),
 )

@@ -19,6 +19,7 @@ from postroom.domain.queue_names import (
     retry_queue,
     root_queue,
 )
+from postroom.services.guid_hiding import hide_in_history, hide_in_message
 from postroom.services.message_history import STABLE_ID, HistoryEntry, stable_id
 from postroom.services.queue_overview import QueueOverview
 from postroom.services.users import Role
@@ -225,6 +226,8 @@ async def _shown(visit: Visit, messages: list[QueueMessage]) -> list[ShownMessag
     async def shown(message: QueueMessage) -> ShownMessage:
         was_tried = message.dequeue_count > 0 or STABLE_ID in message.properties
         history = await visit.services.queues.history(stable_id(message)) if was_tried else []
+        if not visit.may(Role.ADMINISTRATOR):
+            message, history = hide_in_message(message), hide_in_history(history)
         return ShownMessage(message, len(message.body) > _LONGEST_SHOWN, history)
 
     return list(await asyncio.gather(*map(shown, messages)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Path
 from pydantic import AfterValidator, WithJsonSchema
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.queue_names import LONGEST, is_retry
 from postroom.services import shapes
 from postroom.services.access import Right
+from postroom.services.guid_hiding import hide_in_message
 from postroom.services.keys import Scope
 from postroom.storage import InvalidName
 from postroom.storage.names import check_queue_name
@@ -97,15 +99,21 @@ async def read_queue(
     """The messages of a queue in the order of their arrival, untouched.
 
     Those that are delayed, or in somebody's hands, are there, too: `is_ready` tells them apart.
-    Poison messages are in `NAME;poison`. A store on Azure can only show the next 32 that are ready.
+    Poison messages are in `NAME;poison`. In `mail/confirm`, subscribers' GUIDs are hidden from keys
+    without the scope `subscribers`. A store on Azure can only show the next 32 that are ready.
     """
     place = Place(after, Kind.QUEUE_MESSAGES, name)
     with place.checked():
         page = await services_of(request).queues.page(
             name, limit=limit, after=place.last, principal=key_of(request).principal
         )
-    now = datetime.now(UTC)
-    shown = (shapes.of_stored_message(each, now) for each in page.messages)
+    now, messages = datetime.now(UTC), page.messages
+    if not key_of(request).may(Scope.SUBSCRIBERS):
+        messages = [
+            msgspec.structs.replace(each, message=hide_in_message(each.message))
+            for each in messages
+        ]
+    shown = (shapes.of_stored_message(each, now) for each in messages)
     return index(shown, place.next(page.next))
 
 

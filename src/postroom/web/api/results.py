@@ -44,7 +44,13 @@ class MailingListResult(Result):
 class SubscriberResult(Result):
     list: str
     email: str
-    guid: Annotated[str, Field(description="The secret in this subscriber's links.")]
+    guid: Annotated[
+        str | None,
+        Field(
+            description="The secret in this subscriber's links; null for keys without the scope"
+            " `subscribers`."
+        ),
+    ]
     verified: bool
     verified_at: Time | None
     blocked: str | None

@@ -23,6 +23,7 @@ from postroom.web.api.results import Index, SubscriberResult
 from postroom.web.api.routing import (
     ApiRoute,
     index,
+    key_of,
     resource,
     scoped,
     services_of,
@@ -42,6 +43,11 @@ Prefix = Annotated[
 ]
 
 
+def _shown(request: Request, subscriber: Subscriber) -> dict[str, Any]:
+    may_act = key_of(request).may(Scope.SUBSCRIBERS)
+    return shapes.of_subscriber(subscriber, with_guid=may_act)
+
+
 @router.post(
     "/lists/{name}/subscribers",
     status_code=201,
@@ -54,7 +60,7 @@ async def add_subscriber(request: Request, name: ListPath, body: NewSubscriber) 
     added = await services_of(request).subscriptions.add(name, body.email, verified=body.verified)
     address = quote(added.address, safe="@")
     location = f"/api/v1/lists/{quote(added.list_name)}/subscribers/{address}"
-    return resource(shapes.of_subscriber(added), 201, {"Location": location})
+    return resource(_shown(request, added), 201, {"Location": location})
 
 
 @router.get(
@@ -80,7 +86,7 @@ async def read_subscribers(
             )
     except InvalidKey as exc:
         raise Invalid("prefix", "no address begins like this") from exc
-    shown = (with_shown_etag(shapes.of_subscriber(each)) for each in page.subscribers)
+    shown = (with_shown_etag(_shown(request, each)) for each in page.subscribers)
     return index(shown, place.next(page.next))
 
 
@@ -93,7 +99,7 @@ async def read_subscribers(
 async def read_subscriber(request: Request, name: ListPath, email: AddressPath) -> Response:
     """One subscriber."""
     found = await services_of(request).subscriptions.get(name, email)
-    return resource(shapes.of_subscriber(found))
+    return resource(_shown(request, found))
 
 
 @router.patch(
@@ -127,7 +133,7 @@ async def change_subscriber(
         blocked="" if unblocks else body.blocked,
         etag=etag,
     )
-    return resource(shapes.of_subscriber(saved))
+    return resource(_shown(request, saved))
 
 
 @router.delete(
