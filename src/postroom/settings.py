@@ -20,6 +20,7 @@ from postroom.domain.addresses import parse_address
 from postroom.domain.durations import parse_duration
 from postroom.domain.errors import Invalid
 from postroom.errors import PostroomError
+from postroom.url_masking import masked
 
 FILE = "postroom.toml"
 PREFIX = "POSTROOM_"
@@ -44,6 +45,7 @@ class Setting(msgspec.Struct, frozen=True):
     help: str
     parse: Callable[[str], Any] = str
     secret: bool = False
+    is_url: bool = False
 
     @property
     def variable(self) -> str:
@@ -65,12 +67,10 @@ class FoundSetting(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """For people: secrets are masked, passwords inside URLs too."""
+        """For people: secrets are masked, user names and passwords inside URLs too."""
         if self.setting.secret:
             return "●●●●●●" if self.text else "(not set)"
-        # As far as the last @: a password may have one itself, written without care.
-        shown = re.sub(r"(://[^/@\s:]*):.*@", r"\1:●●●@", self.text)
-        return re.sub(r"(?i)([?&][^=&]*(?:pass|secret|key|token)[^=&]*=)[^&]*", r"\1●●●", shown)
+        return masked(self.text) if self.setting.is_url else self.text
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -231,12 +231,14 @@ SETTINGS = (
         "The URL of the store: sqlite:///…, postgresql://… or azure://…"
         " Without it: an SQLite file in the data folder.",
         _url_of("sqlite://", "postgresql://", "azure://"),
+        is_url=True,
     ),
     Setting(
         "transport",
         "outbox:",
         "The way out: smtp://…, smtps://…, sendgrid:// or outbox: (mails are kept, not sent).",
         _url_of("smtp://", "smtps://", "sendgrid:", "outbox:"),
+        is_url=True,
     ),
     Setting(
         "base_url",
@@ -244,6 +246,7 @@ SETTINGS = (
         "Where subscribers reach the public pages; links in mails begin with it."
         " Without it: http://localhost with the port.",
         _base_url,
+        is_url=True,
     ),
     Setting("port", "8420", "The port of the web pages and the API.", _whole_number(0, 65535)),
     Setting(
@@ -415,6 +418,7 @@ SETTINGS = (
         "Where OpenTelemetry traces are sent (OTLP over HTTP), such as http://localhost:4318;"
         " needs the extra `tracing`.",
         _url,
+        is_url=True,
     ),
     Setting(
         "dkim_selector",

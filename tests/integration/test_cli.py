@@ -40,7 +40,7 @@ def test_the_store_is_chosen_by_option_over_environment(cli: CommandLine) -> Non
 def test_a_users_mistake_is_one_line_and_status_1(cli: CommandLine) -> None:
     line = cli.fails("list", "ls", store="mysql://user:secret@host/x")
     assert line == (
-        "POSTROOM_STORE: store 'mysql://user:●●●@host/x' begins with one of"
+        "POSTROOM_STORE: store 'mysql://●●●@host/x' begins with one of"
         " sqlite://, postgresql://, azure://"
     )
 

@@ -14,7 +14,7 @@ import pytest
 from postroom.cli.main import PARTS
 from postroom.folders import FolderError, make_private, make_writable
 from tests.services.postroom import CommandLine
-from tests.services.waiting import free_ports, wait_until
+from tests.services.waiting import accepts_connections, free_ports, wait_until
 
 
 @pytest.fixture
@@ -190,3 +190,33 @@ def test_only_errors_of_ours_are_one_line(tmp_path: Path) -> None:
     assert (ours.returncode, ours.stderr) == (1, "postroom: first line\n")
     theirs = ended("ExceptionGroup('o', [PostroomError('first'), KeyError('x')])")
     assert "Traceback" in theirs.stderr
+
+
+@pytest.mark.parametrize(("log_format", "is_printed"), [("console", True), ("json", False)])
+@pytest.mark.parametrize("part", ["up", "web"])
+def test_the_link_for_the_first_administrator_is_never_in_a_log_for_programs(
+    part: str, log_format: str, is_printed: bool, tmp_path: Path
+) -> None:
+    port = free_ports(1)[0]
+    environment = {"POSTROOM_LOG_FORMAT": log_format, "POSTROOM_PORT": str(port)}
+    told = tmp_path / "told"
+    with told.open("wb") as file:
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("postroom"), part],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        wait_until(lambda: accepts_connections(port), seconds=60, what="the pages")
+        wait_until(
+            lambda: "/setup?token=" in told.read_text() or "user add" in told.read_text(),
+            seconds=60,
+            what="the first step",
+        )
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+    assert ("token" in told.read_text()) is is_printed
+    assert ("postroom user add" in told.read_text()) is not is_printed

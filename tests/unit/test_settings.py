@@ -132,7 +132,7 @@ def test_secrets_and_passwords_are_masked(tmp_path: Path) -> None:
         tmp_path,
     ).found
     assert not any("hidden" in each.shown for each in found.values())
-    assert found["store"].shown == "postgresql://ann:●●●@host/db"
+    assert found["store"].shown == "postgresql://●●●@host/db"
     assert found["azure_connection_string"].shown == "(not set)"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -18,6 +19,9 @@ from postroom.wiring import (
     opened_services,
     opened_transport,
 )
+
+if TYPE_CHECKING:
+    from postroom.web.starting import FirstStep
 
 
 @click.command()
@@ -52,21 +56,27 @@ def up(settings: Settings, demo: bool) -> None:
     click.echo("Stopped.", err=True)
 
 
-def _say_where(settings: Settings, setup: str, listener: socket.socket, *, demo: bool) -> None:
+def _say_where(
+    settings: Settings, first: FirstStep, listener: socket.socket, *, demo: bool
+) -> None:
     """What somebody who has just started it wants to know."""
     address, port = listener.getsockname()[:2]
     here = f"http://{'localhost' if address in ('127.0.0.1', '0.0.0.0') else address}:{port}"  # noqa: S104
     click.secho("\n  Postroom is running. Ctrl-C stops it.\n", fg="green", bold=True, err=True)
     lines = {
-        "Open": setup or here,
+        "Open": first.link or here,
         "Data": str(settings.data.absolute()),
         "Store": settings.found["store"].shown or f"SQLite, {settings.data / 'postroom.db'}",
         "Transport": settings.found["transport"].shown,
     }
     for name, value in lines.items():
         click.echo(f"  {click.style(f'{name:<10}', dim=True)} {value}", err=True)
-    if setup:
-        click.echo(f"  {'':<10} The link makes the first administrator.", err=True)
+    if first.link:
+        click.echo(f"  {'':<10} The link creates your administrator account.", err=True)
+    elif first.is_needed:
+        from postroom.web.starting import ADD_FIRST_USER
+
+        click.echo(f"  {'First':<10} {ADD_FIRST_USER}", err=True)
     if demo:
         click.echo(f"  {'':<10} The demo's first message is being sent now.", err=True)
     missing = _missing_for_production(settings)

@@ -36,7 +36,7 @@ async def open_store(url: str) -> Store:
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _ENGINES:
         known = ", ".join(f"{name}://" for name in _ENGINES)
-        shown = repr(scheme) if separator else "no scheme"
+        shown = repr(scheme) if separator and scheme.isalpha() else "no scheme"
         raise InvalidStoreUrl(f"a store URL begins with one of {known} (found {shown})")
     module, extra = _ENGINES[scheme]
     try:

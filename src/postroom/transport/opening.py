@@ -36,7 +36,7 @@ def open_transport(
         return SmtpTransport(parse_servers(url), connections=connections)
     if scheme == "sendgrid":
         return _open_sendgrid(rest, sendgrid_api_key, connections)
-    shown = repr(scheme) if separator else "no scheme"
+    shown = repr(scheme) if separator and scheme.isalpha() and len(scheme) < 16 else "no scheme"
     raise Invalid(
         FIELD, f"begins with one of smtp://, smtps://, sendgrid://, outbox: (found {shown})"
     )

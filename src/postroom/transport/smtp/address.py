@@ -19,6 +19,10 @@ from postroom.domain.errors import Invalid
 
 FIELD = "transport"
 _PORTS = {"smtp": 25, "smtps": 465}
+_ENCODED = (
+    "not a URL: the port is a number, and '@', ':', '/', ',' in a password are written"
+    " %40, %3A, %2F, %2C"
+)
 _NAME = re.compile(r"[A-Za-z0-9._\[\]:-]{1,255}")
 
 
@@ -52,7 +56,7 @@ class SmtpServer(msgspec.Struct, frozen=True):
         return f"{host}:{self.port}"
 
     def __repr__(self) -> str:
-        return f"SmtpServer({self}, tls={self.tls}, username={self.username!r})"
+        return f"SmtpServer({self}, tls={self.tls})"  # a user name may be a token
 
 
 def parse_servers(urls: str) -> tuple[SmtpServer, ...]:
@@ -67,10 +71,9 @@ def _parse_server(url: str) -> SmtpServer:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        _refuse(
-            "not a URL: the port is a number, and '@', ':', '/', ',' in a password are written"
-            " %40, %3A, %2F, %2C"
-        )
+        _refuse(_ENCODED)
+    if "@" in parts.path + parts.fragment or ("@" in parts.query and "@" not in parts.netloc):
+        _refuse(_ENCODED)  # part of a password would be taken for the host, and named below
     if parts.scheme not in _PORTS:
         _refuse(f"a mail server's URL begins with smtp:// or smtps:// (found {parts.scheme!r})")
     if not host or not _NAME.fullmatch(host):

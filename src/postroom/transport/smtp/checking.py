@@ -55,5 +55,5 @@ def _describe(connection: Connection) -> str:
     tls = connection.tls_version or "no TLS"
     if connection.tls_version and not connection.server.verify:
         tls += " (certificate not verified)"
-    login = f", logged in as {connection.server.username}" if connection.server.username else ""
+    login = ", logged in" if connection.server.username else ""  # the name may be a token
     return f"{connection.server} ({connection.greeting}): {tls}{login}; {connection.offers}"
