@@ -27,7 +27,7 @@ async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> No
     assert cli.ok(*add, stdin=PASSWORD) == "ann@example.org can log in as administrator.\n"
     assert cli.fails(*add, stdin=PASSWORD) == "the user 'ann@example.org' exists already"
     short = ("user", "add", "bob@example.org", "--password-stdin")
-    assert cli.fails(*short, stdin=b"short\n") == "password: has at least 10 characters"
+    assert cli.fails(*short, stdin=b"short\n") == "password: must have at least 10 characters"
     assert cli.fails("user", "remove", "ann@example.org", "--yes").startswith(
         "ann@example.org is the last administrator"
     )

@@ -46,7 +46,7 @@ async def test_the_printed_link_makes_the_first_administrator_once(site: Site) -
     data = {"token": token, "email": ANN, "password": "short"}
     refused = await visitor.post("/setup", data)
     assert refused.status_code == 422
-    assert "has at least 10 characters" in refused.text
+    assert "must have at least 10 characters" in refused.text
     assert field(refused, "email") == ANN  # nothing typed is lost
     assert (await visitor.post("/setup", {**data, "token": "x"})).status_code == 403
     made = await visitor.post("/setup", {**data, "password": PASSWORD})
@@ -219,7 +219,7 @@ async def test_changing_the_password_asks_for_the_old_one_and_ends_other_session
     new = "another good password"
     for data, told in (
         ({"old_password": "wrong"}, "is not your password"),
-        ({"new_password": "short"}, "has at least 10 characters"),
+        ({"new_password": "short"}, "must have at least 10 characters"),
         ({"again": "something else"}, "is not the same"),
     ):
         good = {"old_password": PASSWORD, "new_password": new, "again": new}

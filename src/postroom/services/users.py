@@ -110,7 +110,7 @@ class UserService:
         address = parse_user(email)
         values: dict[str, Value] = {
             "Role": role.value,
-            "Password": await self._passwords.hash(check_password(password)),
+            "Password": await self._passwords.hash(check_password(password, email=address)),
             "Epoch": _new_epoch(),
             "CreatedAt": datetime.now(UTC),
             **_NO_TRIES,
@@ -198,7 +198,7 @@ class UserService:
 
         With `epoch` only if the password has not been changed since: otherwise `NotNow`.
         """
-        hashed = await self._passwords.hash(check_password(password))
+        hashed = await self._passwords.hash(check_password(password, email=email))
 
         def change(entity: Entity) -> Mapping[str, Value] | None:
             if epoch is not None and read(entity, "Epoch", str) != epoch:

@@ -37,7 +37,7 @@ async def _show(visit: Visit, problems: dict[str, str] | None = None) -> Respons
 async def change_password(visit: Visit) -> Response:
     new = await visit.text("new_password")
     try:
-        check_password(new, "new_password")
+        check_password(new, "new_password", email=visit.who.email)
     except Invalid as exc:
         return await _show(visit, {exc.field: exc.problem})
     if new != await visit.text("again"):
