@@ -54,6 +54,75 @@ async def in_loop(message: Any) -> None:
     note("end", "in_loop", message)
 
 
+def closes_everything(message: Any) -> None:
+    """Close all descriptors, as a program does that becomes a daemon."""
+    note("begin", "closes_everything", message)
+    os.closerange(3, 256)
+
+
+def wrong_text(message: Any) -> None:
+    """Raise an error whose text UTF-8 cannot hold."""
+    note("begin", "wrong_text", message)
+    raise ValueError(f"bad name {json.loads(message.body)}")
+
+
+async def wrong_signature() -> None:
+    """A handler that cannot be called with a message."""
+
+
+def yields(message: Any) -> Any:
+    """A generator: a call of it runs nothing."""
+    note("begin", "yields", message)
+    yield
+
+
+def makes_generator(message: Any) -> Any:
+    return yields(message)
+
+
+async def makes_async_generator(message: Any) -> Any:
+    async def each() -> Any:
+        yield message
+
+    return each()
+
+
+def prints(message: Any) -> None:
+    """Print so many kilobytes, then a last line."""
+    note("begin", "prints", message)
+    line = "x" * 1023
+    for _ in range(int(message.body)):
+        print(line)
+    note("end", "prints", message)
+
+
+def shows_environment(message: Any) -> None:
+    """Write down what this process can see, and is."""
+    note(
+        "end",
+        "shows_environment",
+        message,
+        properties={**os.environ, "user": str(os.geteuid())},
+    )
+    started_with = Path("/proc/self/environ").read_bytes()
+    (FOLDER / "environ").write_bytes(started_with)
+
+
+def greedy(message: Any) -> None:
+    """Use more memory, time or files than is allowed."""
+    note("begin", "greedy", message)
+    if message.body == "memory":
+        bytearray(500_000_000)
+    elif message.body == "cpu":
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            pass
+    elif message.body == "files":
+        kept = [LOG.open() for _ in range(1000)]
+        assert kept
+    note("end", "greedy", message)
+
+
 def alone(message: Any) -> None:
     """With a lock for each message, which the kernel takes from whoever dies."""
     with (FOLDER / f"lock-{message.id}").open("w") as file:

@@ -248,6 +248,10 @@ def is_alive(pid: int) -> bool:
     return fields[0] not in "ZX"
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def toml(**values: Any) -> str:
     """One `[[apps]]` section."""
     return "[[apps]]\n" + "".join(f"{name} = {json.dumps(each)}\n" for name, each in values.items())

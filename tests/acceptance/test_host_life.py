@@ -11,7 +11,7 @@ import pytest
 from postroom.domain.apps import COMMAND_LINE
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.acceptance.hosting import Hosting, is_alive
+from tests.acceptance.hosting import Hosting, children_of, is_alive
 from tests.contract.conftest import StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
 
@@ -40,21 +40,23 @@ async def test_processes_are_replaced_under_load_and_nothing_is_lost_or_doubled(
     assert hosting.ended("at last")[0].handler == "two"
 
 
-async def test_who_does_not_finish_before_the_drain_limit_is_killed_and_counted_once(
+async def test_who_does_not_finish_before_the_drain_limit_is_killed_without_an_attempt(
     hosting: Hosting,
 ) -> None:
     values = {"max_processes": 1, "drain_timeout": "300ms", "receive_retry_count": 1}
     await hosting.add("/shop", **values)
     await hosting.start()
-    [identity] = await hosting.put("shop/orders", "await-first:never")
+    [identity] = await hosting.put("shop/orders", "await:open")
     await hosting.until_begun(1)
     await hosting.services.apps.sync(
         COMMAND_LINE, [hosting.app("/shop", handler="handlers:two", **values)]
     )
-    await hosting.until_ended("await-first:never")
+    await hosting.until_begun(2)
+    hosting.touch("open")
+    await hosting.until_ended("await:open")
     first, second = hosting.begun()
     assert (first.handler, first.attempt) == ("one", 1)
-    assert (second.handler, second.attempt) == ("two", 2)
+    assert (second.handler, second.attempt) == ("two", 1), "the host could not wait, that is all"
     assert not is_alive(first.pid)
     assert "killed 0.3 s after it was told to stop" in hosting.logs()
     await hosting.until_empty("shop/orders")
@@ -175,10 +177,6 @@ async def test_a_zygote_that_dies_is_replaced(hosting: Hosting) -> None:
     assert [each.attempt for each in hosting.begun()] == [1, 2]
     assert host.poll() is None
     assert await hosting.stop(host) == 0
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def test_a_crash_storm_stops_one_application_and_ends_when_it_is_mended(

@@ -25,6 +25,11 @@ EVERYTHING = {
     "recycle_after": "2h",
     "recycle_messages": 1000,
     "recycle_memory": "200MB",
+    "memory_limit": "300MB",
+    "cpu_limit": "1m",
+    "open_files": 256,
+    "user": "shop",
+    "environment": {"SHOP_KEY": "a secret"},
 }
 
 
@@ -40,11 +45,18 @@ def test_everything_that_can_be_said_is_read() -> None:
         recycle_after=timedelta(hours=2),
         recycle_messages=1000,
         recycle_memory=200_000_000,
+        memory_limit=300_000_000,
+        cpu_limit=timedelta(minutes=1),
+        open_files=256,
+        user="shop",
+        environment={"SHOP_KEY": "a secret"},
         origin="mx1:/srv/orders/postroom.toml",
     )
     assert attempts_allowed(app) == 18
     assert app.principal == "app:/msmqWebHost/orderProcessing"
     again = {name: value for name, value in app_values(app).items() if value is not None}
+    assert again.pop("environment") == ["SHOP_KEY"], "values may be secrets"
+    again["environment"] = app.environment
     assert parse_app(again, folder=app.folder, origin=app.origin) == app
     assert msgspec.json.decode(msgspec.json.encode(app), type=App) == app
 
@@ -82,6 +94,15 @@ def test_a_revision_changes_with_the_configuration_alone() -> None:
         ({"retry_cycle_delay": "8d"}, "retry_cycle_delay", "8d is not from 0s to 7d"),
         ({"recycle_memory": "plenty"}, "recycle_memory", "written like 200MB"),
         ({"recycle_memory": 12}, "recycle_memory", "at least 1MB"),
+        ({"memory_limit": "1MB"}, "memory_limit", "at least 64MB"),
+        ({"cpu_limit": "10ms"}, "cpu_limit", "10ms is not from 1s"),
+        ({"open_files": 3}, "open_files", "from 32 to 1,000,000, not 3"),
+        ({"user": "no body"}, "user", "the name of a user of this machine, not 'no body'"),
+        ({"environment": ["A"]}, "environment", "table of names and texts"),
+        ({"environment": {"A-B": "1"}}, "environment", "'A-B' cannot be the name"),
+        ({"environment": {"A": 1}}, "environment", "the value of A must be text"),
+        ({"environment": {"POSTROOM_STORE": "x"}}, "environment", "POSTROOM_STORE is reserved"),
+        ({"environment": {"A": "x" * 40_000}}, "environment", "shorter than 32,000"),
         ({"handler": "orders"}, "handler", "module:callable"),
         ({"handler": "orders:process; rm"}, "handler", "module:callable"),
         ({"command": "cat"}, "command", "list of texts"),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from shlex import quote
 
 from postroom.checks.findings import Finding, State, one_line
 from postroom.checks.keys import check_secrets
 from postroom.domain.addresses import domain_of, parse_address
+from postroom.domain.queue_names import is_subqueue
 from postroom.errors import PostroomError
+from postroom.services.health import Concern
 from postroom.settings import Settings
 from postroom.storage import AccessDenied, InvalidStoreUrl, Store, StoreUnavailable
 from postroom.wiring import Services, opened_store
@@ -29,7 +32,9 @@ async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
                 f"{info.engine} at {info.location}, schema version {info.schema_version}",
             )
             secrets = await check_secrets(settings, store)
-            return [found, await _check_clock(store), *secrets], await _sending_domains(store)
+            queues = await _check_queues(store)
+            findings = [found, await _check_clock(store), *secrets, *queues]
+            return findings, await _sending_domains(store)
     except PostroomError as exc:
         return [Finding("store", State.ERROR, one_line(exc), _advice(exc, settings))], []
 
@@ -56,6 +61,23 @@ async def _check_clock(store: Store) -> Finding:
             "Set both by NTP: messages are due by these clocks.",
         )
     return Finding("clock", State.OK, "this machine and the store agree")
+
+
+async def _check_queues(store: Store) -> list[Finding]:
+    """Queues that are stopped, and messages that failed for good."""
+    concerns = (await Services(store).health.look()).concerns
+    found = [Finding("queues", State.WARNING, each.text, _queue_advice(each)) for each in concerns]
+    return found or [Finding("queues", State.OK, "no queue is stopped, no message has failed")]
+
+
+def _queue_advice(concern: Concern) -> str:
+    queue = concern.queue
+    if is_subqueue(queue):
+        return (
+            f"See why with postroom queue peek {quote(queue)} and postroom queue history ID; bring"
+            f" them back with postroom queue redrive {quote(queue)}."
+        )
+    return f"See postroom queue ls and postroom app explain {quote(queue)}."
 
 
 async def _sending_domains(store: Store) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,50 @@ import click
 from postroom.cli import output
 from postroom.cli.calling import call
 from postroom.cli.durations import DURATION
+from postroom.cli.pairs import read_pairs
 from postroom.cli.running import with_settings
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
+
+
+_OPTIONS = (
+    click.option("--min-processes", type=int, help="Processes kept running. [default: 0]"),
+    click.option("--max-processes", type=int, help="On each host. [default: 4]"),
+    click.option("--concurrency", type=int, help="Messages in hand of one process. [default: 1]"),
+    click.option(
+        "--idle-timeout",
+        type=DURATION,
+        help="Stop a process after this time without work. [default: 20m]",
+    ),
+    click.option("--handler-timeout", type=DURATION, help="For one message. [default: no limit]"),
+    click.option("--receive-retry-count", type=int, help="Retries in one cycle. [default: 5]"),
+    click.option("--max-retry-cycles", type=int, help="Cycles after the first. [default: 2]"),
+    click.option("--retry-cycle-delay", type=DURATION, help="Between two cycles. [default: 30m]"),
+    click.option("--on-poison", help="move, reject, drop or fault. [default: move]"),
+    click.option("--drain-timeout", type=DURATION, help="To finish when stopped. [default: 30s]"),
+    click.option("--recycle-after", type=DURATION, help="A new process after that time."),
+    click.option("--recycle-messages", type=int, help="A new process after so many messages."),
+    click.option("--recycle-memory", metavar="SIZE", help="A new process above that, as in 200MB."),
+    click.option("--memory-limit", metavar="SIZE", help="For one process, as in 200MB."),
+    click.option("--cpu-limit", type=DURATION, help="CPU time for one message."),
+    click.option("--open-files", type=int, help="Descriptors that a process may have."),
+    click.option("--user", help="Run its processes as this user, which only root can."),
+    click.option(
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A variable of its environment; repeatable.",
+    ),
+)
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for everything that can be said about how an application runs."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.group("app")
@@ -50,19 +91,7 @@ def ls(settings: Settings, watch: bool, as_json: bool) -> None:
     default=".",
     help="Where handler or program are, on every machine. [default: this folder]",
 )
-@click.option("--min-processes", type=int, help="That always run. [default: 0]")
-@click.option("--max-processes", type=int, help="On each host. [default: 4]")
-@click.option("--concurrency", type=int, help="Messages in hand of one process. [default: 1]")
-@click.option("--idle-timeout", type=DURATION, help="Without work it stops then. [default: 20m]")
-@click.option("--handler-timeout", type=DURATION, help="For one message. [default: no limit]")
-@click.option("--receive-retry-count", type=int, help="Retries in one cycle. [default: 5]")
-@click.option("--max-retry-cycles", type=int, help="Cycles after the first. [default: 2]")
-@click.option("--retry-cycle-delay", type=DURATION, help="Between two cycles. [default: 30m]")
-@click.option("--on-poison", help="move, reject, drop or fault. [default: move]")
-@click.option("--drain-timeout", type=DURATION, help="To finish when stopped. [default: 30s]")
-@click.option("--recycle-after", type=DURATION, help="A new process after that time.")
-@click.option("--recycle-messages", type=int, help="A new process after so many messages.")
-@click.option("--recycle-memory", metavar="SIZE", help="A new process above that, as in 200MB.")
+@_options
 @click.option("--unchecked", is_flag=True, help="Do not look whether it can run on this machine.")
 @output.json_option
 @with_settings
@@ -72,6 +101,7 @@ def add(
     command: str | None,
     folder: Path,
     unchecked: bool,
+    variables: Sequence[str],
     as_json: bool,
     **options: str | int | timedelta | None,
 ) -> None:
@@ -86,10 +116,7 @@ def add(
     from postroom.services.apps import AppState
     from postroom.services.handler_checks import problems_of
 
-    values: dict[str, Any] = {"path": path}
-    values |= {name: value for name, value in options.items() if value is not None}
-    if command is not None:
-        values["command"] = _split(command)
+    values = {"path": path, **_values(command, variables, options)}
     app = parse_app(values, folder=str(folder.resolve()), origin=COMMAND_LINE)
     if not unchecked:
         for problem in problems_of([app]).values():
@@ -131,6 +158,18 @@ def explain(settings: Settings, queue: str, as_json: bool) -> None:
         for each in found.candidates
     ]
     output.print_or_none(("path", "fits", "why"), rows)
+
+
+def _values(
+    command: str | None, variables: Sequence[str], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the options say about an application."""
+    values = {name: value for name, value in options.items() if value is not None}
+    if command is not None:
+        values["command"] = _split(command)
+    if variables:
+        values["environment"] = read_pairs(variables, "--env")
+    return values
 
 
 def _split(command: str) -> list[str]:

@@ -11,6 +11,7 @@ import click
 from postroom.cli import output
 from postroom.cli.calling import call
 from postroom.cli.durations import DURATION
+from postroom.cli.pairs import read_pairs
 from postroom.cli.queue_access import access
 from postroom.cli.running import with_settings
 
@@ -102,7 +103,7 @@ def put(
     as_json: bool,
 ) -> None:
     """Put a message into a queue."""
-    properties = _properties(pairs)
+    properties = read_pairs(pairs, "--property")
     lifetime = None if ttl is None else ttl.total_seconds()
     made = call(
         settings,
@@ -206,13 +207,3 @@ def clear(settings: Settings, queue: str) -> None:
 
     was_stopped = call(settings, work)
     output.say(f"The queue {queue} {'goes on' if was_stopped else 'was not stopped'}.")
-
-
-def _properties(pairs: Sequence[str]) -> dict[str, str]:
-    properties: dict[str, str] = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise click.BadParameter(f"{pair!r} is not written NAME=VALUE", param_hint="--property")
-        properties[name] = value
-    return properties

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from postroom.domain.durations import parse_duration, show_duration
+from postroom.domain.environments import RESERVED
 from postroom.domain.errors import Invalid
 from postroom.domain.queue_names import DEAD_LETTER, LONGEST, RETRY, is_internal, segments
 from postroom.domain.texts import one_line
@@ -24,6 +25,16 @@ LONGEST_DELAY = timedelta(days=7)
 """The longest delay of a queue message, so of a retry cycle too."""
 
 _HANDLER = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST_ENVIRONMENT = 32_000  # it travels in one packet, and is kept in one row
+
+LEAST_MEMORY = 64_000_000
+"""What Python and a handler with a few imports need."""
+
+LEAST_OPEN_FILES = 32
+"""What Python and the connection to the host need, with a few to spare."""
+
 _BYTES = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
 
 
@@ -41,8 +52,9 @@ class App(msgspec.Struct, frozen=True):
 
     `handler` is a Python callable, `command` a program for each message; `serve` is a callable that
     receives by itself, which only Postroom's own applications may be. `folder` is importable, and
-    the working folder of programs. `handler_timeout` and `recycle_…`: None is never. `origin` says
-    who registered it.
+    the working folder of programs. `handler_timeout` and `recycle_…`: None is never. Limits hold
+    for one process, `memory_limit` in bytes, `cpu_limit` for one message; None is no limit. `user`
+    is the host's own if it is empty. `origin` says who registered it.
     """
 
     path: str
@@ -63,6 +75,11 @@ class App(msgspec.Struct, frozen=True):
     recycle_after: timedelta | None = None
     recycle_messages: int | None = None
     recycle_memory: int | None = None
+    memory_limit: int | None = None
+    cpu_limit: timedelta | None = None
+    open_files: int | None = None
+    user: str = ""
+    environment: dict[str, str] = {}
     origin: str = ""
 
     @property
@@ -127,7 +144,10 @@ def parse_app(values: Mapping[str, object], *, folder: str = "", origin: str = "
 
 
 def app_values(app: App) -> dict[str, Any]:
-    """What `parse_app` reads as this application, in words: for people, and for JSON."""
+    """Return the configuration of an application, in words: for people, and for JSON.
+
+    Of its environment only the names: a value may be a secret.
+    """
     return {
         "path": app.path,
         **({"handler": app.handler} if app.handler else {}),
@@ -146,6 +166,11 @@ def app_values(app: App) -> dict[str, Any]:
         "recycle_after": _shown(app.recycle_after),
         "recycle_messages": app.recycle_messages,
         "recycle_memory": app.recycle_memory,
+        "memory_limit": app.memory_limit,
+        "cpu_limit": _shown(app.cpu_limit),
+        "open_files": app.open_files,
+        "user": app.user or None,
+        "environment": sorted(app.environment),
     }
 
 
@@ -204,13 +229,39 @@ def _on_poison(field: str, value: object) -> OnPoison:
         raise Invalid(field, f"{value!r} is not one of {', '.join(OnPoison)}") from exc
 
 
-def _memory(field: str, value: object) -> int:
+def _size(least: int) -> Callable[[str, object], int]:
     """Bytes, as a number or written `200MB`."""
-    found = re.fullmatch(r"(\d{1,9})\s*(B|KB|MB|GB)", str(value), re.ASCII | re.IGNORECASE)
-    size = int(found[1]) * _BYTES[found[2].upper()] if found else value
-    if type(size) is not int or not 1_000_000 <= size <= 10**15:
-        raise Invalid(field, f"{value!r} is not a size of at least 1MB, written like 200MB")
-    return size
+
+    def read(field: str, value: object) -> int:
+        found = re.fullmatch(r"(\d{1,9})\s*(B|KB|MB|GB)", str(value), re.ASCII | re.IGNORECASE)
+        size = int(found[1]) * _BYTES[found[2].upper()] if found else value
+        if type(size) is not int or not least <= size <= 10**15:
+            limit = f"{least // 1_000_000}MB"
+            raise Invalid(field, f"{value!r} is not a size of at least {limit}, written like 200MB")
+        return size
+
+    return read
+
+
+def _user(field: str, value: object) -> str:
+    if not isinstance(value, str) or not _USER.fullmatch(value):
+        raise Invalid(field, f"must be the name of a user of this machine, not {value!r}")
+    return value
+
+
+def _environment(field: str, value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise Invalid(field, f"must be a table of names and texts, not {value!r}")
+    for name, text in value.items():
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            raise Invalid(field, f"{name!r} cannot be the name of a variable")
+        if name.startswith(RESERVED):
+            raise Invalid(field, f"{name} is reserved: names must not begin with {RESERVED}")
+        if not isinstance(text, str) or "\0" in text:
+            raise Invalid(field, f"the value of {name} must be text")
+    if sum(len(name) + len(text) for name, text in value.items()) > _LONGEST_ENVIRONMENT:
+        raise Invalid(field, f"must be shorter than {_LONGEST_ENVIRONMENT:,} characters in all")
+    return dict(value)
 
 
 _SECOND, _YEAR = timedelta(seconds=1), timedelta(days=366)
@@ -231,6 +282,11 @@ FIELDS: Mapping[str, Callable[[str, object], Any]] = {
     "drain_timeout": _duration(timedelta(0), timedelta(days=1)),
     "recycle_after": _duration(_SECOND, _YEAR),
     "recycle_messages": _number(1, 10**9),
-    "recycle_memory": _memory,
+    "recycle_memory": _size(1_000_000),
+    "memory_limit": _size(LEAST_MEMORY),
+    "cpu_limit": _duration(_SECOND, _YEAR),
+    "open_files": _number(LEAST_OPEN_FILES, 1_000_000),
+    "user": _user,
+    "environment": _environment,
 }
 """Everything that can be said about an application in a file, on the command line or by request."""

@@ -33,6 +33,11 @@ class Breaker:
         self._tripped = False
         self.reason = ""
 
+    @property
+    def is_tripped(self) -> bool:
+        """Whether it is open or probing."""
+        return self._tripped
+
     def state(self, now: float) -> BreakerState:
         if not self._tripped:
             return BreakerState.CLOSED

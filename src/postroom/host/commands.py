@@ -3,7 +3,8 @@
 The body comes on standard input, everything else in the environment: `POSTROOM_ID`,
 `POSTROOM_QUEUE`, `POSTROOM_ATTEMPT`, `POSTROOM_ENQUEUED_AT` and, for each property of the message,
 `POSTROOM_PROPERTY_NAME`. Exit status 0 accepts the message. Anything else is a failed attempt, and
-the end of what the program wrote to standard error is its reason.
+the end of what the program wrote to standard error is its reason. What it writes, to standard error
+and output, is logged by the host, also if it succeeds.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from postroom.errors import PostroomError
-from postroom.host import parents
+from postroom.host import limits, parents
 from postroom.host.endings import in_words
 from postroom.host.handling import Message
 
@@ -29,9 +31,14 @@ class CommandFailed(PostroomError):
     """The program did not accept the message."""
 
 
-async def run(message: Message, command: Sequence[str]) -> None:
+async def run(message: Message, command: Sequence[str], cpu_limit: int | None = None) -> None:
     """Let the program handle the message. `CommandFailed`."""
     worker = os.getpid()
+
+    def prepare() -> None:
+        parents.die_with(worker)
+        limits.limit_child(cpu_limit)
+
     with _input(message.body) as given, _Said() as said:
         try:
             process = await asyncio.create_subprocess_exec(
@@ -39,7 +46,7 @@ async def run(message: Message, command: Sequence[str]) -> None:
                 stdin=given,
                 stderr=said.end,
                 env={**os.environ, **variables(message)},
-                preexec_fn=lambda: parents.die_with(worker),
+                preexec_fn=prepare,
             )
         except OSError as exc:
             raise CommandFailed(f"{command[0]} cannot be started: {exc.strerror}") from None
@@ -81,7 +88,9 @@ def _input(body: str) -> Iterator[int]:
 
 
 class _Said:
-    """The last of what a program says; all of it is read, so that the program never waits.
+    """The last of what a program writes to standard error, which is passed on to our own.
+
+    All of it is read, so that the program never waits.
 
     What it leaves running may hold the pipe open for ever, so nobody waits for its end either.
     """
@@ -108,6 +117,8 @@ class _Said:
         except BlockingIOError:
             return False
         self._kept = (self._kept + piece)[-LONGEST_REASON:]
+        sys.stderr.buffer.write(piece)
+        sys.stderr.buffer.flush()
         return bool(piece)
 
     def text(self) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import assert_never
@@ -29,7 +30,8 @@ from postroom.host.scaling import MOST_ON_THE_WAY, Demand
 from postroom.host.wire import Deliver, Failed
 from postroom.metrics import HANDLED
 from postroom.services.message_history import Failure, cycle_of, stable_id
-from postroom.services.queues import RESERVED, Action, Verdict
+from postroom.services.message_properties import RESERVED
+from postroom.services.queues import Action, Verdict
 from postroom.storage import LeaseLost, QueueMessage, StoreError
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ MOST_AT_ONCE = 32  # messages of one receive
 _SCALE_SECONDS = 0.1
 _DECIDE_SECONDS = 0.01
 _LOOK_SECONDS = 5.0
+_SUSPECT_SECONDS = 5.0  # until a message is taken again if too many wait to be tried alone
 _GIVE_UP_SECONDS = 30.0  # on a store that is away while we stop: the lease runs out by itself
 _QUEUES_ASKED = 8  # of an application with many: enough to know whether one process is too few
 
@@ -54,18 +57,20 @@ class Dispatcher(Runner):
         self._renewing: dict[Handed, asyncio.Task[None]] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._deciding: set[tuple[str, str]] = set()  # those that may stop their queue
+        self._suspects: deque[Handed] = deque()  # wait for a process of their own
 
         self._scale_at = 0.0
         self._failures = 0
 
     def _has_more(self) -> bool:
-        return bool(self._settling)
+        return bool(self._settling or self._suspects)
 
     # -- the loop ----------------------------------------------------------------------------
 
     def _tend(self) -> None:
         super()._tend()
         self._renew()
+        self._retry_suspects()
 
     async def _work(self) -> float:
         pause = _LOOK_SECONDS if self.ending else await self._feed()
@@ -153,6 +158,7 @@ class Dispatcher(Runner):
             return
         try:
             verdict = await self._around.queues.check_before_delivery(message, self.app)
+            is_suspect = verdict is None and await self._around.queues.has_crashed(message)
         except LeaseLost:  # it took too long: somebody else has it
             del self._held[message.queue, message.id]
         except StoreError as exc:
@@ -162,8 +168,46 @@ class Dispatcher(Runner):
             if verdict is not None:
                 del self._held[message.queue, message.id]
                 self._heed(message, verdict)
-            elif not self.pool.hand_over(lambda n: self._delivery(n, handed.message), handed):
+            elif is_suspect:
+                self._suspect(handed)
+            elif not self.pool.hand_over(self._delivery_of(handed), handed):
                 self.returned(handed)
+
+    # -- quarantine --------------------------------------------------------------------------
+
+    def _suspect(self, handed: Handed) -> None:
+        """A process died the last time that this message was tried: it is tried alone from now on,
+        so that nothing else fails or waits because of it."""
+        if len(self._suspects) < MOST_AT_ONCE:
+            self._suspects.append(handed)
+            self._retry_suspects()
+        else:
+            self._give_back(handed, delay=_SUSPECT_SECONDS)
+
+    def _retry_suspects(self) -> None:
+        if self.ending:
+            self._return_suspects()
+        while self._suspects and self.pool.can_isolate():
+            handed = self._suspects.popleft()
+            log.warning(
+                "%s: message %s of %s is tried in a process of its own, because one has crashed",
+                self.app.path,
+                stable_id(handed.message),
+                handed.message.queue,
+            )
+            self.pool.isolate(self._delivery_of(handed), handed)
+
+    def _return_suspects(self, queue: str | None = None) -> None:
+        """Give back those of a queue, or all."""
+        waiting, self._suspects = self._suspects, deque()
+        for handed in waiting:
+            if queue in (None, handed.message.queue):
+                self.returned(handed)
+            else:
+                self._suspects.append(handed)
+
+    def _delivery_of(self, handed: Handed) -> Callable[[int], Deliver]:
+        return lambda number: self._delivery(number, handed.message)
 
     def _delivery(self, number: int, message: QueueMessage) -> Deliver:
         earlier = cycle_of(message.properties) * (self.app.receive_retry_count + 1)
@@ -201,9 +245,14 @@ class Dispatcher(Runner):
         self._fail(handed, Failure(error, exit_status=status, process=self._named(process)))
 
     def returned(self, handed: Handed) -> None:
+        self._give_back(handed)
+
+    def _give_back(self, handed: Handed, delay: float = 0.0) -> None:
+        """Without an attempt."""
+
         async def release(message: QueueMessage) -> None:
             queue = self._around.store.queue(message.queue)
-            await queue.release(message, count_attempt=False)
+            await queue.release(message, delay=delay, count_attempt=False)
 
         self._settle(handed, release)
 
@@ -234,6 +283,7 @@ class Dispatcher(Runner):
         )
         if verdict.action is Action.FAULTED:
             self._faulted(self.app, message.queue)
+            self._return_suspects(message.queue)
             self.leave(message.queue)
 
     def _named(self, process: Process) -> str:

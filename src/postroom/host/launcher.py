@@ -9,10 +9,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Protocol, cast
 
+import msgspec
+
+from postroom.domain.environments import common_variables
 from postroom.errors import PostroomError
+from postroom.host import parents
+from postroom.host.output import Output
 from postroom.host.wire import (
     LARGEST_PACKET,
     Exited,
@@ -36,7 +41,10 @@ log = logging.getLogger(__name__)
 ZYGOTE = "postroom.host.zygote"
 KILLED = -int(signal.SIGKILL)
 _END_OF_LINE_SECONDS = 1.0  # something that a dead worker started may hold its end of the line
+_GONE_SECONDS = 2.0  # between the end of the line and the end of its process
 _STOP_SECONDS = 10.0
+_SWEEPS = 250  # what forks while it is killed is found by the next sweep
+_SWEEP_SECONDS = 0.02
 
 
 class CannotLaunch(PostroomError):
@@ -53,6 +61,9 @@ class Listener(Protocol):
 
     def said(self, value: FromWorker) -> None: ...
 
+    def lost(self) -> None:
+        """The line is closed, and the process has not ended a moment later."""
+
     def ended(self, status: int) -> None:
         """The last call: nothing comes after it. `status` as in `Exited`."""
 
@@ -60,11 +71,13 @@ class Listener(Protocol):
 class Line(asyncio.Protocol):
     """The host's end of the line to one worker."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, output: Output | None = None) -> None:
         self._listener = listener
+        self._output = output
         self._frames = frames_from_worker()
         self._closed = asyncio.Event()
         self._pid = 0
+        self._is_ending = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -80,10 +93,22 @@ class Line(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
+        asyncio.get_running_loop().call_later(_GONE_SECONDS, self._check_end)
+
+    def _check_end(self) -> None:
+        if self._pid and not self._is_ending:
+            self._listener.lost()
 
     def launched(self, pid: int) -> None:
         self._pid = pid
+        if self._output is not None:
+            self._output.launched(pid)
         self._listener.launched(pid)
+
+    def next_message(self) -> None:
+        """A message was answered: what is printed from now on belongs to others."""
+        if self._output is not None:
+            self._output.next_message()
 
     def say(self, value: ToWorker) -> None:
         if not self._transport.is_closing():
@@ -94,10 +119,13 @@ class Line(asyncio.Protocol):
 
     async def end(self, status: int) -> None:
         """The process is gone: hear what it said last, then tell."""
+        self._is_ending = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_OF_LINE_SECONDS):
                 await self._closed.wait()
         self.close()
+        if self._output is not None:
+            self._output.close()
         self._listener.ended(status)
 
 
@@ -105,6 +133,7 @@ class Launcher:
     """Starts workers. The zygote is started with the first of them, and again should it die."""
 
     def __init__(self, environment: Mapping[str, str], preload: Sequence[str] = ()) -> None:
+        """`environment` is for Postroom's own applications; others get what is common of it."""
         self._environment = dict(environment)
         self._preload = tuple(preload)
         self._zygote: subprocess.Popen[bytes] | None = None
@@ -115,45 +144,73 @@ class Launcher:
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Bring the zygote up, so that the first worker need not wait for it.
+        """Bring the zygote up, so that the first worker need not wait for it. `OSError`.
 
         Called in the main thread: the kernel ties a child's life to the thread that made it.
         """
         if self._zygote is not None:
             return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-P", "-m", ZYGOTE, str(theirs.fileno()), *self._preload]
-            # Ctrl-C is ours to answer. The zygote inherits this, and so is not interrupted before
-            # it can say that it ignores the signal.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                self._zygote = subprocess.Popen(  # noqa: S603 - ourselves
-                    command,
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=sys.stderr.fileno(),  # what handlers print belongs to the host's log
-                    pass_fds=[theirs.fileno()],
-                )
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        parents.adopt_orphans()
+        with ExitStack() as failing:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            failing.enter_context(ours)
+            with theirs:
+                self._zygote = self._started(theirs.fileno())
+            failing.pop_all()
         ours.setblocking(False)
         self._socket = ours
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
 
+    def _started(self, line: int) -> subprocess.Popen[bytes]:
+        # Ctrl-C is ours to answer. The zygote inherits this, and so is not interrupted before it
+        # can say that it ignores the signal.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, "-P", "-m", ZYGOTE, str(line), *self._preload],
+                env=common_variables(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno(),
+                pass_fds=[line],
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
     async def launch(self, spec: WorkerSpec, listener: Listener) -> None:
-        """Start a worker. `CannotLaunch`; otherwise its end is told to the listener."""
-        self.start()
+        """Start a worker. `CannotLaunch`; otherwise its end is told to the listener.
+
+        Postroom's own applications write their logs themselves; what others print is logged here.
+        """
+        try:
+            self.start()
+            if spec.serve:
+                spec = msgspec.structs.replace(spec, environment=self._environment)
+            output = None if spec.serve else Output(spec.path)
+            try:
+                await self._launch(spec, listener, output)
+            except BaseException:
+                if output is not None:
+                    output.close()
+                raise
+        except OSError as exc:
+            raise CannotLaunch(f"no process could be started: {exc}") from exc
+
+    async def _launch(self, spec: WorkerSpec, listener: Listener, output: Output | None) -> None:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
-            _, line = await loop.create_connection(lambda: Line(listener), sock=ours)
+            try:
+                _, line = await loop.create_connection(lambda: Line(listener, output), sock=ours)
+            except BaseException:
+                ours.close()
+                raise
             self._numbers += 1
             number, asked = self._numbers, loop.create_future()
             self._asked[number] = (asked, line)
+            descriptors = [theirs.fileno(), *([] if output is None else [output.end])]
             try:
-                self._ask(Launch(number, spec), theirs)
+                self._ask(Launch(number, spec, len(descriptors)), descriptors)
                 await asked
             except BaseException:
                 line.close()  # a worker that is there all the same ends when its line does
@@ -161,11 +218,11 @@ class Launcher:
             finally:
                 del self._asked[number]
 
-    def _ask(self, launch: Launch, line: socket.socket) -> None:
+    def _ask(self, launch: Launch, descriptors: list[int]) -> None:
         if self._socket is None:
             raise CannotLaunch("the zygote has just died")
         try:
-            socket.send_fds(self._socket, [packet(launch)], [line.fileno()])
+            socket.send_fds(self._socket, [packet(launch)], descriptors)
         except OSError as exc:
             raise CannotLaunch(f"the zygote does not answer: {exc}") from exc
 
@@ -204,6 +261,7 @@ class Launcher:
                 if zygote is not None:
                     zygote.kill()
                     zygote.wait()
+                self._keep(asyncio.create_task(_end_orphans()))
                 return
             self._hear(read_from_zygote(data))
 
@@ -225,9 +283,11 @@ class Launcher:
     def _end(self, pid: int, status: int) -> None:
         line = self._lines.pop(pid, None)
         if line is not None:
-            task = asyncio.create_task(line.end(status))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._keep(asyncio.create_task(line.end(status)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def _lose_zygote(self) -> None:
         """Its workers are killed by the kernel when it dies, and by itself when it is let go."""
@@ -240,3 +300,11 @@ class Launcher:
                 asked.set_exception(CannotLaunch("the zygote has died"))
         for pid in list(self._lines):
             self._end(pid, KILLED)
+
+
+async def _end_orphans() -> None:
+    """End what the workers of a zygote that was killed had started: it is ours by now."""
+    for _ in range(_SWEEPS):
+        if not parents.end_adopted():
+            return
+        await asyncio.sleep(_SWEEP_SECONDS)

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +43,21 @@ def call_yourself(name: str) -> None:
     _prctl(_PR_SET_NAME, name.encode()[:15])
 
 
+def end_adopted() -> int:
+    """SIGKILL to every child of ours in another session than our own, and reap those that have
+    ended; return how many there were. Only orphans that we have adopted are in other sessions."""
+    own = os.getsid(0)
+    found = [pid for pid, fields in _processes() if int(fields[1]) == os.getpid()]
+    count = 0
+    for pid in found:
+        with suppress(OSError):
+            if os.getsid(pid) != own:
+                count += 1
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+    return count
+
+
 def kill_children_of(parent: int) -> int:
     """SIGKILL to every process whose parent is this one; answers how many there were."""
     return _kill(field=1, value=parent)
@@ -53,13 +69,20 @@ def kill_session(leader: int) -> int:
 
 
 def _kill(field: int, value: int) -> int:
-    """Kill by a field of /proc/PID/stat, counted after the name: state, parent, group, session."""
     killed = 0
+    for pid, fields in _processes():
+        if int(fields[field]) == value and fields[0] != "Z":
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """Every process with the fields of /proc/PID/stat after its name: state, parent, group,
+    session, …"""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             # The name is in brackets and may contain anything, brackets too.
             fields = entry.read_text(errors="replace").rpartition(")")[2].split()
-            if int(fields[field]) == value and fields[0] != "Z":
-                os.kill(int(entry.parent.name), signal.SIGKILL)
-                killed += 1
-    return killed
+            yield int(entry.parent.name), fields

@@ -15,7 +15,7 @@ from postroom.host import scaling
 from postroom.host.breaker import Breaker, BreakerState
 from postroom.host.endings import in_words
 from postroom.host.launcher import CannotLaunch, Line, Listener
-from postroom.host.processes import Event, Handed, Process, State
+from postroom.host.processes import Alone, Event, Handed, Process, State, spec_of
 from postroom.host.scaling import Demand, Pace
 from postroom.host.wire import (
     Accepted,
@@ -107,14 +107,18 @@ class Pool:
         return self._pace.each
 
     def alive(self) -> list[Process]:
-        """Those that work or will."""
-        return [p for p in self.processes if p.state in (State.STARTING, State.READY)]
+        """Those that work or will, on whatever message comes."""
+        return [
+            process
+            for process in self.processes
+            if process.state in (State.STARTING, State.READY) and process.alone is None
+        ]
 
     def room(self) -> int:
         """How many messages may be handed over now."""
         now = self._clock()
         if self.breaker.state(now) is BreakerState.PROBING:
-            ready = any(process.state is State.READY for process in self.processes)
+            ready = any(process.state is State.READY for process in self.alive())
             return 1 if ready and not self.in_hand else 0
         return sum(self._room_of(process, now) for process in self.processes)
 
@@ -122,11 +126,11 @@ class Pool:
         """Whether a message would begin at once, not wait in line."""
         return any(
             process.state is State.READY and len(process.in_hand) < process.app.concurrency
-            for process in self.processes
+            for process in self.alive()
         )
 
     def _room_of(self, process: Process, now: float) -> int:
-        if process.state is not State.READY:
+        if process.state is not State.READY or process.alone is not None:
             return 0
         each = self._pace.each
         line = scaling.on_the_way(None if each is None else max(each, process.slowest(now)))
@@ -146,6 +150,29 @@ class Pool:
         number = process.hand(handed, now)
         self._lines[process].say(deliver(number))
         return True
+
+    def can_isolate(self) -> bool:
+        """Whether a message may have a process of its own now. One at a time has."""
+        now = self._clock()
+        if self._ending or now < self._not_before:
+            return False
+        if any(process.alone is not None for process in self.processes):
+            return False
+        match self.breaker.state(now):
+            case BreakerState.CLOSED:
+                return True
+            case BreakerState.PROBING:
+                return not self.in_hand
+            case BreakerState.OPEN:
+                return False
+
+    def isolate(self, deliver: Callable[[int], Deliver], handed: Handed) -> None:
+        """Give a message to a new process that gets no other one.
+
+        It is beyond `max_processes`, and its crash does not count for the breaker: others do not
+        have to wait because of it.
+        """
+        self._start(Alone(handed, deliver))
 
     # -- processes ---------------------------------------------------------------------------
 
@@ -214,19 +241,30 @@ class Pool:
                 above -= 1
 
     def _replace_worn(self, now: float) -> None:
-        """One at a time, and the new one is ready before the old one drains."""
+        """One at a time, and the new one is ready before the old one drains.
+
+        Without a new one only if another process can take the next message at once.
+        """
         if self._ending or self._replacing or now < self._not_before:
             return
         for process in self.alive():
             why = process.is_worn(self.app, now)
             if not why or process.state is not State.READY:
                 continue
-            if process.is_idle and len(self.alive()) > self.app.min_processes:
+            if process.is_idle and self._can_spare(process, now):
                 self.drain(process, why)
             elif self.breaker.state(now) is BreakerState.CLOSED:
                 log.info("%s: process %d is replaced: %s", self.app.path, process.pid, why)
                 self._replacing[self._start()] = process
                 return
+
+    def _can_spare(self, process: Process, now: float) -> bool:
+        alive = self.alive()
+        return len(alive) > self.app.min_processes and any(
+            other.is_idle and not other.is_worn(self.app, now)
+            for other in alive
+            if other is not process
+        )
 
     def drain(self, process: Process, why: str = "") -> None:
         """No more messages; it ends when it has finished what it has begun, or at its limit."""
@@ -245,13 +283,13 @@ class Pool:
     def end(self) -> None:
         """Drain all; start no more."""
         self._ending = True
-        for process in self.alive():
+        for process in list(self.processes):
             self.drain(process)
 
     # -- one process -------------------------------------------------------------------------
 
-    def _start(self) -> Process:
-        process = Process(self.app, self._clock())
+    def _start(self, alone: Alone | None = None) -> Process:
+        process = Process(self.app, self._clock(), alone)
         self.processes.append(process)
         self.starts += 1
         task = asyncio.create_task(self._launch(process))
@@ -261,13 +299,10 @@ class Pool:
 
     async def _launch(self, process: Process) -> None:
         app = process.app
-        spec = WorkerSpec(
-            app.path, app.folder, app.handler, app.command, app.serve, app.concurrency
-        )
         try:
-            await self._launcher.launch(spec, _Ear(self, process))
-        except CannotLaunch as exc:
-            log.error("%s: %s", app.path, exc)
+            await self._launcher.launch(spec_of(app), _Ear(self, process))
+        except Exception as exc:  # whatever it is, there is no process
+            log.error("%s: %s", app.path, exc, exc_info=not isinstance(exc, CannotLaunch))
             self._not_before = self._clock() + _LAUNCH_AGAIN_SECONDS
             self._forget(process)
 
@@ -276,9 +311,18 @@ class Pool:
         if process.state is State.DRAINING:
             line.say(Drain())
 
+    def lost(self, process: Process) -> None:
+        """A process closed its connection, or sent nonsense: it can neither get a message nor
+        answer one, so it is ended if it does not end by itself."""
+        if not process.problem:
+            process.problem = "it lost its connection to the host"
+        self._launcher.kill(process.pid)
+
     def _forget(self, process: Process) -> None:
         if process in self.processes:
             self.processes.remove(process)
+        if process.alone is not None and not process.has_begun:
+            self._owner.returned(process.alone.handed)
         self._lines.pop(process, None)
         self._replacing = {
             new: old for new, old in self._replacing.items() if process not in (new, old)
@@ -290,6 +334,7 @@ class Pool:
         match value:
             case Ready():
                 process.happened(Event.SAID_READY, now)
+                self._begin_alone(process, now)
                 self._replace(process)
                 self._owner.changed()
             case Accepted(number):
@@ -315,18 +360,28 @@ class Pool:
                 process.problem = error
                 log.error("%s: %s\n%s", self.app.path, error, traceback.rstrip())
 
+    def _begin_alone(self, process: Process, now: float) -> None:
+        if process.alone is not None and process.state is State.READY:
+            number = process.hand(process.alone.handed, now)
+            self._lines[process].say(process.alone.deliver(number))
+
     def _answered(self, process: Process, number: int, now: float) -> Handed | None:
         handed = process.answered(number, now)
         if handed is not None and handed.begun_at is not None:
             process.handled += 1
+            self._lines[process].next_message()
             self._pace.finished(now - handed.begun_at)
             self.breaker.worked(now)
             self._owner.changed()
+            if process.alone is not None:
+                self.drain(process)
         return handed
 
     def _replace(self, new: Process) -> None:
         old = self._replacing.pop(new, None)
         if old is not None:
+            if old.is_idle:
+                new.idle_since = old.idle_since  # a replacement does not put off the idle stop
             self.drain(old)
 
     def ended(self, process: Process, status: int) -> None:
@@ -335,7 +390,8 @@ class Pool:
         how = process.killed_for or process.problem or in_words(status)
         if process.state is State.CRASHED:
             self.crashes += 1
-            self.breaker.crashed(now, how)
+            if not process.in_hand or process.alone is None or self.breaker.is_tripped:
+                self.breaker.crashed(now, how)
             log.error("%s: process %d crashed: %s", self.app.path, process.pid, how)
             if self.breaker.state(now) is BreakerState.OPEN:
                 self._owner.breaker_opened(how, self.breaker.opens_for(now))
@@ -364,6 +420,9 @@ class _Ear:
 
     def said(self, value: FromWorker) -> None:
         self._pool.heard(self._process, value)
+
+    def lost(self) -> None:
+        self._pool.lost(self._process)
 
     def ended(self, status: int) -> None:
         self._pool.ended(self._process, status)

@@ -11,15 +11,17 @@ Everything that changes a process's state is in this file.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
 from postroom.domain.apps import App
+from postroom.host.wire import Deliver, WorkerSpec
 from postroom.storage import QueueMessage
 
 
@@ -75,11 +77,20 @@ class Handed(msgspec.Struct, eq=False):
         return 0.0 if self.begun_at is None else now - self.begun_at
 
 
+class Alone(msgspec.Struct, eq=False):
+    """A message that gets a process of its own, because a process died the last time."""
+
+    handed: Handed
+    deliver: Callable[[int], Deliver]
+
+
 class Process:
     """One worker process, as the host sees it."""
 
-    def __init__(self, app: App, now: float) -> None:
+    def __init__(self, app: App, now: float, alone: Alone | None = None) -> None:
+        """`alone` is the only message that this process is for."""
         self.app = app
+        self.alone = alone
         self.state = State.STARTING
         self.pid = 0
         self.started_at = now
@@ -89,6 +100,7 @@ class Process:
         self.busy = False
         self.kill_at: float | None = None
         self.killed_for = ""
+        self.is_cut_short = False
         self.problem = ""
         self.idle_since = now
         self._line: deque[int] = deque()
@@ -139,6 +151,11 @@ class Process:
             self.idle_since = now
         return handed
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has ever been given a message."""
+        return self._numbers > 0
+
     def waiting_since(self) -> float | None:
         """Since when the first message in line waits."""
         return self.in_hand[self._line[0]].at if self._line else None
@@ -164,11 +181,15 @@ class Process:
         elif self.kill_at is not None and now >= self.kill_at:
             limit = self.app.drain_timeout.total_seconds()
             self.killed_for = f"killed {limit:g} s after it was told to stop"
+            self.is_cut_short = True
         return bool(self.killed_for)
 
     def to_blame(self, now: float) -> list[Handed]:
         """The messages for which it counts as a failed attempt that the process has ended: those
-        that it had begun; if some of them took too long, only these."""
+        that it had begun; if some of them took too long, only these; none if the host could not
+        wait any longer, which is no fault of theirs."""
+        if self.is_cut_short:
+            return []
         begun = [each for each in self.in_hand.values() if each.begun_at is not None]
         return [each for each in begun if self._is_late(each, now)] or begun
 
@@ -198,6 +219,24 @@ class Process:
         except (OSError, ValueError, IndexError):
             return 0
         return pages * _PAGE
+
+
+def spec_of(app: App) -> WorkerSpec:
+    """Return what a worker of this application has to know."""
+    cpu = app.cpu_limit
+    return WorkerSpec(
+        path=app.path,
+        folder=app.folder,
+        handler=app.handler,
+        command=app.command,
+        serve=app.serve,
+        concurrency=app.concurrency,
+        environment=app.environment,
+        user=app.user,
+        memory_limit=app.memory_limit,
+        cpu_limit=None if cpu is None else math.ceil(cpu.total_seconds()),
+        open_files=app.open_files,
+    )
 
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -44,6 +44,7 @@ _WAIT_SECONDS = 30.0
 _REPORT_SECONDS = 5.0
 _REPORT_SOONEST = 0.5
 _CLEAN_SECONDS = 60.0
+_EXPIRE_SECONDS = 5.0
 
 
 class HostServices(msgspec.Struct, frozen=True):
@@ -99,7 +100,7 @@ class Supervisor:
         self._launcher.start()
         self._events.note("host", f"the host on {self.machine} has started")
         stop = asyncio.create_task(stopping.wait())
-        parts = (self._watch, self._refresh, self._report)
+        parts = (self._watch, self._refresh, self._report, self._expire)
         beside = [asyncio.create_task(part()) for part in parts]
         try:
             await asyncio.wait([stop, *beside], return_when=asyncio.FIRST_COMPLETED)
@@ -212,6 +213,15 @@ class Supervisor:
         while True:
             await _patiently(self._learn, "what is registered cannot be read")
             await asyncio.sleep(self._around.settings.refresh)
+
+    async def _expire(self) -> None:
+        """End messages whose time to live is over, whether an application takes them or not."""
+        while True:
+            await _patiently(self._expire_due, "messages cannot be looked at for their age")
+            await asyncio.sleep(_EXPIRE_SECONDS)
+
+    async def _expire_due(self) -> None:
+        await self._services.queues.expire_due()
 
     async def _learn(self) -> None:
         async with self._learning:

@@ -1,7 +1,7 @@
 """What the host, the zygote and the workers say to each other.
 
 Between host and worker: a stream of frames, each a length of four bytes and a value in MessagePack.
-Between host and zygote: a value a packet (`SOCK_SEQPACKET`), one of them with a socket attached.
+Between host and zygote: a value per packet (`SOCK_SEQPACKET`), one of them with descriptors.
 """
 
 from __future__ import annotations
@@ -108,7 +108,11 @@ FromWorker: TypeAlias = Ready | Broken | Accepted | Failed | Returned | Busy | L
 
 
 class WorkerSpec(msgspec.Struct, frozen=True):
-    """What a worker is to do. One of `handler`, `command` and `serve`."""
+    """What a worker is to do. One of `handler`, `command` and `serve`.
+
+    `environment` is added to what the zygote has; for `serve` it replaces it. `cpu_limit` in
+    seconds per message, `memory_limit` in bytes.
+    """
 
     path: str
     folder: str = ""
@@ -116,13 +120,20 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     command: tuple[str, ...] = ()
     serve: str = ""
     concurrency: int = 1
+    environment: dict[str, str] = {}
+    user: str = ""
+    memory_limit: int | None = None
+    cpu_limit: int | None = None
+    open_files: int | None = None
 
 
 class Launch(_Frame, frozen=True, array_like=True, tag=True):
-    """Fork a worker; the socket that comes along is its line to the host."""
+    """Fork a worker. The first descriptor that comes along is its line to the host, the second, if
+    there is one, its standard output and error."""
 
     number: int
     spec: WorkerSpec
+    descriptors: int = 1
 
 
 class Kill(_Frame, frozen=True, array_like=True, tag=True):

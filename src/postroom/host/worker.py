@@ -5,27 +5,26 @@ what became of each. A message is answered before the next one begins, so the ho
 had begun should the process die.
 
 It ends when the host says `drain`, on SIGTERM (the same, and the host is told), and at once when
-the host is gone.
+the host is gone or when it cannot answer: the host notices the end of a process, but would wait for
+ever for an answer that never comes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
-from typing import Any, cast
+from typing import NoReturn, cast
 
-from postroom.host import parents
-from postroom.host.handling import Message, Poison, RetryLater
+from postroom.host import limits, parents
+from postroom.host.handler_calls import Handler, line_of, load, traceback_of
 from postroom.host.wire import (
     Accepted,
     Broken,
@@ -47,35 +46,60 @@ from postroom.tuning import collect_less, quick_loop
 COMMANDS = "postroom.host.commands:run"
 """The handler of applications that are programs."""
 
-LONGEST_TRACEBACK = 8_000
-"""The end of a traceback says most; with a message's other facts it has to fit into one row."""
-
-LONGEST_ERROR = 1_000
+NO_ANSWER = 70
+"""Exit status of a worker that could not answer the host."""
 
 Serve = Callable[[asyncio.Event, Callable[[bool], None]], Awaitable[None]]
 
 
-def run(spec: WorkerSpec, line: socket.socket) -> None:
-    """Be this worker until told to end."""
+def run(spec: WorkerSpec, line: socket.socket, output: int = -1) -> None:
+    """Be this worker until told to end. What it prints goes to `output`, if there is one."""
     parents.call_yourself(f"postroom {spec.path}")
-    _prepare(spec)
+    try:
+        _prepare(spec, output)
+    except Exception as exc:
+        line.sendall(frame(Broken(f"the process cannot be set up: {line_of(exc)}", "")))
+        os._exit(1)
     if spec.serve:
         collect_less()
-    with asyncio.Runner(loop_factory=quick_loop if spec.serve else None) as runner:
-        runner.run(_serve(spec, line) if spec.serve else _handle(spec, line))
+    try:
+        with asyncio.Runner(loop_factory=quick_loop if spec.serve else None) as runner:
+            runner.run(_serve(spec, line) if spec.serve else _handle(spec, line))
+    except BaseException as exc:
+        # Threads of a handler that still runs must not keep the process alive.
+        _die(exc)
 
 
-def _prepare(spec: WorkerSpec) -> None:
+def _die(exc: BaseException) -> NoReturn:
+    """End at once, whatever still runs here."""
+    traceback.print_exception(exc)
+    sys.stderr.flush()
+    os._exit(NO_ANSWER)
+
+
+def _prepare(spec: WorkerSpec, output: int) -> None:
+    if output >= 0:
+        for stream_number in (1, 2):
+            os.dup2(output, stream_number)
+        os.close(output)
+    if spec.serve:
+        os.environ.clear()
+    if spec.user:
+        limits.become(spec.user)
+    os.environ.update(spec.environment)
+    time.tzset()
+    limits.apply_limits(spec)
     if spec.folder:
         os.chdir(spec.folder)
         sys.path.insert(0, spec.folder)
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(line_buffering=True)  # what was printed is seen, whatever kills us
+    # What was printed is seen, whatever kills us, and no text makes `print` fail.
+    sys.stdout, sys.stderr = (
+        open(number, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        for number in (1, 2)
+    )
     logging.basicConfig(
         level=logging.INFO,
-        format=f"%(asctime)s %(levelname)-7s {spec.path} %(name)s: %(message)s",
+        format="%(levelname)s %(name)s: %(message)s",  # the host adds time and application
         force=True,
     )
 
@@ -132,7 +156,10 @@ class _Worker(asyncio.Protocol):
         self._go_on()
 
     def _say(self, value: FromWorker) -> None:
-        self._transport.write(frame(value))
+        try:
+            self._transport.write(frame(value))
+        except Exception as exc:
+            _die(exc)
 
     # -- messages ----------------------------------------------------------------------------
 
@@ -140,9 +167,9 @@ class _Worker(asyncio.Protocol):
         """Import the handler and say so."""
         name = self._spec.handler or COMMANDS
         try:
-            self._handler = Handler(_load(name), self._spec)
+            self._handler = Handler(load(name), self._spec)
         except BaseException as exc:  # a module may do anything, `sys.exit` too
-            self._say(Broken(f"{name} cannot be imported: {_line_of(exc)}", _traceback_of(exc)))
+            self._say(Broken(f"{name} cannot be imported: {line_of(exc)}", traceback_of(exc)))
             self._finish()
             return
         self._say(Ready())
@@ -162,6 +189,7 @@ class _Worker(asyncio.Protocol):
         while self._waiting and self._running < self._spec.concurrency:
             self._running += 1
             message = self._waiting.popleft()
+            limits.allow_cpu(self._spec.cpu_limit)
             self._handler.start(message, self._answer)
 
     def _answer(self, value: Accepted | Failed) -> None:
@@ -178,99 +206,6 @@ class _Worker(asyncio.Protocol):
     def _closed(self, exc: Exception | None) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
-
-
-Answer = Callable[[Accepted | Failed], None]
-
-
-class Handler:
-    """Runs one callable: a plain function in a thread, an `async` one as a task."""
-
-    def __init__(self, call: Callable[..., Any], spec: WorkerSpec) -> None:
-        self._call = call
-        self._arguments = (spec.command,) if spec.command else ()
-        self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._threads: ThreadPoolExecutor | None = None
-        if not _is_async(call):
-            self._threads = ThreadPoolExecutor(spec.concurrency, "handler")
-
-    def start(self, delivered: Deliver, answer: Answer) -> None:
-        message = Message(
-            delivered.body,
-            delivered.id,
-            delivered.queue,
-            delivered.attempt,
-            delivered.enqueued_at,
-            delivered.properties,
-        )
-        if self._threads is None:
-            self._start_task(delivered.number, self._call(message, *self._arguments), answer)
-        else:
-            self._threads.submit(self._in_thread, delivered.number, message, answer)
-
-    def _in_thread(self, number: int, message: Message, answer: Answer) -> None:
-        said: Accepted | Failed
-        try:
-            result = self._call(message, *self._arguments)
-        except BaseException as exc:  # what a handler raises is its answer, `sys.exit` too
-            said = _failure(number, exc)
-        else:
-            if inspect.isawaitable(result):
-                self._loop.call_soon_threadsafe(self._start_task, number, result, answer)
-                return
-            said = Accepted(number)
-        self._loop.call_soon_threadsafe(answer, said)
-
-    def _start_task(self, number: int, work: Awaitable[object], answer: Answer) -> None:
-        task = self._loop.create_task(self._as_task(number, work, answer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _as_task(self, number: int, work: Awaitable[object], answer: Answer) -> None:
-        said: Accepted | Failed
-        try:
-            await work
-        except BaseException as exc:
-            said = _failure(number, exc)
-        else:
-            said = Accepted(number)
-        answer(said)
-
-
-def _load(name: str) -> Callable[..., Any]:
-    """`module:callable`, with dots for what is inside the module's things."""
-    module, _, attributes = name.partition(":")
-    found: Any = import_module(module)
-    for attribute in attributes.split("."):
-        found = getattr(found, attribute)
-    if not callable(found):
-        raise TypeError(f"{name} is not callable")
-    return cast("Callable[..., Any]", found)
-
-
-def _is_async(call: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 - an object with an `async def __call__`
-    )
-
-
-def _failure(number: int, exc: BaseException) -> Failed:
-    retry_in = max(0.0, exc.seconds) if isinstance(exc, RetryLater) else None
-    return Failed(
-        number, _line_of(exc), _traceback_of(exc), retry_in, poison=isinstance(exc, Poison)
-    )
-
-
-def _line_of(exc: BaseException) -> str:
-    said = "".join(traceback.format_exception_only(exc)).strip()
-    return " ".join(said.split())[:LONGEST_ERROR]
-
-
-def _traceback_of(exc: BaseException) -> str:
-    """Without our own frame, which comes first."""
-    below = exc.__traceback__.tb_next if exc.__traceback__ is not None else None
-    return "".join(traceback.format_exception(type(exc), exc, below))[-LONGEST_TRACEBACK:]
 
 
 # --------------------------------------------------------------------------------------------
@@ -293,9 +228,9 @@ async def _serve(spec: WorkerSpec, line: socket.socket) -> None:
     loop.add_signal_handler(signal.SIGINT, lambda: None)
     loop.add_signal_handler(signal.SIGTERM, leave)
     try:
-        serve = cast(Serve, _load(spec.serve))
+        serve = cast(Serve, load(spec.serve))
     except Exception as exc:
-        say(Broken(f"{spec.serve} cannot be imported: {_line_of(exc)}", _traceback_of(exc)))
+        say(Broken(f"{spec.serve} cannot be imported: {line_of(exc)}", traceback_of(exc)))
         transport.close()
         return
     say(Ready())

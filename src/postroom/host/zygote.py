@@ -6,11 +6,16 @@ A fresh interpreter takes hundreds of milliseconds to come up; a fork of this on
 has one thread and no event loop, so that a fork copies nothing half-done. It says which of its
 children ended, and how. When its host is gone, by whatever means, the socket to it closes, and the
 zygote kills all its descendants, those included that a handler or a command started, and ends. When
-the zygote itself is killed, the kernel kills the workers.
+the zygote itself is killed, the kernel kills the workers, and the host kills what they had started
+(`launcher.py`).
+
+Its environment is that of hosted programs: a fork shows it in `/proc/PID/environ`, so it must not
+hold Postroom's secrets.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import selectors
@@ -20,6 +25,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import NamedTuple
 
 from postroom.host import parents, worker
 from postroom.host.wire import (
@@ -34,7 +40,16 @@ from postroom.host.wire import (
     read_to_zygote,
 )
 
+_DESCRIPTORS = 2
 _SWEEPS = 100  # a process that forks while it is killed is found by the next sweep
+
+
+class Job(NamedTuple):
+    """What a forked child is to do. `output` is -1 if it writes to our own standard error."""
+
+    spec: WorkerSpec
+    line: int
+    output: int = -1
 
 
 class _Zygote:
@@ -44,7 +59,7 @@ class _Zygote:
         self._wake, self._woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
 
-    def run(self) -> tuple[WorkerSpec, socket.socket] | None:
+    def run(self) -> Job | None:
         """In the parent: until the host is gone, and None. In a child: what it is to do."""
         self._listen_for_children()
         self._selector.register(self._host, selectors.EVENT_READ)
@@ -77,39 +92,40 @@ class _Zygote:
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
             data, ancillary, _, _ = self._host.recvmsg(
-                LARGEST_PACKET, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
+                LARGEST_PACKET, socket.CMSG_SPACE(4 * _DESCRIPTORS), socket.MSG_CMSG_CLOEXEC
             )
         except OSError:
             return b"", []
         descriptors = [
-            int.from_bytes(content[:4], sys.byteorder)
+            int.from_bytes(content[start : start + 4], sys.byteorder)
             for level, kind, content in ancillary
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS
+            for start in range(0, len(content) - 3, 4)
         ]
         return data, descriptors
 
-    def _obey(self, data: bytes, descriptors: list[int]) -> tuple[WorkerSpec, socket.socket] | None:
+    def _obey(self, data: bytes, descriptors: list[int]) -> Job | None:
         asked = read_to_zygote(data)
         if isinstance(asked, Launch):
-            return self._fork(asked.number, asked.spec, socket.socket(fileno=descriptors[0]))
+            return self._fork(asked, descriptors)
         if asked.pid in self._workers:  # not reaped yet, so the number is still its own
             os.kill(asked.pid, signal.SIGKILL)
         return None
 
-    def _fork(
-        self, number: int, spec: WorkerSpec, line: socket.socket
-    ) -> tuple[WorkerSpec, socket.socket] | None:
+    def _fork(self, launch: Launch, descriptors: list[int]) -> Job | None:
         parent = os.getpid()
         try:
+            if len(descriptors) != launch.descriptors:  # the kernel drops what does not fit
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             pid = os.fork()
         except OSError as exc:
-            line.close()
-            self._say(NotLaunched(number, str(exc)))
+            _close(descriptors)
+            self._say(NotLaunched(launch.number, str(exc)))
             return None
         if pid:
-            line.close()
+            _close(descriptors)
             self._workers.add(pid)
-            self._say(Launched(number, pid))
+            self._say(Launched(launch.number, pid))
             return None
         parents.die_with(parent)
         os.setsid()  # so that all that it starts can be found, and Ctrl-C does not reach it
@@ -119,7 +135,7 @@ class _Zygote:
         self._selector.close()
         for inherited in (self._host, self._wake, self._woken):
             inherited.close()
-        return spec, line
+        return Job(launch.spec, *descriptors)
 
     def _reap(self) -> None:
         while (pid := _ended_child()) is not None:
@@ -147,6 +163,11 @@ class _Zygote:
                 return
 
 
+def _close(descriptors: list[int]) -> None:
+    for each in descriptors:
+        os.close(each)
+
+
 def _ended_child() -> int | None:
     """A child that has ended and is not reaped yet."""
     try:
@@ -161,13 +182,14 @@ def main(arguments: Sequence[str]) -> None:
     host = socket.socket(fileno=int(arguments[0]))
     parents.adopt_orphans()
     parents.call_yourself("postroom-zygote")
-    for module in arguments[1:]:
+    # `COMMANDS` now, because a worker that has become another user may not be able to read it.
+    for module in (worker.COMMANDS.partition(":")[0], *arguments[1:]):
         import_module(module)
     gc.collect()
     gc.freeze()  # a collection in a worker does not write to pages that it shares with us
     job = _Zygote(host).run()
     if job is not None:
-        worker.run(*job)
+        worker.run(job.spec, socket.socket(fileno=job.line), job.output)
 
 
 if __name__ == "__main__":

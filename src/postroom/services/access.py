@@ -20,6 +20,7 @@ from postroom.domain.errors import Invalid, NoSuch, NotAllowed
 from postroom.domain.queue_names import root_queue, segments
 from postroom.domain.texts import one_line
 from postroom.services import records
+from postroom.services.apps import AppRegistry
 from postroom.services.hosts import HostStatusService
 from postroom.storage import Entity, KeyRange, NotFound, Store
 
@@ -49,9 +50,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class AccessService:
-    def __init__(self, store: Store, hosts: HostStatusService) -> None:
+    def __init__(self, store: Store, hosts: HostStatusService, apps: AppRegistry) -> None:
         self._table = store.table(TABLE)
         self._hosts = hosts
+        self._apps = apps
 
     async def allowed(self, principal: str, right: Right, queue: str) -> bool:
         """Whether no rule denies it."""
@@ -65,8 +67,12 @@ class AccessService:
             raise NotAllowed(principal, right, queue)
 
     async def set_rule(self, principal: str, right: str, queues: str, effect: str) -> Rule:
-        """Make the rule, or change its effect. `Invalid`."""
+        """Make the rule, or change its effect. `Invalid`; `NoSuch` for an unknown application."""
         rule = _parsed(principal, right, queues, effect)
+        kind, _, name = rule.principal.partition(":")
+        if kind == "app":
+            found = await self._apps.get(name)
+            rule = msgspec.structs.replace(rule, principal=found.principal)
         properties = {"Queues": rule.queues, "Effect": rule.effect.value}
         await self._table.upsert(Entity(rule.principal, _row(rule), properties))
         await self._hosts.ring_bells("access")

@@ -1,4 +1,4 @@
-"""Whether what applications name is there: handlers can be imported, programs can be run.
+"""Whether what applications name is there: handlers, programs and users.
 
 Importing runs code that is not ours, so it happens in a process of its own.
 """
@@ -6,6 +6,7 @@ Importing runs code that is not ours, so it happens in a process of its own.
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from postroom.domain.apps import App
+from postroom.domain.environments import common_variables
 from postroom.domain.errors import Invalid
 
 _SECONDS = 60.0
@@ -22,11 +24,14 @@ _SECONDS = 60.0
 # Imports one handler after the other and writes a line of JSON for each: "" or what is wrong.
 # Whatever the modules print goes elsewhere.
 _TRIAL = """
-import importlib, json, os, sys
+import importlib, inspect, json, os, sys
 answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)
-for folder, handler in json.load(sys.stdin):
+common = dict(os.environ)
+for folder, handler, environment in json.load(sys.stdin):
     try:
+        os.environ.clear()
+        os.environ.update(common, **environment)
         if folder:
             os.chdir(folder)
             sys.path.insert(0, folder)
@@ -35,6 +40,9 @@ for folder, handler in json.load(sys.stdin):
         for part in name.split("."):
             found = getattr(found, part)
         problem = "" if callable(found) else "it is not a function or another callable"
+        for each in (found, getattr(found, "__call__", None)):
+            if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+                problem = "it is a generator function, of which a call runs nothing: remove yield"
     except BaseException as error:
         problem = f"{type(error).__name__}: {error}"
     finally:
@@ -58,6 +66,8 @@ def problems_of(apps: Sequence[App]) -> dict[int, Invalid]:
             problems[number] = Invalid(
                 "command", f"there is no program {app.command[0]!r}, looked for from {_folder(app)}"
             )
+        if app.user and (problem := _user_problem(app.user)):
+            problems[number] = Invalid("user", problem)
     return dict(sorted(problems.items()))
 
 
@@ -65,11 +75,12 @@ def _tried(apps: Sequence[App]) -> list[str]:
     """For each handler what is wrong with it, or nothing."""
     if not apps:
         return []
-    wanted = msgspec.json.encode([(app.folder, app.handler) for app in apps])
+    wanted = msgspec.json.encode([(app.folder, app.handler, app.environment) for app in apps])
     try:
         done = subprocess.run(  # noqa: S603
             [sys.executable, "-P", "-c", _TRIAL],
             input=wanted,
+            env=common_variables(os.environ),
             capture_output=True,
             timeout=_SECONDS,
             check=False,
@@ -85,6 +96,16 @@ def _tried(apps: Sequence[App]) -> list[str]:
         *([f"while it was imported, {end}"] if missing else []),
         *[""] * (missing - 1),
     ]
+
+
+def _user_problem(user: str) -> str:
+    try:
+        wanted = pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return f"this machine has no user {user!r}"
+    if os.geteuid() not in (0, wanted):
+        return f"only a host that runs as root can start processes of {user}"
+    return ""
 
 
 def _is_program(app: App) -> bool:

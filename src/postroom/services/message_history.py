@@ -40,6 +40,9 @@ ROUND = "round"
 DROPPED = "dropped"
 """The event after which a message is nowhere."""
 
+CRASHED = "crashed"
+"""Set if the last attempt before a retry cycle ended with the end of its process."""
+
 UNANSWERED = "no answer: the process, its host or its lease came to an end"
 
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
@@ -108,6 +111,14 @@ class MessageHistory:
         partition, row = stable_id(message), _row(message, attempt)
         if await self._table.get(partition, row) is None:
             await self._table.upsert(_failure(message, attempt, Failure(UNANSWERED), now))
+
+    async def has_crashed(self, message: QueueMessage) -> bool:
+        """Return whether the attempt before this one ended with the end of its process."""
+        if message.dequeue_count <= 1:
+            return CRASHED in message.properties
+        earlier = _row(message, message.dequeue_count - 1)
+        found = await self._table.get(stable_id(message), earlier)
+        return found is not None and "ExitStatus" in found.properties
 
     async def event(
         self, message: QueueMessage, event: str, now: datetime, *, to: str = ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -18,7 +17,7 @@ from enum import StrEnum
 import msgspec
 
 from postroom.domain.apps import App, OnPoison
-from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.errors import Invalid
 from postroom.domain.queue_names import (
     LONGEST,
     POISON,
@@ -33,34 +32,37 @@ from postroom.domain.queue_names import (
 )
 from postroom.services.access import AccessService, Right
 from postroom.services.events import EventService, Severity
+from postroom.services.expiry import ExpiryIndex
 from postroom.services.hosts import HostStatusService
 from postroom.services.message_history import (
+    CRASHED,
     CYCLE,
     DROPPED,
-    ROUND,
     STABLE_ID,
     UNANSWERED,
     Failure,
     HistoryEntry,
     MessageHistory,
     cycle_of,
-    round_of,
     stable_id,
 )
+from postroom.services.message_properties import (
+    DEAD_LETTERS,
+    EXPIRES_AT,
+    ORIGIN,
+    RESERVED,
+    anew,
+    noted,
+    origin_of,
+    redriven,
+    without,
+)
+from postroom.services.poison_notices import PoisonNotices
 from postroom.services.queue_faults import QueueFaults
+from postroom.services.redriving import LEASE, Redrive, Redriver
 from postroom.storage import InvalidName, LeaseLost, QueueMessage, Store, StoredMessage
 from postroom.storage.limits import QUERY_ROWS
 
-EXPIRES_AT = "expires_at"
-"""When a message is too old to be delivered: a time in ISO 8601."""
-
-DEAD_LETTERS = "dead_letter_queue"
-"""The queue that its sender wants a rejected or expired message in, instead of `;dead-letter`."""
-
-RESERVED = (STABLE_ID, CYCLE, ROUND, EXPIRES_AT)
-"""Properties that are not the sender's to set."""
-
-_LEASE = 60.0
 _MOST_DELAY = timedelta(days=7).total_seconds()
 _COME_BACK_LEASE = 10.0  # a host that is killed meanwhile must not hold them up for long
 _COME_BACK = 1000  # messages at a time: others want to be looked after, too
@@ -108,6 +110,9 @@ class QueueService:
         self._history = MessageHistory(store)
         self._faults = QueueFaults(store, hosts)
         self._events = EventService(store)
+        self._notices = PoisonNotices(self._events)
+        self._expiry = ExpiryIndex(store)
+        self._redriver = Redriver(store, self._history, redriven, origin_of, now)
         self._now = now
 
     # -- for whoever sends and looks --------------------------------------------------------------
@@ -139,7 +144,11 @@ class QueueService:
         if ttl is not None:
             if not 0 < ttl <= timedelta(days=36_500).total_seconds():
                 raise Invalid("ttl", "is a number of seconds above 0")
-            given[EXPIRES_AT] = (self._now() + timedelta(seconds=ttl)).isoformat()
+            expires_at = self._now() + timedelta(seconds=ttl)
+            given[EXPIRES_AT] = expires_at.isoformat()
+            made = await self._store.queue(queue).put(body, delay=delay, properties=given)
+            await self._expiry.add(queue, made, expires_at)
+            return made
         return await self._store.queue(queue).put(body, delay=delay, properties=given)
 
     async def peek(
@@ -187,8 +196,14 @@ class QueueService:
             earlier = min(message.dequeue_count - 1, allowed)
             await self._history.unanswered(message, earlier, self._now())
         if message.dequeue_count > allowed:
-            return await self._end_cycle(message, app, UNANSWERED)
+            # It was taken once more only to find this out: that is no attempt.
+            last = msgspec.structs.replace(message, dequeue_count=allowed)
+            return await self._end_cycle(last, app, Failure(UNANSWERED))
         return None
+
+    async def has_crashed(self, message: QueueMessage) -> bool:
+        """Return whether a process died the last time that this message was tried."""
+        return await self._history.has_crashed(message)
 
     async def accepted(self, message: QueueMessage) -> None:
         """The message is done; what is known of earlier failures goes, too. `LeaseLost`."""
@@ -202,8 +217,8 @@ class QueueService:
         if failure.poison:
             return await self._end(message, app, failure.error)
         if message.dequeue_count > app.receive_retry_count:
-            return await self._end_cycle(message, app, failure.error)
-        delay = min(max(failure.retry_in or 0.0, 0.0), _MOST_DELAY)
+            return await self._end_cycle(message, app, failure)
+        delay = _asked_delay(failure)
         await self._store.queue(message.queue).release(message, delay=delay)
         return Verdict(Action.RELEASED, message.queue, delay, failure.error)
 
@@ -221,6 +236,27 @@ class QueueService:
             if len(batch) < 32:
                 break
         return moved
+
+    async def expire_due(self) -> int:
+        """Make dead letters of messages whose time to live has ended, also where no application
+        takes them; return how many."""
+        expired = 0
+        for due in await self._expiry.due(self._now()):
+            queue = self._store.queue(due.queue)
+            if not (await queue.info()).length:
+                await self._expiry.forget(due)
+                continue
+            message = await queue.receive_by_id(due.id, lease=LEASE)
+            if message is None:
+                await self._expiry.look_later(due, self._now())
+                continue
+            if self._is_expired(message):
+                await self._expire(message)
+                expired += 1
+            else:  # it was redriven: its time to live ended with that
+                await queue.release(message, count_attempt=False)
+            await self._expiry.forget(due)
+        return expired
 
     # -- queues that are stopped ------------------------------------------------------------------
 
@@ -249,24 +285,32 @@ class QueueService:
         *,
         id: str | None = None,
         rate: float | None = None,
+        source: str | None = None,
         progress: Callable[[int], None] | None = None,
         principal: str | None = None,
     ) -> int:
-        """Bring messages back to their queue, with counters anew; answers how many.
+        """Bring messages back to their queue and reset their attempts; return how many.
 
-        From `;poison`, or from the subqueue that is named. One, by its id (`NoSuch`), or all that
-        are there now, at most `rate` a second. A stopped queue goes on afterwards. What is
-        interrupted is finished by doing it again.
+        From `;poison`, or from the subqueue that is named. `source` is a dead-letter queue that
+        the sender named: then only those come back that were rejected in `queue`. One, by its id
+        (`NoSuch`), or all that are there now, at most `rate` per second. A stopped queue continues
+        afterwards. What is interrupted is finished by doing it again.
         """
         await self._access.check(principal, Right.MANAGE, queue)
         self.check_redrive(queue, rate)
-        source = queue if is_subqueue(queue) else poison_queue(queue)
         home = root_queue(queue)
+        origin = None
+        if source is not None:
+            self._check_queue("source", source)
+            await self._access.check(principal, Right.MANAGE, source)
+            origin = home
+        elif is_subqueue(queue):
+            source = queue
+        redrive = Redrive(source or poison_queue(queue), home, origin, rate, progress)
         if id is not None:
-            await self._redrive_one(await self._take(source, id), home)
-            moved = 1
+            moved = await self._redriver.one(redrive, id)
         else:
-            moved = await self._redrive_all(source, home, rate, progress)
+            moved = await self._redriver.all(redrive)
         if await self._faults.reason(home) is not None:
             await self._faults.clear(home)
         return moved
@@ -282,7 +326,7 @@ class QueueService:
     async def delete_message(self, queue: str, id: str, *, principal: str | None = None) -> None:
         """Remove one message for good, with its history. `NoSuch`, `NotAllowed`."""
         await self._access.check(principal, Right.MANAGE, queue)
-        message = await self._take(queue, id)
+        message = await self._redriver.take(queue, id)
         await self._store.queue(queue).delete(message)
         await self._history.forget(stable_id(message))
 
@@ -293,13 +337,16 @@ class QueueService:
 
     # -- the end of attempts ----------------------------------------------------------------------
 
-    async def _end_cycle(self, message: QueueMessage, app: App, error: str) -> Verdict:
+    async def _end_cycle(self, message: QueueMessage, app: App, failure: Failure) -> Verdict:
         if cycle_of(message.properties) >= app.max_retry_cycles:
-            return await self._end(message, app, error)
-        delay = app.retry_cycle_delay.total_seconds()
+            return await self._end(message, app, failure.error)
+        delay = max(app.retry_cycle_delay.total_seconds(), _asked_delay(failure))
         to = retry_queue(message.queue)
-        await self._move(message, to, _noted(message), delay)
-        return Verdict(Action.RETRY, to, delay, error)
+        properties = without(noted(message), CRASHED)
+        if failure.exit_status is not None:
+            properties[CRASHED] = "1"
+        await self._move(message, to, properties, delay)
+        return Verdict(Action.RETRY, to, delay, failure.error)
 
     async def _end(self, message: QueueMessage, app: App, error: str) -> Verdict:
         """All attempts are used up. What fails in a poison queue never comes back to one."""
@@ -308,15 +355,19 @@ class QueueService:
         if app.on_poison is OnPoison.FAULT:
             return await self._fault(message, error)
         if app.on_poison is OnPoison.REJECT or message.queue.endswith(POISON):
+            to = self._dead_letters_of(message)
+            await self._notices.given_up(message.queue, stable_id(message), f"moved to {to}", error)
             return await self._dead_letter(message, error)
         to = poison_queue(message.queue)
         await self._history.event(message, f"moved to {to}", self._now(), to=to)
-        await self._move(message, to, _anew(message))
+        await self._notices.given_up(message.queue, stable_id(message), f"moved to {to}", error)
+        await self._move(message, to, anew(message))
         return Verdict(Action.POISONED, to, 0.0, error)
 
     async def _drop(self, message: QueueMessage, error: str) -> Verdict:
         """Its history outlives the message for a while: it is the only trace."""
         await self._history.event(message, DROPPED, self._now())
+        await self._notices.given_up(message.queue, stable_id(message), DROPPED, error)
         await self._store.queue(message.queue).delete(message)
         _log.warning(
             "message %s of queue %s was dropped: %s", stable_id(message), message.queue, error
@@ -328,7 +379,7 @@ class QueueService:
         reason = f"message {message.id} failed: {error}"
         await self._history.event(message, "stopped the queue", self._now(), to=message.queue)
         await self._stop(message.queue, reason)
-        await self._move(message, message.queue, _anew(message))
+        await self._move(message, message.queue, anew(message))
         return Verdict(Action.FAULTED, message.queue, 0.0, reason)
 
     async def _stop(self, queue: str, reason: str) -> None:
@@ -343,7 +394,10 @@ class QueueService:
     async def _dead_letter(self, message: QueueMessage, reason: str) -> Verdict:
         to = self._dead_letters_of(message)
         await self._history.event(message, f"moved to {to}: {reason}", self._now(), to=to)
-        await self._move(message, to, _without(_anew(message), DEAD_LETTERS))
+        properties = without(anew(message), DEAD_LETTERS)
+        if not is_subqueue(to):
+            properties[ORIGIN] = root_queue(message.queue)
+        await self._move(message, to, properties)
         return Verdict(Action.DEAD_LETTERED, to, 0.0, reason)
 
     async def _expire(self, message: QueueMessage) -> Verdict:
@@ -355,50 +409,14 @@ class QueueService:
             if self._is_expired(message):
                 await self._expire(message)
                 return False
-            properties = _noted(message)
+            properties = noted(message)
             properties[CYCLE] = str(cycle_of(message.properties) + 1)
             await self._move(message, home, properties)
         except LeaseLost:
             return False  # somebody else brings it back
         return True
 
-    # -- bringing back ----------------------------------------------------------------------------
-
-    async def _redrive_all(
-        self,
-        source: str,
-        home: str,
-        rate: float | None,
-        progress: Callable[[int], None] | None,
-    ) -> int:
-        """As many as were there at the start: what fails again meanwhile is not taken twice."""
-        left = (await self._store.queue(source).info()).length
-        moved = 0
-        began = time.monotonic()
-        while left > 0:
-            limit = min(left, 32) if rate is None else 1
-            batch = await self._store.queue(source).receive(limit, lease=_LEASE)
-            if not batch:
-                break
-            for message in batch:
-                await self._redrive_one(message, home)
-                moved += 1
-                if progress is not None:
-                    progress(moved)
-            left -= len(batch)
-            if rate is not None and left > 0:
-                await asyncio.sleep(max(0.0, began + moved / rate - time.monotonic()))
-        return moved
-
-    async def _redrive_one(self, message: QueueMessage, home: str) -> None:
-        await self._history.event(message, f"redriven to {home}", self._now(), to=home)
-        await self._move(message, home, _without(_anew(message), EXPIRES_AT))
-
-    async def _take(self, queue: str, identity: str) -> QueueMessage:
-        message = await self._store.queue(queue).receive_by_id(identity, lease=_LEASE)
-        if message is None:
-            raise NoSuch(f"message in {queue} that nobody has in hand, with the id", identity)
-        return message
+    # -- helpers ---------------------------------------------------------------------------------
 
     async def _move(
         self, message: QueueMessage, to: str, properties: Mapping[str, str], delay: float = 0.0
@@ -435,17 +453,6 @@ class QueueService:
             raise Invalid(field, f"{name!r} controls Postroom itself and takes no messages")
 
 
-def _noted(message: QueueMessage) -> dict[str, str]:
-    """Its properties, with the id that it keeps from now on."""
-    return {**message.properties, STABLE_ID: stable_id(message)}
-
-
-def _anew(message: QueueMessage) -> dict[str, str]:
-    """Its properties for a new round: its counters begin at nothing."""
-    properties = _without(_noted(message), CYCLE)
-    properties[ROUND] = str(round_of(message.properties) + 1)
-    return properties
-
-
-def _without(properties: Mapping[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in properties.items() if key != name}
+def _asked_delay(failure: Failure) -> float:
+    """Seconds until the next attempt that the handler has asked for."""
+    return min(max(failure.retry_in or 0.0, 0.0), _MOST_DELAY)

@@ -220,6 +220,7 @@ async def test_every_change_rings(services: Services, store: Store) -> None:
 
 async def test_what_no_rule_denies_is_allowed(services: Services) -> None:
     access = services.access
+    await services.apps.add(SHOP)
     assert await access.allowed("app:/shop", Right.RECEIVE, "shop/orders")
     for _ in range(3):
         await access.set_rule("app:/shop", "receive", "shop/Orders/", "deny")
@@ -250,6 +251,14 @@ async def test_a_denial_holds_for_everything_below_and_wins(services: Services) 
         await access.remove_rule("key:7", "send", "/shop")
     await access.forget("key:7")
     assert [rule.principal for rule in await access.rules()] == ["key:8"]
+
+
+async def test_a_rule_for_an_unknown_application_is_refused(services: Services) -> None:
+    with pytest.raises(NoSuch, match="'/shpo'"):
+        await services.access.set_rule("app:/shpo", "receive", "/", "deny")
+    await services.apps.add(SHOP)
+    rule = await services.access.set_rule("app:/SHOP/", "receive", "/", "deny")
+    assert rule.principal == SHOP.principal, "as the host will ask for it"
 
 
 async def test_rules_that_cannot_be(services: Services) -> None:

@@ -8,6 +8,7 @@ from postroom.domain.apps import App, OnPoison
 from postroom.domain.queue_names import dead_letter_queue, poison_queue
 from postroom.scheduler.retention import Retention
 from postroom.services.access import AccessService
+from postroom.services.apps import AppRegistry
 from postroom.services.history_retention import HistoryRetention
 from postroom.services.hosts import HostStatusService
 from postroom.services.message_history import Failure
@@ -40,7 +41,7 @@ def retention(store: Store, after: timedelta = LATER) -> HistoryRetention:
 def queues_long_ago(store: Store) -> QueueService:
     """The service as it was before all that is kept."""
     hosts = HostStatusService(store)
-    access = AccessService(store, hosts)
+    access = AccessService(store, hosts, AppRegistry(store, hosts))
     return QueueService(store, hosts, access, lambda: datetime.now(UTC) - LATER)
 
 

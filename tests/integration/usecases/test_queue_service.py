@@ -17,8 +17,10 @@ from postroom.domain.queue_names import (
     retry_queue,
 )
 from postroom.services.access import AccessService
+from postroom.services.apps import AppRegistry
+from postroom.services.events import Severity
 from postroom.services.hosts import HostStatusService
-from postroom.services.message_history import UNANSWERED, Failure
+from postroom.services.message_history import UNANSWERED, Failure, stable_id
 from postroom.services.queues import Action, QueueService, Verdict
 from postroom.storage import LeaseLost, QueueMessage, Store
 from postroom.wiring import Services
@@ -111,6 +113,7 @@ async def test_a_message_is_tried_as_often_as_allowed(
     attempts = [(entry.cycle, entry.attempt) for entry in history if not entry.event]
     assert attempts == [(c, a) for c in range(cycles + 1) for a in range(1, retries + 2)]
     assert history[-1].event == f"moved to {poison_queue(QUEUE)}"
+    assert history[-1].attempt == retries + 1, "no attempt that was never made"
     if dying:
         assert {entry.error for entry in history if not entry.event} == {UNANSWERED}
     else:
@@ -238,6 +241,104 @@ async def test_what_is_accepted_is_gone_with_its_history(services: Services, sto
         await services.queues.accepted(message)
 
 
+async def test_a_handler_that_asks_for_time_gets_it_on_the_last_attempt_of_a_cycle(
+    services: Services, store: Store
+) -> None:
+    app = make_app(retries=0, cycles=1)
+    await services.queues.put(QUEUE, "an order")
+    message = await receive(store)
+    later = Failure("RetryLater: closed", retry_in=60.0)
+    verdict = await services.queues.failed(message, app, later)
+    assert (verdict.action, verdict.delay) == (Action.RETRY, 60.0)
+    assert await services.queues.come_back(QUEUE) == 0
+
+
+async def test_a_message_that_crashed_its_process_is_known_as_such(
+    services: Services, store: Store
+) -> None:
+    app = make_app(retries=1, cycles=1)
+    crash = Failure("the process ended: killed by SIGSEGV", exit_status=-11)
+    await services.queues.put(QUEUE, "an order")
+    message = await receive(store)
+    assert not await services.queues.has_crashed(message)
+    await services.queues.failed(message, app, crash)
+    message = await receive(store)
+    assert await services.queues.has_crashed(message)
+    await services.queues.failed(message, app, crash)
+    await services.queues.come_back(QUEUE)
+    message = await receive(store)
+    assert await services.queues.has_crashed(message), "also in the next cycle"
+    await services.queues.failed(message, app, FAILURE)
+    message = await receive(store)
+    assert not await services.queues.has_crashed(message), "the last time it only raised"
+
+
+async def test_messages_that_are_given_up_leave_an_event(services: Services, store: Store) -> None:
+    app = make_app(retries=0, cycles=0)
+    for number in range(3):
+        await services.queues.put(QUEUE, f"order {number}")
+        await services.queues.failed(await receive(store), app, FAILURE)
+    events = (await services.events.page(least=Severity.WARNING)).events
+    [event] = events  # not one for each: three at once are one problem
+    assert f"was moved to {poison_queue(QUEUE)}: ValueError: no" in event.text
+    assert event.subject == f"queue:{QUEUE}"
+
+
+async def test_a_time_to_live_ends_where_no_application_takes_messages(
+    services: Services, store: Store
+) -> None:
+    await services.queues.put(QUEUE, "too old", ttl=3600)
+    await services.queues.put(QUEUE, "younger", ttl=7200)
+    await services.queues.put(QUEUE, "for ever")
+    assert await services.queues.expire_due() == 0
+    later = make_later(store, hours=1.5)
+    assert await later.expire_due() == 1
+    [dead] = await services.queues.peek(dead_letter_queue(QUEUE))
+    assert dead.body == "too old"
+    assert await places(store) == {QUEUE: 2, dead_letter_queue(QUEUE): 1}
+    [entry] = await services.queues.history(stable_id(dead))
+    assert "its time to live had ended" in entry.event
+    assert await later.expire_due() == 0
+
+
+async def test_a_message_in_hand_ends_once_it_is_given_back(
+    services: Services, store: Store
+) -> None:
+    await services.queues.put(QUEUE, "in hand", ttl=3600)
+    message = await receive(store)
+    assert await make_later(store, hours=2).expire_due() == 0, "somebody works on it"
+    await store.queue(QUEUE).release(message)
+    assert await make_later(store, hours=3).expire_due() == 1
+
+
+def make_later(store: Store, *, hours: float) -> QueueService:
+    """The service as it will be then."""
+    hosts = HostStatusService(store)
+    access = AccessService(store, hosts, AppRegistry(store, hosts))
+    return QueueService(store, hosts, access, lambda: datetime.now(UTC) + timedelta(hours=hours))
+
+
+async def test_messages_rejected_to_the_senders_own_queue_can_be_redriven(
+    services: Services, store: Store
+) -> None:
+    app = make_app(OnPoison.REJECT, retries=0, cycles=0)
+    own = "senders/own"
+    for body in ("one", "two", "three"):
+        await services.queues.put(QUEUE, body, properties={"dead_letter_queue": own})
+        await services.queues.failed(await receive(store), app, FAILURE)
+    await services.queues.put(own, "something else")
+    rejected = {message.body: message.id for message in await services.queues.peek(own)}
+    with pytest.raises(NoSuch):
+        await services.queues.redrive(QUEUE, source=own, id=rejected["something else"])
+    assert await services.queues.redrive(QUEUE, source=own, id=rejected["two"]) == 1
+    assert await services.queues.redrive(QUEUE, source=own) == 2
+    assert [message.body for message in await services.queues.peek(own)] == ["something else"]
+    back = await services.queues.peek(QUEUE)
+    assert {message.body for message in back} == {"one", "two", "three"}
+    assert {message.properties["dead_letter_queue"] for message in back} == {own}
+    assert not [message for message in back if "origin_queue" in message.properties]
+
+
 async def test_a_lost_lease_counts_once(services: Services, store: Store) -> None:
     app = make_app(retries=3)
     await services.queues.put(QUEUE, "an order")
@@ -260,7 +361,7 @@ def later_queues(store: Store, by: timedelta) -> QueueService:
     """The service as it is some time from now."""
     hosts = HostStatusService(store)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC) + by  # noqa: E731
-    return QueueService(store, hosts, AccessService(store, hosts), clock)
+    return QueueService(store, hosts, AccessService(store, hosts, AppRegistry(store, hosts)), clock)
 
 
 async def test_an_expired_message_is_a_dead_letter_not_delivered(

@@ -43,6 +43,9 @@ class FakeWorker(Line):
             self.answer(Accepted(value.number))
         self.heard.clear()
 
+    def lose(self) -> None:
+        self._listener.lost()
+
     def die(self, status: int) -> None:
         self._listener.ended(status)
 
@@ -59,10 +62,13 @@ class FakeLauncher:
         self.workers: list[FakeWorker] = []
         self.killed: list[int] = []
         self.refuses = False
+        self.error: Exception | None = None
 
     async def launch(self, spec: WorkerSpec, listener: Listener) -> None:
         if self.refuses:
             raise CannotLaunch("no process could be started: out of memory")
+        if self.error is not None:
+            raise self.error
         worker = FakeWorker(spec, listener, 1000 + len(self.workers))
         listener.connected(worker)
         listener.launched(worker.pid)

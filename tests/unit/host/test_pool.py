@@ -8,7 +8,7 @@ from postroom.host.breaker import CRASHES, BreakerState
 from postroom.host.pool import START_SECONDS, Pool
 from postroom.host.processes import Handed, State
 from postroom.host.scaling import Demand
-from postroom.host.wire import Accepted, Broken, Busy, Failed, Leaving, Returned
+from postroom.host.wire import Accepted, Broken, Busy, Deliver, Failed, Leaving, Returned
 from postroom.storage import QueueMessage
 from tests.unit.host.fakes import FakeWorker, deliver, make_pool, ready
 
@@ -123,7 +123,7 @@ async def test_who_has_not_finished_at_the_drain_limit_is_killed() -> None:
     pool.tick()
     assert launcher.killed == [worker.pid]
     worker.die(-9)
-    assert owner.said == [("died: killed 10 s after it was told to stop", handed)]
+    assert owner.said == [("returned", handed)], "the host could not wait: that is no attempt"
     assert pool.crashes == 0, "it was us"
     assert pool.breaker.state(clock.now) is BreakerState.CLOSED
 
@@ -223,20 +223,113 @@ async def test_a_process_that_never_becomes_ready_is_killed() -> None:
     assert pool.breaker.reason == "not ready 60 s after its start"
 
 
-async def test_a_changed_configuration_replaces_processes_and_an_idle_one_just_stops() -> None:
-    pool, launcher, _, _ = make_pool(APP)
+async def test_an_idle_process_is_replaced_before_it_stops_and_its_idle_time_goes_on() -> None:
+    pool, launcher, _, clock = make_pool(APP)
+    pool.scale(Demand(ready=1))
+    await settled()
+    old = ready(launcher.workers[0])
+    clock.now += 50
+    pool.app = App("/shop", handler="m:g", max_processes=2, idle_timeout=timedelta(seconds=60))
+    pool.tick()
+    await settled()
+    assert not old.is_told_to_drain(), "the next message would have to wait"
+    new = ready(launcher.workers[1])
+    assert old.is_told_to_drain()
+    assert new.spec.handler == "m:g"
+    old.die(0)
+    clock.now += 10
+    pool.tick()
+    assert new.is_told_to_drain(), "nothing has been done for a minute"
+
+
+async def test_an_idle_process_just_stops_if_another_one_can_take_the_next_message() -> None:
+    app = App("/shop", handler="m:f", max_processes=2, recycle_messages=1)
+    pool, launcher, _, _ = make_pool(app)
+    pool.scale(Demand(ready=2))
+    await settled()
+    one, two = map(ready, launcher.workers)
+    give(pool, "a")
+    [worked] = [worker for worker in (one, two) if worker.heard]
+    worked.accept_all()
+    pool.tick()
+    await settled()
+    assert worked.is_told_to_drain()
+    assert len(launcher.workers) == 2
+
+
+async def test_a_message_in_quarantine_has_a_process_of_its_own_and_harms_nobody() -> None:
+    pool, launcher, owner, clock = make_pool(APP)
+    pool.scale(Demand(ready=1))
+    await settled()
+    healthy = ready(launcher.workers[0])
+    for number in range(CRASHES + 1):
+        assert pool.can_isolate()
+        suspect = message("suspect")
+        pool.isolate(deliver("suspect"), suspect)
+        assert not pool.can_isolate(), "one at a time"
+        await settled()
+        alone = ready(launcher.workers[number + 1])
+        assert [type(each) for each in alone.heard] == [Deliver]
+        assert pool.room() == 1, "the others have their process still"
+        alone.die(-11)
+        assert owner.said[-1] == ("died: killed by SIGSEGV", suspect)
+    assert pool.breaker.state(clock.now) is BreakerState.CLOSED
+    [handed] = give(pool, "fine")
+    healthy.accept_all()
+    assert owner.said[-1] == ("accepted", handed)
+
+    harmless = message("harmless")
+    pool.isolate(deliver("harmless"), harmless)
+    await settled()
+    alone = ready(launcher.workers[-1])
+    alone.answer(Accepted(1))
+    assert owner.said[-1] == ("accepted", harmless)
+    assert alone.is_told_to_drain(), "it is for no other message"
+    alone.die(0)
+    assert len(pool.processes) == 1
+
+
+async def test_a_message_whose_own_process_cannot_start_is_given_back() -> None:
+    pool, launcher, owner, clock = make_pool(APP)
+    launcher.refuses = True
+    suspect = message("suspect")
+    pool.isolate(deliver("suspect"), suspect)
+    await settled()
+    assert owner.said == [("returned", suspect)]
+    assert not pool.processes
+    launcher.refuses = False
+    clock.now += 10
+    pool.isolate(deliver("suspect"), suspect)
+    await settled()
+    launcher.workers[0].answer(Broken("m:f cannot be imported", ""))
+    launcher.workers[0].die(0)
+    assert owner.said == [("returned", suspect)] * 2
+
+
+async def test_a_process_that_closed_its_connection_is_ended_as_a_crash() -> None:
+    pool, launcher, owner, _ = make_pool(APP)
     pool.scale(Demand(ready=1))
     await settled()
     worker = ready(launcher.workers[0])
-    pool.app = App("/shop", handler="m:g", max_processes=2)
-    pool.tick()
-    await settled()
-    assert worker.is_told_to_drain()
-    assert len(launcher.workers) == 1
-    worker.die(0)
+    [handed] = give(pool, "a")
+    worker.lose()
+    assert launcher.killed == [worker.pid]
+    worker.die(-9)
+    assert owner.said == [("died: it lost its connection to the host", handed)]
+    assert pool.crashes == 1
+
+
+async def test_a_launch_that_fails_in_any_way_leaves_no_process() -> None:
+    pool, launcher, _, clock = make_pool(APP)
+    launcher.error = OSError(24, "Too many open files")
     pool.scale(Demand(ready=1))
     await settled()
-    assert launcher.workers[1].spec.handler == "m:g"
+    assert not pool.processes
+    launcher.error = None
+    clock.now += 2
+    pool.scale(Demand(ready=1))
+    await settled()
+    assert len(launcher.workers) == 1
 
 
 async def test_what_had_begun_when_a_process_died_failed_and_the_rest_did_not() -> None:

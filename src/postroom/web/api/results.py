@@ -208,6 +208,11 @@ class AppResult(Result):
     recycle_after: str | None
     recycle_messages: int | None
     recycle_memory: int | None
+    memory_limit: Annotated[int | None, Field(description="Bytes that a process may allocate.")]
+    cpu_limit: Annotated[str | None, Field(description="CPU time for one message.")]
+    open_files: Annotated[int | None, Field(description="Descriptors that a process may have.")]
+    user: Annotated[str | None, Field(description="The host's own user if null.")]
+    environment: Annotated[list[str], Field(description="The names of its own variables.")]
     origin: str
     state: str
     hosts: list[HostResult]
