@@ -63,6 +63,15 @@ async def register_apps(settings: Settings, apps: AppRegistry) -> None:
     await apps.sync(origin_of(file), in_file)
 
 
+async def read_and_register(apps: AppRegistry) -> int:
+    """Register what `postroom.toml` of this folder says now, for hosts that run already; return
+    how many applications it has. `AppFileError`, `Exists`."""
+    file = Path.cwd() / FILE
+    in_file = await asyncio.to_thread(read_apps_file, file)
+    await apps.sync(origin_of(file), in_file)
+    return len(in_file)
+
+
 async def run_host(settings: Settings, store: Store, stopping: asyncio.Event) -> None:
     """Be a host until `stopping`, for all applications that are registered."""
     services = Services(store)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import re
 import signal
 from pathlib import Path
 
@@ -193,6 +194,12 @@ async def test_a_crash_storm_stops_one_application_and_ends_when_it_is_mended(
     await hosting.until_status(
         "/broken", lambda app: app.state == "breaker open" and "half edited" in app.reason, "open"
     )
+    summary = (await hosting.services.apps.state("/broken")).summary
+    assert re.search(
+        r"paused after repeated crashes \(.*half edited.*\); next attempt at \d\d:\d\d:\d\d UTC"
+        r"|one message is being tried",
+        summary,
+    ), summary
     await hosting.put("fine/q", "goes on")
     await hosting.until_ended("goes on")
     [message, _] = await hosting.store.queue("broken/q").peek(2)
@@ -200,6 +207,52 @@ async def test_a_crash_storm_stops_one_application_and_ends_when_it_is_mended(
     module.write_text("import handlers\n\nprocess = handlers.two\n")
     await hosting.until_ended("one", "two")
     await hosting.until_status("/broken", lambda app: "breaker" not in app.state, "closed")
+
+
+async def test_new_code_and_settings_are_rolled_out_while_the_host_runs(hosting: Hosting) -> None:
+    module = hosting.folder / "code.py"
+    module.write_text("import handlers\n\nprocess = handlers.one\n")
+    await hosting.add("/shop", handler="code:process", min_processes=1, max_processes=1)
+    await hosting.start()
+    await hosting.put("shop/orders", "before")
+    await hosting.until_ended("before")
+
+    module.write_text("import handlers\n\nprocess = handlers.two\n")
+    await hosting.services.apps.restart("/shop")
+    await hosting.until_gone(hosting.ended("before")[0].pid)
+    await hosting.put("shop/orders", "new code")
+    await hosting.until_ended("new code")
+    assert hosting.ended("new code")[0].handler == "two"
+
+    await hosting.services.apps.update("/shop", {"handler": "handlers:in_loop"})
+    await hosting.until_gone(hosting.ended("new code")[0].pid)
+    await hosting.put("shop/orders", "new settings")
+    await hosting.until_ended("new settings")
+    assert hosting.ended("new settings")[0].handler == "in_loop"
+
+
+async def test_a_paused_application_finishes_what_it_began_and_its_messages_wait(
+    hosting: Hosting,
+) -> None:
+    await hosting.add("/shop", max_processes=1, min_processes=1)
+    await hosting.add("/other")
+    await hosting.start()
+    await hosting.put("shop/orders", "await:open", "waits")
+    await hosting.until_begun(1, "await:open")
+    await hosting.services.apps.pause("/shop")
+    await hosting.until_status("/shop", lambda app: app.state == "paused", "paused")
+    hosting.touch("open")
+    await hosting.until_ended("await:open")
+    await hosting.until_status("/shop", lambda app: not app.processes, "no process is kept")
+    await hosting.put("other", "goes on")
+    await hosting.until_ended("goes on")
+    [message] = await hosting.store.queue("shop/orders").peek(2)
+    assert (message.body, message.dequeue_count) == ("waits", 0)
+    assert (await hosting.services.apps.state("/shop")).summary == "paused"
+
+    await hosting.services.apps.resume("/shop")
+    await hosting.until_ended("waits")
+    await hosting.until_status("/shop", lambda app: app.state == "idle", "it runs again")
 
 
 async def test_a_right_that_is_taken_away_and_granted_again_three_times(

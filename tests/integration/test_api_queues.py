@@ -163,3 +163,56 @@ def test_applications_are_shown(api: ApiServer, client: httpx2.Client, tmp_path:
     client.post("/queues/shop%2Forders/messages", json={"body": "x"})
     [queue] = [q for q in client.get("/queues").json()["items"] if q["name"] == "shop/orders"]
     assert queue["app"] == "/shop"
+
+
+def test_an_application_is_changed_paused_and_restarted(
+    api: ApiServer, client: httpx2.Client, tmp_path: Path
+) -> None:
+    async def prepared(services: Services) -> None:
+        values = {"path": "/Mill/flour", "command": ["cat"], "environment": {"KEY": "secret"}}
+        await services.apps.add(parse_app(values, folder=str(tmp_path), origin="command line"))
+        await services.apps.sync(
+            "mx1:/srv/postroom.toml", [parse_app({"path": "/filed", "command": ["cat"]})]
+        )
+
+    api.run(prepared)
+    place = "/apps/mill%2Fflour"
+    changed = client.patch(
+        place, json={"max_processes": 7, "cpu_limit": "10s", "memory_limit": "128MB"}
+    ).json()
+    assert (changed["path"], changed["max_processes"]) == ("/Mill/flour", 7)
+    assert (changed["cpu_limit"], changed["memory_limit"]) == ("10s", 128_000_000)
+    assert changed["environment"] == ["KEY"], "a value may be a secret"
+    assert client.patch(place, json={"cpu_limit": None}).json()["cpu_limit"] is None
+    assert client.get(place).json()["max_processes"] == 7
+    assert client.post(f"{place}/pause").json()["state"] == "paused"
+    assert client.post(f"{place}/resume").json()["is_paused"] is False
+    assert client.post(f"{place}/restart").status_code == 200
+
+    for wrong in ({"max_processes": 0}, {"command": ["sh"]}, {"user": "root"}, {"open_files": 1}):
+        assert client.patch(place, json=wrong).status_code == 422, wrong
+    refused = client.patch("/apps/filed", json={"max_processes": 2})
+    assert refused.status_code == 409
+    assert "postroom app reload" in refused.json()["detail"]
+    for path in ("/apps/nowhere", "/apps/shop%3Bretry"):
+        assert client.get(path).status_code == 404
+        assert client.post(f"{path}/pause").status_code == 404
+        assert client.patch(path, json={"max_processes": 2}).status_code == 404
+
+
+def test_messages_are_redriven_from_the_senders_own_queue(
+    api: ApiServer, client: httpx2.Client
+) -> None:
+    async def prepared(services: Services) -> None:
+        origin = {"origin_queue": "bakery/bread"}
+        await services.store.queue("senders/bread").put("rejected", properties=origin)
+        await services.store.queue("senders/bread").put("another")
+
+    api.run(prepared)
+    body = {"dead_letter_queue": "senders/bread"}
+    assert client.post("/queues/bakery%2Fbread/redrive", json=body).json() == {
+        "redriven": 1,
+        "is_over": True,
+    }
+    [left] = client.get("/queues/senders%2Fbread/messages").json()["items"]
+    assert left["body"] == "another"

@@ -148,6 +148,20 @@ async def test_the_clock_and_the_disk_are_looked_at(tmp_path: Path) -> None:
 
     assert found["clock"].state is State.OK
     assert "GB free" in found["disk"].text
+    assert found["queues"].state is State.OK
+
+
+async def test_failed_messages_and_stopped_queues_are_told(tmp_path: Path) -> None:
+    settings = await settings_with_a_list(tmp_path, {})
+    async with opened_services(settings) as services:
+        await services.store.queue("shop/orders;poison").put("bad")
+        await services.queues.fault("shop/other", "message 7 failed")
+    found = [each for each in await check_everything(settings) if each.part == "queues"]
+    stopped, failed = found
+    assert (stopped.state, failed.state) == (State.WARNING, State.WARNING)
+    assert stopped.text == "shop/other is stopped: message 7 failed"
+    assert failed.text == "1 message in shop/orders;poison"
+    assert "postroom queue redrive 'shop/orders;poison'" in failed.advice
 
 
 async def test_a_test_mail_is_sent_on_request_only(tmp_path: Path) -> None:

@@ -137,7 +137,47 @@ def test_a_queue_is_stopped_and_goes_on(cli: CommandLine) -> None:
     assert cli.ok("queue", "clear", "shop") == "The queue shop was not stopped.\n"
 
 
+def test_an_application_is_updated_paused_resumed_and_restarted(cli: CommandLine) -> None:
+    cli.ok("app", "add", "/shop", "--handler", "orders:process", "--memory-limit", "300MB")
+    options = ("--max-processes", "8", "--env", "SHOP_KEY=a=b", "--default", "memory-limit")
+    changed = cli.json("app", "update", "/shop", *options)
+    assert (changed["max_processes"], changed["memory_limit"]) == (8, None)
+    assert changed["environment"] == ["SHOP_KEY"]
+    assert "Say what to change" in cli.misused("app", "update", "/shop")
+    line = cli.fails("app", "update", "/shop", "--handler", "nowhere:process")
+    assert "'nowhere:process' cannot be imported" in line
+    assert cli.fails("app", "update", "/shpo", "--max-processes", "2") == (
+        "there is no application '/shpo'"
+    )
+    assert cli.ok("app", "pause", "/shop") == "Application /shop paused.\n"
+    [shown] = cli.json("app", "ls")["items"]
+    assert (shown["is_paused"], shown["state"]) == (True, "paused")
+    assert cli.ok("app", "resume", "/shop") == "Application /shop resumed.\n"
+    assert cli.ok("app", "restart", "/shop") == "Application /shop restarting.\n"
+    [shown] = cli.json("app", "ls")["items"]
+    assert (shown["is_paused"], shown["max_processes"]) == (False, 8)
+
+
+def test_the_file_is_read_again_while_hosts_run(cli: CommandLine) -> None:
+    file = cli.folder / "postroom.toml"
+    file.write_text('[[apps]]\npath = "/shop"\nhandler = "orders:process"\n')
+    assert cli.ok("app", "reload") == "1 application read from postroom.toml.\n"
+    line = cli.fails("app", "update", "/shop", "--max-processes", "2")
+    assert "change it there and run postroom app reload" in line
+    with file.open("a") as open_file:
+        open_file.write("max_processes = 2\nenvironment = { SHOP_KEY = 'x' }\n")
+    cli.ok("app", "reload")
+    [shown] = cli.json("app", "ls")["items"]
+    assert (shown["max_processes"], shown["environment"]) == (2, ["SHOP_KEY"])
+    with file.open("a") as open_file:
+        open_file.write("colour = 1\n")
+    assert cli.fails("app", "reload").startswith("postroom.toml, line 6: colour")
+
+
 def test_rights_are_denied_and_given_back(cli: CommandLine) -> None:
+    line = cli.fails("queue", "access", "deny", "app:/shop", "receive", "shop")
+    assert line == "there is no application '/shop'"
+    cli.ok("app", "add", "/shop", "--handler", "orders:process")
     cli.ok("queue", "access", "deny", "app:/shop", "receive", "shop")
     [rule] = cli.json("queue", "access", "ls")["items"]
     assert rule == {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -17,7 +18,9 @@ from postroom.cli.pairs import read_pairs
 from postroom.cli.running import with_settings
 
 if TYPE_CHECKING:
+    from postroom.domain.apps import App
     from postroom.settings import Settings
+    from postroom.wiring import Services
 
 
 _OPTIONS = (
@@ -126,6 +129,105 @@ def add(
         output.print_json(shapes.of_app_state(AppState(app)))
     else:
         output.say(f"The application {app.path} is registered.")
+
+
+@apps.command()
+@click.argument("path")
+@click.option("--handler", metavar="MODULE:CALLABLE", help="A Python function.")
+@click.option("--command", help="A program: the message on its standard input, 0 accepts it.")
+@_options
+@click.option(
+    "--default", "defaults", multiple=True, metavar="OPTION", help="Set an option to its default."
+)
+@click.option("--unchecked", is_flag=True, help="Do not look whether it can run on this machine.")
+@output.json_option
+@with_settings
+def update(
+    settings: Settings,
+    path: str,
+    command: str | None,
+    defaults: Sequence[str],
+    unchecked: bool,
+    variables: Sequence[str],
+    as_json: bool,
+    **options: str | int | timedelta | None,
+) -> None:
+    """Change options of an application. Running hosts replace its processes, one after the other.
+
+    Options that are not given stay as they are; `--env` replaces all variables. An application of
+    postroom.toml is changed there: see `postroom app reload`.
+
+    \b
+    postroom app update /shop/orders --max-processes 8 --default idle-timeout
+    """
+    from postroom.domain.apps import changed_app
+    from postroom.services import shapes
+    from postroom.services.apps import AppState
+    from postroom.services.handler_checks import problems_of
+
+    changes = _values(command, variables, options)
+    changes |= {name.lstrip("-").replace("-", "_"): None for name in defaults}
+    if not changes:
+        raise click.UsageError("Say what to change, as in --max-processes 8.")
+
+    async def work(services: Services) -> App:
+        wanted = changed_app(await services.apps.get(path), changes)
+        if not unchecked:
+            for problem in (await asyncio.to_thread(problems_of, [wanted])).values():
+                raise problem
+        return await services.apps.update(path, changes)
+
+    app = call(settings, work)
+    if as_json:
+        output.print_json(shapes.of_app_state(AppState(app)))
+    else:
+        output.say(f"Application {app.path} updated.")
+
+
+@apps.command()
+@click.argument("path")
+@with_settings
+def restart(settings: Settings, path: str) -> None:
+    """Replace the processes of an application, so that they run the code that is there now.
+
+    Every host starts a new process before it stops an old one; no message is lost or waits.
+    """
+    call(settings, lambda s: s.apps.restart(path))
+    output.say(f"Application {path} restarting.")
+
+
+@apps.command()
+@click.argument("path")
+@with_settings
+def pause(settings: Settings, path: str) -> None:
+    """Let the messages of an application wait, on every host. Messages in progress finish."""
+    call(settings, lambda s: s.apps.pause(path))
+    output.say(f"Application {path} paused.")
+
+
+@apps.command()
+@click.argument("path")
+@with_settings
+def resume(settings: Settings, path: str) -> None:
+    """Continue with the messages of an application that was paused."""
+    call(settings, lambda s: s.apps.resume(path))
+    output.say(f"Application {path} resumed.")
+
+
+@apps.command()
+@with_settings
+def reload(settings: Settings) -> None:
+    """Read postroom.toml of this folder again, while hosts are running.
+
+    Run it in the folder and on the machine of a host. Changed applications get new processes, new
+    ones start, removed ones stop.
+    """
+    from postroom.hosted import read_and_register
+
+    count = call(settings, lambda s: read_and_register(s.apps))
+    output.say(
+        f"{count} {'application' if count == 1 else 'applications'} read from postroom.toml."
+    )
 
 
 @apps.command()

@@ -120,17 +120,29 @@ def put(
 @queues.command()
 @click.argument("queue")
 @click.option("--id", "identity", help="Only this message, as peek shows its id.")
-@click.option("--rate", type=float, metavar="N", help="At most so many a second.")
+@click.option("--rate", type=float, metavar="N", help="Messages per second at most.")
+@click.option(
+    "--from",
+    "source",
+    metavar="QUEUE",
+    help="The dead-letter queue that the sender named, if QUEUE rejected its messages to it.",
+)
 @output.json_option
 @with_settings
 def redrive(
-    settings: Settings, queue: str, identity: str | None, rate: float | None, as_json: bool
+    settings: Settings,
+    queue: str,
+    identity: str | None,
+    rate: float | None,
+    source: str | None,
+    as_json: bool,
 ) -> None:
-    """Bring poison messages back to their queue, with all attempts anew.
+    """Bring poison messages back to their queue, and reset their attempts.
 
-    A queue that is stopped goes on. Name the queue itself, its ;poison or its ;dead-letter.
+    A queue that is stopped continues. Name the queue itself, its ;poison or its ;dead-letter.
+    Messages that were rejected to a queue that their sender named come back with --from.
     """
-    moved = call(settings, lambda s: s.queues.redrive(queue, id=identity, rate=rate))
+    moved = call(settings, lambda s: s.queues.redrive(queue, id=identity, rate=rate, source=source))
     if as_json:
         output.print_json({"queue": queue, "redriven": moved})
     else:

@@ -99,6 +99,16 @@ class App(msgspec.Struct, frozen=True):
         return self.handler or self.serve or " ".join(self.command)
 
 
+class AppControl(msgspec.Struct, frozen=True):
+    """What operators have decided about an application, apart from its configuration.
+
+    While it is paused, its messages wait. `restarts` is how often new processes were asked for.
+    """
+
+    is_paused: bool = False
+    restarts: int = 0
+
+
 def attempts_allowed(app: App) -> int:
     """How often a message is tried before it counts as poison: (R + 1) · (C + 1)."""
     return (app.receive_retry_count + 1) * (app.max_retry_cycles + 1)
@@ -141,6 +151,23 @@ def parse_app(values: Mapping[str, object], *, folder: str = "", origin: str = "
             f"{app.max_processes} is less than min_processes, which is {app.min_processes}",
         )
     return app
+
+
+def changed_app(app: App, changes: Mapping[str, object]) -> App:
+    """Return the application with other options; None sets one back to its default. `Invalid`.
+
+    Its path stays. A `handler` takes the place of a `command`, and the other way round.
+    """
+    if "path" in changes:
+        raise Invalid("path", "cannot be changed: register another application instead")
+    values = {name: getattr(app, name) for name in FIELDS}
+    if changes.get("handler") is not None:
+        values["command"] = None
+    elif changes.get("command") is not None:
+        values["handler"] = None
+    values |= changes
+    given = {name: value for name, value in values.items() if value not in (None, "", (), {})}
+    return parse_app(given, folder=app.folder, origin=app.origin)
 
 
 def app_values(app: App) -> dict[str, Any]:

@@ -185,7 +185,7 @@ class Dispatcher(Runner):
             self._give_back(handed, delay=_SUSPECT_SECONDS)
 
     def _retry_suspects(self) -> None:
-        if self.ending:
+        if self.ending or self.control.is_paused:
             self._return_suspects()
         while self._suspects and self.pool.can_isolate():
             handed = self._suspects.popleft()

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from postroom.domain.apps import App
+from postroom.domain.apps import App, AppControl
 from postroom.host import scaling
 from postroom.host.breaker import Breaker, BreakerState
 from postroom.host.endings import in_words
@@ -95,6 +95,21 @@ class Pool:
         self._launching: set[asyncio.Task[None]] = set()
         self._not_before = 0.0
         self._ending = False
+        self._control = AppControl()
+
+    def configure(self, app: App, control: AppControl) -> None:
+        """Use this configuration from now on. Processes of another one are replaced, one after the
+        other; while it is paused, there are none."""
+        self.app, self._control = app, control
+        if control.is_paused:
+            for process in list(self.processes):
+                self.drain(process, "it is paused")
+
+    @property
+    def may_start(self) -> bool:
+        """Whether processes may be started now."""
+        is_stopping = self._ending or self._control.is_paused
+        return not is_stopping and self._clock() >= self._not_before
 
     # -- what is there -----------------------------------------------------------------------
 
@@ -154,9 +169,7 @@ class Pool:
     def can_isolate(self) -> bool:
         """Whether a message may have a process of its own now. One at a time has."""
         now = self._clock()
-        if self._ending or now < self._not_before:
-            return False
-        if any(process.alone is not None for process in self.processes):
+        if not self.may_start or any(process.alone is not None for process in self.processes):
             return False
         match self.breaker.state(now):
             case BreakerState.CLOSED:
@@ -179,7 +192,7 @@ class Pool:
     def scale(self, demand: Demand) -> None:
         """Start what the demand needs."""
         now = self._clock()
-        if self._ending or now < self._not_before:
+        if not self.may_start:
             return
         running = len(self.alive()) - len(self._replacing)
         limits = {"running": running, "least": self.app.min_processes}
@@ -245,10 +258,10 @@ class Pool:
 
         Without a new one only if another process can take the next message at once.
         """
-        if self._ending or self._replacing or now < self._not_before:
+        if self._replacing or not self.may_start:
             return
         for process in self.alive():
-            why = process.is_worn(self.app, now)
+            why = self._worn(process, now)
             if not why or process.state is not State.READY:
                 continue
             if process.is_idle and self._can_spare(process, now):
@@ -258,12 +271,13 @@ class Pool:
                 self._replacing[self._start()] = process
                 return
 
+    def _worn(self, process: Process, now: float) -> str:
+        return process.is_worn(self.app, self._control.restarts, now)
+
     def _can_spare(self, process: Process, now: float) -> bool:
         alive = self.alive()
         return len(alive) > self.app.min_processes and any(
-            other.is_idle and not other.is_worn(self.app, now)
-            for other in alive
-            if other is not process
+            other.is_idle and not self._worn(other, now) for other in alive if other is not process
         )
 
     def drain(self, process: Process, why: str = "") -> None:
@@ -289,7 +303,7 @@ class Pool:
     # -- one process -------------------------------------------------------------------------
 
     def _start(self, alone: Alone | None = None) -> Process:
-        process = Process(self.app, self._clock(), alone)
+        process = Process(self.app, self._clock(), alone, self._control.restarts)
         self.processes.append(process)
         self.starts += 1
         task = asyncio.create_task(self._launch(process))
@@ -395,6 +409,13 @@ class Pool:
             log.error("%s: process %d crashed: %s", self.app.path, process.pid, how)
             if self.breaker.state(now) is BreakerState.OPEN:
                 self._owner.breaker_opened(how, self.breaker.opens_for(now))
+        elif process.is_cut_short and process.in_hand:
+            log.warning(
+                "%s: process %d was %s; its messages are given back",
+                self.app.path,
+                process.pid,
+                how,
+            )
         to_blame = process.to_blame(now)
         for handed in process.in_hand.values():
             if handed in to_blame:

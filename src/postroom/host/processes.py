@@ -87,10 +87,12 @@ class Alone(msgspec.Struct, eq=False):
 class Process:
     """One worker process, as the host sees it."""
 
-    def __init__(self, app: App, now: float, alone: Alone | None = None) -> None:
-        """`alone` is the only message that this process is for."""
+    def __init__(self, app: App, now: float, alone: Alone | None = None, restarts: int = 0) -> None:
+        """`alone` is the only message that this process is for; `restarts` is how often somebody
+        had asked for new processes when it was started."""
         self.app = app
         self.alone = alone
+        self.restarts = restarts
         self.state = State.STARTING
         self.pid = 0
         self.started_at = now
@@ -200,8 +202,10 @@ class Process:
     def idle_for(self, now: float) -> float:
         return now - self.idle_since if self.is_idle else 0.0
 
-    def is_worn(self, app: App, now: float) -> str:
+    def is_worn(self, app: App, restarts: int, now: float) -> str:
         """Why it should be replaced by a new one; empty if it should not."""
+        if self.restarts != restarts:
+            return "a restart was requested"
         if self.app is not app and self.app.revision != app.revision:
             return "its configuration has changed"
         if app.recycle_after and now - self.started_at >= app.recycle_after.total_seconds():

@@ -10,14 +10,14 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 import msgspec
 
-from postroom.domain.apps import App
+from postroom.domain.apps import App, AppControl
 from postroom.host.breaker import Breaker, BreakerState
 from postroom.host.pool import Launching, Pool
 from postroom.host.processes import Handed, Process, State
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Clock = Callable[[], float]
+
+PAUSED = "paused"
+"""The state of an application that an operator has paused."""
 
 _TEND_SECONDS = 0.25
 _SHORTEST_SECONDS = 0.01  # what is due and cannot be done yet is tried again, but not all the time
@@ -76,6 +79,7 @@ class Runner(ABC):
         """Queues that had messages when last looked at, in the order in which they are served."""
 
         self.ending = False
+        self.control = AppControl()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -96,10 +100,14 @@ class Runner(ABC):
             del self.queues[queue]
             self._around.routes_changed()
 
-    def update(self, app: App) -> None:
-        """The configuration has changed: processes are replaced, one after the other."""
-        self.pool.app = app
+    def update(self, app: App, control: AppControl) -> None:
+        """Something has changed: processes are replaced, one after the other, or stopped."""
+        self.configure(app, control)
         self.wake()
+
+    def configure(self, app: App, control: AppControl) -> None:
+        self.control = control
+        self.pool.configure(app, control)
 
     def wake(self) -> None:
         self._changed.set()
@@ -133,7 +141,8 @@ class Runner(ABC):
     def _is_over(self) -> bool:
         if self.pool.processes or self._has_more():
             return False
-        return self.ending or (not self.queues and not self.app.min_processes)
+        is_kept = self.app.min_processes and not self.control.is_paused
+        return self.ending or (not self.queues and not is_kept)
 
     async def _until_changed(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -190,21 +199,34 @@ class Runner(ABC):
 
     # -- to look at --------------------------------------------------------------------------
 
-    def status(self, reason: str = "") -> AppStatus:
-        """What this application does here. `reason` is what others know about it."""
+    def status(self, queues: Mapping[str, str] | None = None) -> AppStatus:
+        """What this application does here. `queues` says why some of its queues are not served."""
         now, pool = self._clock(), self.pool
-        state = _state_of(pool)
-        if pool.breaker.state(now) is not BreakerState.CLOSED:
+        state, trouble = _state_of(pool), ""
+        if self.control.is_paused:
+            state = trouble = PAUSED
+        elif pool.breaker.state(now) is not BreakerState.CLOSED:
             state = f"breaker {pool.breaker.state(now)}"
-            reason = "; ".join(filter(None, (pool.breaker.reason, reason)))
+            trouble = _breaker_in_words(pool.breaker, now)
+        of_queues = dict(sorted((queues or {}).items()))
         return AppStatus(
             path=self.app.path,
             state=state,
-            reason=reason,
+            reason="; ".join(dict.fromkeys(filter(None, (trouble, *of_queues.values())))),
+            trouble=trouble,
+            queues=of_queues,
             processes=tuple(_status_of(process, now) for process in pool.processes),
             starts=pool.starts,
             crashes=pool.crashes,
         )
+
+
+def _breaker_in_words(breaker: Breaker, now: float) -> str:
+    seconds = breaker.opens_for(now)
+    if not seconds:
+        return f"crashed repeatedly ({breaker.reason}); one message is being tried"
+    probe = datetime.now(UTC) + timedelta(seconds=seconds)
+    return f"paused after repeated crashes ({breaker.reason}); next attempt at {probe:%H:%M:%S} UTC"
 
 
 def _state_of(pool: Pool) -> str:

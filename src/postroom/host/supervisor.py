@@ -16,24 +16,24 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 import msgspec
 
-from postroom.domain.apps import App
+from postroom.domain.apps import App, AppControl
 from postroom.domain.errors import NotAllowed
 from postroom.domain.matching import winner
 from postroom.domain.queue_names import bell_queue, is_internal, is_retry, segments
 from postroom.host.dispatch import Dispatcher
 from postroom.host.launcher import Launcher
 from postroom.host.patience import pause_after
-from postroom.host.runner import HostSettings, Runner, Surroundings
+from postroom.host.runner import PAUSED, HostSettings, Runner, Surroundings
 from postroom.host.serving import Server
 from postroom.services.access import AccessService, Right
 from postroom.services.apps import AppRegistry
 from postroom.services.events import EventService
-from postroom.services.hosts import AppStatus, HostStatusService
+from postroom.services.hosts import HEARTBEAT, AppStatus, HostStatusService
 from postroom.services.queues import QueueService
 from postroom.storage import Store, StoreError
 
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 NO_APPLICATION = "no application"
 _WAIT_SECONDS = 30.0
-_REPORT_SECONDS = 5.0
+_REPORT_SECONDS = HEARTBEAT.total_seconds()
 _REPORT_SOONEST = 0.5
 _CLEAN_SECONDS = 60.0
 _EXPIRE_SECONDS = 5.0
@@ -190,6 +190,9 @@ class Supervisor:
         if runner is None or (runner.app.serve and segments(queue) != segments(runner.app.path)):
             self._leave_out(queue, NO_APPLICATION)
             return None
+        if runner.control.is_paused:
+            self._leave_out(queue, PAUSED, runner.app.path)
+            return None
         if await self._services.queues.is_faulted(queue):
             self._leave_out(queue, f"{queue} is faulted", runner.app.path)
             return None
@@ -233,7 +236,8 @@ class Supervisor:
             await self._services.hosts.report(self.id, self.machine, [])
         version = await self._services.registry.version()
         if version != self._version:
-            self._apply(await self._services.registry.all())
+            registry = self._services.registry
+            self._apply(await registry.all(), await registry.controls())
             self._version = version
         self._generation += 1
         self._left_out = {
@@ -247,24 +251,27 @@ class Supervisor:
             self._is_started = True
         self._look_again()
 
-    def _apply(self, apps: list[App]) -> None:
+    def _apply(self, apps: list[App], controls: Mapping[tuple[str, ...], AppControl]) -> None:
         """Make runners what is registered."""
         wanted = {app.path: app for app in apps}
         for path, runner in list(self._runners.items()):
             app = wanted.get(path)
+            control = controls.get(segments(path), AppControl())
             if app is None or bool(app.serve) != bool(runner.app.serve):
                 self._retire(self._runners.pop(path))
-            elif app != runner.app:
-                runner.update(app)
+            elif app != runner.app or control != runner.control:
+                runner.update(app, control)
         for path, app in wanted.items():
             if path not in self._runners:
-                self._runners[path] = self._made(app)
+                control = controls.get(segments(path), AppControl())
+                self._runners[path] = self._made(app, control)
 
-    def _made(self, app: App) -> Runner:
+    def _made(self, app: App, control: AppControl) -> Runner:
         if app.serve:
             runner: Runner = Server(app, self._around)
         else:
             runner = Dispatcher(app, self._around, self._faulted)
+        runner.configure(app, control)
         if app.min_processes:
             runner.wake()
         return runner
@@ -315,13 +322,10 @@ class Supervisor:
 
     def status(self) -> list[AppStatus]:
         """What each application does on this host."""
-        reasons: dict[str, list[str]] = {}
-        for why in self._left_out.values():
-            reasons.setdefault(why.path, []).append(why.reason)
-        return [
-            runner.status("; ".join(sorted(reasons.get(path, ()))))
-            for path, runner in self._runners.items()
-        ]
+        reasons: dict[str, dict[str, str]] = {}
+        for queue, why in self._left_out.items():
+            reasons.setdefault(why.path, {})[queue] = why.reason
+        return [runner.status(reasons.get(path)) for path, runner in self._runners.items()]
 
 
 async def _patiently(act: Callable[[], Awaitable[None]], problem: str) -> None:

@@ -3,6 +3,7 @@
 | table      | partition | row          | holds                                              |
 |------------|-----------|--------------|----------------------------------------------------|
 | `hostapps` | `app`     | `app` + path | the application; the path in lower case, once each |
+| `hostapps` | `app`     | `control` + path | Paused, Restarts: what operators have decided  |
 | `hostapps` | `app`     | `version`    | a number by chance that changes with every change  |
 """
 
@@ -10,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from postroom.domain.apps import BUILT_IN, App, parse_path
+from postroom.domain.apps import BUILT_IN, App, AppControl, changed_app, parse_path
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.matching import Match, match
 from postroom.domain.queue_names import segments
@@ -36,6 +38,7 @@ TABLE = "hostapps"
 PARTITION = "app"
 
 _APP = "app"
+_CONTROL = "control"
 _VERSION = "version"
 _TRIES = 10
 _BATCH = 99  # changes that go into one batch with the version
@@ -60,15 +63,28 @@ class AppState(msgspec.Struct, frozen=True):
 
     app: App
     hosts: tuple[tuple[str, str, AppStatus], ...] = ()
+    control: AppControl = AppControl()
 
     @property
     def summary(self) -> str:
-        """What it does, in words; what keeps it from running, where something does."""
+        """What it does, in words; what keeps it, or one of its queues, from running."""
+        of_queues = {each for _, _, status in self.hosts for each in status.queues.values()}
+        return "; ".join([self._activity, *sorted(of_queues - {self._activity})])
+
+    def of_queue(self, queue: str) -> str:
+        """The same as far as it concerns this queue."""
+        reasons = {status.queues.get(queue, "") for _, _, status in self.hosts} - {""}
+        return "; ".join(sorted(reasons)) or self._activity
+
+    @property
+    def _activity(self) -> str:
+        if self.control.is_paused:
+            return "paused"
         if not self.hosts:
             return "no host"
-        reasons = sorted({status.reason for _, _, status in self.hosts if status.reason})
-        if reasons:
-            return "; ".join(reasons)
+        troubles = {status.whole_trouble for _, _, status in self.hosts} - {""}
+        if troubles:
+            return "; ".join(sorted(troubles))
         processes = sum(len(status.processes) for _, _, status in self.hosts)
         return f"{processes} running" if processes else "stopped"
 
@@ -111,10 +127,73 @@ class AppRegistry:
         app = await self.get(path)
         if app.origin == BUILT_IN:
             raise NotNow(f"the application {app.path!r} is a part of Postroom and stays")
+        changes: list[Operation] = [Delete(PARTITION, _row(app.path))]
+        if await self._table.get(PARTITION, _control_row(app.path)) is not None:
+            changes.append(Delete(PARTITION, _control_row(app.path)))
         try:
-            await self._change([Delete(PARTITION, _row(app.path))])
+            await self._change(changes)
         except Conflict as exc:
             raise NoSuch("application", path) from exc
+
+    async def update(self, path: str, changes: Mapping[str, object]) -> App:
+        """Change options of an application; None sets one back to its default. Running hosts
+        replace its processes. `NoSuch`, `Invalid`; `NotNow` if it is not registered here."""
+        found = await self._table.get(PARTITION, _row(parse_path(path)))
+        if found is None:
+            raise NoSuch("application", path)
+        app = _app_from(found)
+        if app.origin == BUILT_IN:
+            raise NotNow(f"the application {app.path!r} is a part of Postroom: change its settings")
+        if ":" in app.origin:
+            raise NotNow(
+                f"the application {app.path!r} is registered in {app.origin}:"
+                " change it there and run postroom app reload in that folder"
+            )
+        changed = changed_app(app, changes)
+        try:
+            await self._change([Replace(_entity(changed), found.etag)])
+        except Conflict as exc:
+            raise Overtaken("application", path) from exc
+        return changed
+
+    # -- what operators decide ---------------------------------------------------------------
+
+    async def pause(self, path: str) -> None:
+        """Let its messages wait, on all hosts; what has begun is finished. `NoSuch`."""
+        await self._decide(path, lambda control: replace(control, is_paused=True))
+
+    async def resume(self, path: str) -> None:
+        """Go on with its messages. `NoSuch`."""
+        await self._decide(path, lambda control: replace(control, is_paused=False))
+
+    async def restart(self, path: str) -> None:
+        """Replace its processes on all hosts, one after the other, so that they run the code that
+        is in its folder now. `NoSuch`."""
+        await self._decide(path, lambda control: replace(control, restarts=control.restarts + 1))
+
+    async def _decide(self, path: str, decide: Callable[[AppControl], AppControl]) -> None:
+        row = _control_row((await self.get(path)).path)
+        for _ in range(_TRIES):
+            found = await self._table.get(PARTITION, row)
+            control = decide(_control_from(found) if found is not None else AppControl())
+            entity = Entity(
+                PARTITION, row, {"Paused": control.is_paused, "Restarts": control.restarts}
+            )
+            change = Insert(entity) if found is None else Replace(entity, found.etag)
+            with contextlib.suppress(Conflict):  # somebody else decides at this moment
+                await self._change([change])
+                return
+        raise Overtaken("application", path)
+
+    async def controls(self) -> dict[tuple[str, ...], AppControl]:
+        """What was decided, by the segments of the path; what is not here has the default."""
+        rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_CONTROL}/"))
+        return {
+            segments(entity.row.removeprefix(f"{_CONTROL}/")): _control_from(entity)
+            async for entity in rows
+        }
+
+    # -- by file, and to look at -------------------------------------------------------------
 
     async def sync(self, origin: str, apps: Sequence[App]) -> None:
         """Make what one origin says what is registered, and take away what it says no more.
@@ -162,8 +241,20 @@ class AppRegistry:
 
     async def states(self) -> list[AppState]:
         """Every application, and what it does where."""
-        reports = await self._hosts.live()
-        return [AppState(app, _on_hosts(app, reports)) for app in await self.all()]
+        reports = await self._hosts.current()
+        controls = await self.controls()
+        return [
+            AppState(app, _on_hosts(app, reports), controls.get(segments(app.path), AppControl()))
+            for app in await self.all()
+        ]
+
+    async def state(self, path: str) -> AppState:
+        """One application, and what it does where. `NoSuch`."""
+        wanted = segments(parse_path(path))
+        for state in await self.states():
+            if segments(state.app.path) == wanted:
+                return state
+        raise NoSuch("application", path)
 
     async def _rows(self) -> list[tuple[App, str]]:
         rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_APP}/"))
@@ -187,6 +278,14 @@ def _on_hosts(app: App, reports: Sequence[HostReport]) -> tuple[tuple[str, str, 
 
 def _row(path: str) -> str:
     return f"{_APP}/{'/'.join(segments(path))}"
+
+
+def _control_row(path: str) -> str:
+    return f"{_CONTROL}/{'/'.join(segments(path))}"
+
+
+def _control_from(entity: Entity) -> AppControl:
+    return AppControl(records.read(entity, "Paused", bool), records.read(entity, "Restarts", int))
 
 
 def _entity(app: App) -> Entity:

@@ -27,10 +27,10 @@ CHANGEABLE = frozenset(
 READABLE = CHANGEABLE | {
     "audit",  # what people did is not rewritten
     "events",
-    "hostapps",  # the commands that the host runs
     "hoststatus",
     "idempotency",
     "queueaccess",  # who may use which queue
+    "queueexpiry",
     "queuehistory",
     "queuestate",
     "signuplimit",
@@ -41,6 +41,7 @@ READABLE = CHANGEABLE | {
 """Tables whose rows are shown as they are."""
 
 CLOSED_BECAUSE = {
+    "hostapps": "It holds the environment of applications; use Applications instead.",
     "users": "It holds passwords and second factors; use Users instead.",
     "sessions": "It holds who is logged in; everybody sees their own sessions at Account.",
     "apikeys": "It holds the keys of the API; use API keys instead.",

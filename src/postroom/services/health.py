@@ -69,7 +69,7 @@ class HealthService:
         self._heads: dict[str, _Head] = {}
 
     async def look(self) -> Health:
-        hosts = await self._hosts.live()
+        hosts = await self._hosts.current()
         queues = await self._queues.overview()
         self._remember(queues)
         outside = [each for each in queues if each.state != "internal"]

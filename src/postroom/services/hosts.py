@@ -23,7 +23,13 @@ TABLE = "hoststatus"
 PARTITION = "host"
 
 FRESH = timedelta(seconds=30)
-"""A host whose last heartbeat is older does not count as alive. Hosts report more often."""
+"""A host whose last heartbeat is older does not count as alive: it gets no bells any more."""
+
+HEARTBEAT = timedelta(seconds=2)
+"""How often a host reports."""
+
+CURRENT = 3 * HEARTBEAT
+"""What a host said longer ago is not shown any more: its processes may be gone with it."""
 
 _FORGOTTEN = timedelta(minutes=10)
 _STATE = "State"
@@ -42,8 +48,11 @@ class ProcessStatus(msgspec.Struct, frozen=True):
 
 
 class AppStatus(msgspec.Struct, frozen=True):
-    """What an application does on one host. `reason` says why it does not run, in words:
-    "breaker open", "needs the right receive on shop/orders"."""
+    """What an application does on one host.
+
+    `trouble` says why the whole application does not run, `queues` the same for single queues:
+    "needs the right receive on shop/orders". `reason` is all of it.
+    """
 
     path: str
     state: str
@@ -51,6 +60,13 @@ class AppStatus(msgspec.Struct, frozen=True):
     processes: tuple[ProcessStatus, ...] = ()
     starts: int = 0
     crashes: int = 0
+    trouble: str = ""
+    queues: dict[str, str] = {}
+
+    @property
+    def whole_trouble(self) -> str:
+        """`trouble`; hosts of an earlier version only say `reason`."""
+        return self.trouble or ("" if self.queues else self.reason)
 
 
 class HostReport(msgspec.Struct, frozen=True):
@@ -79,6 +95,11 @@ class HostStatusService:
     async def live(self) -> list[HostReport]:
         """The hosts whose heartbeat is fresh."""
         oldest = self._now() - FRESH
+        return [report for report in await self._all() if report.heartbeat >= oldest]
+
+    async def current(self) -> list[HostReport]:
+        """The hosts that have reported within the last seconds: what they say holds now."""
+        oldest = self._now() - CURRENT
         return [report for report in await self._all() if report.heartbeat >= oldest]
 
     async def forget(self, host: str) -> None:

@@ -50,7 +50,7 @@ SCOPES: dict[Scope, str] = {
     Scope.LISTS: "Make, change and delete lists.",
     Scope.SUBSCRIBERS: "Add, change and remove subscribers; import and export.",
     Scope.MESSAGES: "Schedule messages and see what became of each email.",
-    Scope.QUEUES: "Look into queues, put and redrive messages; see the applications.",
+    Scope.QUEUES: "Look into queues, put and redrive messages; see, pause and tune applications.",
     Scope.READ: "Read everything but subscribers' GUIDs; change nothing.",
 }
 

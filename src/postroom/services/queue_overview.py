@@ -85,4 +85,4 @@ def _state(name: str, faulted: str | None, app: AppState | None) -> str:
         return "faulted"
     if app is None:
         return "no application"
-    return app.summary
+    return app.of_queue(name)

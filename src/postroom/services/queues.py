@@ -297,11 +297,10 @@ class QueueService:
         afterwards. What is interrupted is finished by doing it again.
         """
         await self._access.check(principal, Right.MANAGE, queue)
-        self.check_redrive(queue, rate)
+        self.check_redrive(queue, rate, source)
         home = root_queue(queue)
         origin = None
         if source is not None:
-            self._check_queue("source", source)
             await self._access.check(principal, Right.MANAGE, source)
             origin = home
         elif is_subqueue(queue):
@@ -315,9 +314,13 @@ class QueueService:
             await self._faults.clear(home)
         return moved
 
-    def check_redrive(self, queue: str, rate: float | None = None) -> None:
+    def check_redrive(
+        self, queue: str, rate: float | None = None, source: str | None = None
+    ) -> None:
         """For who starts a redrive and does not wait for it. `Invalid` if there is none such."""
         self._check_queue("queue", queue)
+        if source is not None:
+            self._check_queue("dead_letter_queue", source)
         if is_retry(queue):
             raise Invalid("queue", "messages come back from ;retry by themselves")
         if rate is not None and not 0.001 <= rate <= 1_000_000:

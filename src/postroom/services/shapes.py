@@ -128,6 +128,7 @@ def of_app_state(state: AppState) -> dict[str, Any]:
         **app_values(state.app),
         "origin": state.app.origin,
         "state": state.summary,
+        "is_paused": state.control.is_paused,
         "hosts": [
             {
                 "host": host,

@@ -102,7 +102,7 @@ async def _levels(
     """What the store tells of this moment."""
     queues, hosts, messages = await asyncio.gather(
         services.store.queues(),
-        services.hosts.live(),
+        services.hosts.current(),
         services.messages.page(limit=_OPEN_MESSAGES),
     )
     now = datetime.now(UTC)

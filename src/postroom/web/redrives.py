@@ -27,25 +27,26 @@ class Redrives:
         self._background = background
         self._latest: dict[str, Redriving] = {}
 
-    def start(self, queue: str, *, rate: float | None = None) -> None:
-        """Bring all messages of a subqueue back, at most `rate` a second. `Invalid`, `NotNow`."""
-        self._queues.check_redrive(queue, rate)
+    def start(self, queue: str, *, rate: float | None = None, source: str | None = None) -> None:
+        """Bring all messages of a subqueue back, at most `rate` per second, or those that the
+        queue rejected to `source`. `Invalid`, `NotNow`."""
+        self._queues.check_redrive(queue, rate, source)
         latest = self._latest.get(queue)
         if latest is not None and not latest.is_over:
             raise NotNow(f"messages of {queue} are being redriven already: wait until it is done")
         redriving = self._latest[queue] = Redriving(queue)
-        self._background.start(self._redrive(redriving, rate), f"redrive of {queue}")
+        self._background.start(self._redrive(redriving, rate, source), f"redrive of {queue}")
 
     def latest(self, queue: str) -> Redriving | None:
         """The redrive that was started last for the queue."""
         return self._latest.get(queue)
 
-    async def _redrive(self, redriving: Redriving, rate: float | None) -> None:
+    async def _redrive(self, redriving: Redriving, rate: float | None, source: str | None) -> None:
         def moved(count: int) -> None:
             redriving.moved = count
 
         try:
-            await self._queues.redrive(redriving.queue, rate=rate, progress=moved)
+            await self._queues.redrive(redriving.queue, rate=rate, source=source, progress=moved)
         except PostroomError as exc:
             redriving.problem = str(exc)
             raise

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from postroom.domain.apps import BUILT_IN, COMMAND_LINE, App
+from postroom.domain.apps import BUILT_IN, COMMAND_LINE, App, AppControl
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotAllowed, NotNow
 from postroom.services.access import Right
 from postroom.services.apps import AppRegistry
@@ -213,6 +213,93 @@ async def test_every_change_rings(services: Services, store: Store) -> None:
     ):
         await change
         assert await rung(store, "here-1")
+
+
+async def test_options_are_changed_and_set_back(services: Services) -> None:
+    await services.apps.add(ORDERS)
+    tuned = await services.apps.update(
+        ORDERS.path, {"max_processes": 9, "idle_timeout": "5s", "memory_limit": "100MB"}
+    )
+    assert (tuned.max_processes, tuned.memory_limit) == (9, 100_000_000)
+    assert await services.apps.get(ORDERS.path) == tuned
+    assert tuned.handler == ORDERS.handler
+    back = await services.apps.update(ORDERS.path, {"memory_limit": None, "command": ["./run"]})
+    assert (back.memory_limit, back.handler, back.command) == (None, "", ("./run",))
+    assert back.max_processes == 9
+    for changes, field in (({"max_processes": 0}, "max_processes"), ({"path": "/x"}, "path")):
+        with pytest.raises(Invalid) as refused:
+            await services.apps.update(ORDERS.path, changes)
+        assert refused.value.field == field
+    with pytest.raises(NoSuch):
+        await services.apps.update("/nowhere", {"max_processes": 1})
+
+
+async def test_what_is_in_a_file_or_built_in_is_changed_there(services: Services) -> None:
+    await services.apps.sync(FILE, [SHOP])
+    await services.apps.sync(BUILT_IN, [ORDERS])
+    with pytest.raises(NotNow, match="postroom app reload"):
+        await services.apps.update(SHOP.path, {"max_processes": 1})
+    with pytest.raises(NotNow, match="part of Postroom"):
+        await services.apps.update(ORDERS.path, {"max_processes": 1})
+
+
+async def test_decisions_outlive_a_new_configuration_and_end_with_the_application(
+    services: Services,
+) -> None:
+    await services.apps.sync(FILE, [SHOP])
+    await services.apps.pause("/SHOP/")
+    await services.apps.restart(SHOP.path)
+    await services.apps.restart(SHOP.path)
+    version = await services.apps.version()
+    await services.apps.sync(FILE, [changed(SHOP)])
+    assert await services.apps.version() != version
+    state = await services.apps.state(SHOP.path)
+    assert state.control == AppControl(is_paused=True, restarts=2)
+    assert state.summary == "paused"
+    await services.apps.resume(SHOP.path)
+    assert (await services.apps.state(SHOP.path)).control == AppControl(restarts=2)
+    await services.apps.remove(SHOP.path)
+    assert not await services.apps.controls()
+    for decide in (services.apps.pause, services.apps.resume, services.apps.restart):
+        with pytest.raises(NoSuch):
+            await decide(SHOP.path)
+
+
+async def test_a_fault_of_one_queue_is_not_shown_for_its_neighbours(
+    services: Services, store: Store
+) -> None:
+    await services.apps.add(SHOP)
+    for queue in ("shop/one", "shop/two", "shop/three"):
+        await store.queue(queue).put("a message")
+    await services.queues.fault("shop/one", "a reason")
+    denied = "needs the right receive on shop/two"
+    process = ProcessStatus(1, "ready", datetime.now(UTC))
+    status = AppStatus(
+        SHOP.path,
+        "working",
+        f"shop/one is faulted; {denied}",
+        (process,),
+        queues={"shop/one": "shop/one is faulted", "shop/two": denied},
+    )
+    await services.hosts.report("here-1", "here", [status])
+    states = {queue.name: queue.state for queue in await services.queue_overview.overview()}
+    assert states["shop/one"] == "faulted"
+    assert states["shop/two"] == denied
+    assert states["shop/three"] == "1 running"
+    summary = (await services.apps.state(SHOP.path)).summary
+    assert summary == f"1 running; {denied}; shop/one is faulted"
+
+
+async def test_what_a_killed_host_said_is_not_shown_for_long(
+    services: Services, store: Store
+) -> None:
+    await services.apps.add(SHOP)
+    process = ProcessStatus(1, "ready", datetime.now(UTC))
+    killed = HostStatusService(store, lambda: datetime.now(UTC) - timedelta(seconds=7))
+    await killed.report("there-1", "there", [AppStatus(SHOP.path, "working", "", (process,))])
+    assert (await services.apps.state(SHOP.path)).summary == "no host"
+    assert (await services.health.look()).processes == 0
+    assert len(await services.hosts.live()) == 1, "it is rung for some time, if it is only slow"
 
 
 # -- access ---------------------------------------------------------------------------------------

@@ -69,23 +69,24 @@ def test_it_is_worn_by_age_number_memory_and_a_changed_configuration() -> None:
     process = ready(app)
     process.pid = os.getpid()
     process.handled = 10
-    assert not process.is_worn(app, 1e9)
+    assert not process.is_worn(app, 0, 1e9)
+    assert process.is_worn(app, 1, 1.0) == "a restart was requested"
     for changed, why in (
         (App("/shop", handler="m:g"), "configuration has changed"),
         (App("/shop", handler="m:f", origin="elsewhere"), ""),
     ):
-        assert why in process.is_worn(changed, 1.0)
-        assert bool(why) == bool(process.is_worn(changed, 1.0))
+        assert why in process.is_worn(changed, 0, 1.0)
+        assert bool(why) == bool(process.is_worn(changed, 0, 1.0))
     old = App("/shop", handler="m:f", recycle_after=timedelta(minutes=1))
-    assert ready(old).is_worn(old, 60.0) == "it is old"
-    assert not ready(old).is_worn(old, 59.0)
+    assert ready(old).is_worn(old, 0, 60.0) == "it is old"
+    assert not ready(old).is_worn(old, 0, 59.0)
     many = App("/shop", handler="m:f", recycle_messages=10)
     process = ready(many)
     process.handled = 10
-    assert process.is_worn(many, 1.0) == "it has handled 10 messages"
+    assert process.is_worn(many, 0, 1.0) == "it has handled 10 messages"
     large = App("/shop", handler="m:f", recycle_memory=1_000_000)
     process = ready(large)
     process.pid = os.getpid()
-    assert "MB" in process.is_worn(large, 1.0)
+    assert "MB" in process.is_worn(large, 0, 1.0)
     process.pid = 0
-    assert not process.is_worn(large, 1.0), "what cannot be known is no reason"
+    assert not process.is_worn(large, 0, 1.0), "what cannot be known is no reason"

@@ -12,7 +12,9 @@ from postroom.web.visit import Visit
 
 
 async def apps(visit: Visit) -> Response:
-    states, hosts = await asyncio.gather(visit.services.apps.states(), visit.services.hosts.live())
+    states, hosts = await asyncio.gather(
+        visit.services.apps.states(), visit.services.hosts.current()
+    )
     if visit.is_partial:
         return visit.page("admin/apps_live.html", apps=states, hosts=hosts)
     asked = visit.parameter("queue").strip()

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Mount
 
 from postroom import __version__
-from postroom.web.api import emails, files, lists, messages, queues, signing_up, subscribers
+from postroom.web.api import apps, emails, files, lists, messages, queues, signing_up, subscribers
 from postroom.web.api.documenting import RATE_LIMIT, with_body, with_words
 from postroom.web.api.guarding import Guard
 from postroom.web.api.handling import add_handlers
@@ -29,6 +29,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     messages.router,
     emails.router,
     queues.router,
+    apps.router,
 )
 
 PLACE = "/api/v1"

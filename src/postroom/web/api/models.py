@@ -211,11 +211,59 @@ class NewQueueMessage(Body):
     ] = {}
 
 
+Duration = Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,3})?(ms|s|m|h|d)$", examples=["20m"])]
+Size = Annotated[str, Field(pattern=r"^\d{1,9} ?([KMG]?B)$", examples=["200MB"])]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+class AppChange(Change):
+    """What is left out stays as it is; null means that there is no limit.
+
+    What an application runs (`handler`, `command`), its user and its environment are changed on
+    the command line only.
+    """
+
+    nullable = frozenset(
+        {
+            "handler_timeout",
+            "recycle_after",
+            "recycle_messages",
+            "recycle_memory",
+            "memory_limit",
+            "cpu_limit",
+            "open_files",
+        }
+    )
+
+    min_processes: Count | None = None
+    max_processes: Count | None = None
+    concurrency: Count | None = None
+    idle_timeout: Duration | None = None
+    handler_timeout: Duration | None = None
+    receive_retry_count: Count | None = None
+    max_retry_cycles: Count | None = None
+    retry_cycle_delay: Duration | None = None
+    on_poison: Literal["move", "reject", "drop", "fault"] | None = None
+    drain_timeout: Duration | None = None
+    recycle_after: Duration | None = None
+    recycle_messages: Count | None = None
+    recycle_memory: Size | None = None
+    memory_limit: Size | None = None
+    cpu_limit: Duration | None = None
+    open_files: Count | None = None
+
+
 class Redrive(Body):
     """Nothing of it is needed: then all messages are brought back at once."""
 
     id: Annotated[str | None, Field(description="Only this message.")] = None
     rate: Annotated[
         float | None,
-        Field(ge=0.001, le=1_000_000, allow_inf_nan=False, description="Messages a second."),
+        Field(ge=0.001, le=1_000_000, allow_inf_nan=False, description="Messages per second."),
+    ] = None
+    dead_letter_queue: Annotated[
+        Unbroken | None,
+        Field(
+            description="The queue that the sender named: only what was rejected there comes back."
+        ),
     ] = None

@@ -1,4 +1,4 @@
-"""`/queues` and `/apps`: what waits, and what takes it."""
+"""`/queues`: what waits in them, and the way back of what was put aside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from postroom.web.api.fields import After, Limit
 from postroom.web.api.models import NewQueueMessage, Redrive
 from postroom.web.api.paging import Kind, Place
 from postroom.web.api.results import (
-    AppResult,
     Index,
     PutResult,
     QueueMessageResult,
@@ -160,23 +159,12 @@ async def redrive(request: Request, name: QueuePath, body: Redrive | None = None
     if is_retry(name):
         raise NoSuch("poison queue", name)  # messages come back from there by themselves
     if wanted.rate is None or wanted.id is not None:
-        moved = await services.queues.redrive(name, id=wanted.id, principal=principal)
+        moved = await services.queues.redrive(
+            name, id=wanted.id, source=wanted.dead_letter_queue, principal=principal
+        )
         return answer({"redriven": moved, "is_over": True})
     await services.access.check(principal, Right.MANAGE, name)
-    context_of(request).redrives.start(name, rate=wanted.rate)
+    if wanted.dead_letter_queue is not None:
+        await services.access.check(principal, Right.MANAGE, wanted.dead_letter_queue)
+    context_of(request).redrives.start(name, rate=wanted.rate, source=wanted.dead_letter_queue)
     return answer({"redriven": 0, "is_over": False}, 202)
-
-
-@router.get(
-    "/apps",
-    response_model=Index[AppResult],
-    responses=problems(404),
-    openapi_extra=_NEEDS,
-)
-async def read_apps(request: Request, limit: Limit = 100, after: After = None) -> Response:
-    """The hosted applications, with their processes on every live host."""
-    place = Place(after, Kind.APPS)
-    states = sorted(await services_of(request).apps.states(), key=lambda each: each.app.path)
-    found = [each for each in states if each.app.path > (place.last or "")]
-    last = found[limit - 1].app.path if len(found) > limit else None
-    return index(map(shapes.of_app_state, found[:limit]), place.next(last))

@@ -215,6 +215,7 @@ class AppResult(Result):
     environment: Annotated[list[str], Field(description="The names of its own variables.")]
     origin: str
     state: str
+    is_paused: bool
     hosts: list[HostResult]
 
 
