@@ -69,6 +69,17 @@ def test_a_time_without_a_zone_is_local(cli: CommandLine) -> None:
     ] == ("2099-01-01T00:00:00.000Z")
 
 
+def test_a_local_time_that_clocks_skip_is_refused(cli: CommandLine) -> None:
+    local = CommandLine(cli.folder, {"TZ": "Europe/Paris"})
+    to = ("message", "create", "news", "--subject", "Hi", "--text", "body.txt", "--at")
+    told = " ".join(local.misused(*to, "2099-03-29T02:30").split())
+    assert "2099-03-29T02:30 does not exist in this machine's time zone" in told
+    assert "clocks are put forward then" in told
+    assert local.json("message", "ls")["items"] == []
+    for fine in ("2099-03-29T03:00", "2099-03-29T02:30+01:00"):
+        assert local.json(*to, fine)["scheduled_at"].startswith("2099-03-29T01:")
+
+
 def test_a_past_time_is_allowed_and_it_says_that_it_is_sent_now(cli: CommandLine) -> None:
     told = cli.ok(
         "message", "create", "news", "--subject", "Hi", "--text", "body.txt",
@@ -94,6 +105,14 @@ def test_mistakes_with_messages_are_one_line_and_leave_nothing(cli: CommandLine)
     )
     assert "needs an HTML body, a text body, or both" in cli.fails(*to)
     assert "needs an HTML body, a text body, or both" in cli.fails(*to, "--text", "empty.txt")
+    (cli.folder / "blank.txt").write_text("  \n")
+    (cli.folder / "blank.htm").write_text("<p>&nbsp;</p>\n")
+    assert cli.fails(*to, "--text", "blank.txt") == (
+        "text: is blank: write something, or leave it out"
+    )
+    assert cli.fails(*to, "--html", "blank.htm", "--text", "body.txt").startswith(
+        "html: has neither text nor pictures"
+    )
     line = cli.fails(*to, "--html", "unknown.htm")
     assert line.startswith("html: line 2: there is no merge field {{ name }}")
     assert cli.fails(*to, "--html", "large.htm").endswith("a body may have 10 MB")

@@ -1,9 +1,11 @@
 """A date, a time and a time zone make one moment."""
 
 from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from postroom.domain.clocks import is_skipped
 from postroom.domain.errors import Invalid
 from postroom.web.admin.moments import moment, zones
 
@@ -47,3 +49,19 @@ def test_what_is_no_moment_is_refused_in_one_line(
 def test_zones_are_there_to_choose_from() -> None:
     assert zones()[0] == "UTC"
     assert {"Europe/Paris", "America/New_York", "Asia/Seoul"} < set(zones())
+
+
+@pytest.mark.parametrize(
+    ("local", "skipped"),
+    [
+        (datetime(2026, 3, 29, 1, 59, 59), False),
+        (datetime(2026, 3, 29, 2, 0), True),
+        (datetime(2026, 3, 29, 2, 59, 59), True),
+        (datetime(2026, 3, 29, 3, 0), False),
+        (datetime(2026, 10, 25, 2, 30), False),
+        (datetime(2026, 10, 25, 2, 30, fold=1), False),
+    ],
+)
+def test_clocks_skip_an_hour_in_spring(local: datetime, skipped: bool) -> None:
+    assert is_skipped(local, ZoneInfo("Europe/Paris")) is skipped
+    assert not is_skipped(local, UTC)

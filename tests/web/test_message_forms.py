@@ -188,6 +188,8 @@ WRONG: tuple[tuple[dict[str, str], str], ...] = (
     ({"subject": "{{ unsubscribe_url }}"}, "subject"),
     ({"html": ""}, "html"),
     ({"html": "<p>{{ nothing }}</p>"}, "html"),
+    ({"html": "  \n"}, "html"),
+    ({"html": "<p>&nbsp;</p>", "text": "Hi"}, "html"),
     ({"text": "{{ broken"}, "text"),
     ({"day": ""}, "scheduled_at"),
     ({"day": "2099-03-29", "clock": "02:30"}, "scheduled_at"),

@@ -25,18 +25,27 @@ if TYPE_CHECKING:
 
 
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """`now`, or ISO 8601; without a zone it is meant in the local one."""
+    """Read `now`, or ISO 8601; a time without a zone is in the local one."""
+    from postroom.domain.clocks import is_skipped
+
     if value is None:
         return None
     if value == "now":
         return datetime.now(UTC)
     try:
-        # A zone that is not said is this machine's: `astimezone` takes it so.
-        return datetime.fromisoformat(value).astimezone(UTC)
+        written = datetime.fromisoformat(value)
+        skipped = written.tzinfo is None and is_skipped(written)
+        moment = written.astimezone(UTC)  # without a zone, it is taken as this machine's
     except (ValueError, OverflowError) as exc:
         raise click.BadParameter(
             f"{value!r} is no time: write 2026-11-15T09:00+01:00, 2026-11-15T09:00 or now"
         ) from exc
+    if skipped:
+        raise click.BadParameter(
+            f"{value} does not exist in this machine's time zone: clocks are put forward then."
+            " Choose another time, or add a zone, as in 2026-11-15T09:00+01:00."
+        )
+    return moment
 
 
 @click.group("message")

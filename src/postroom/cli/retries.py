@@ -46,7 +46,7 @@ def test(
         from postroom.wiring import opened_transport
 
         mailing_list = await services.lists.get(list_name)
-        bodies = await with_text(checked_bodies(read_bodies(html, text)))
+        bodies = await with_text(await checked_bodies(read_bodies(html, text)))
         async with opened_transport(settings) as transport:
             return await send_test(
                 transport, mailing_list, subject, bodies, address, settings.value("base_url")

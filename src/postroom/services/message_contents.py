@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -12,7 +13,10 @@ from postroom.domain.messages import LARGEST_BODY, LONGEST_SUBJECT
 from postroom.domain.texts import one_line
 from postroom.mail.bodies import clean_body, text_from_html
 from postroom.mail.fields import check_fields
+from postroom.mail.visibility import shows_html, shows_text
 from postroom.storage.limits import EARLIEST
+
+_HOW_TO_MEND: Final = "write something, or leave it out"
 
 
 class NewBodies(msgspec.Struct, frozen=True):
@@ -30,8 +34,19 @@ def checked_subject(subject: str) -> str:
     return checked
 
 
-def checked_bodies(bodies: NewBodies) -> NewBodies:
-    """The bodies as they are kept, with one kind of line end. `Invalid`."""
+async def checked_bodies(bodies: NewBodies) -> NewBodies:
+    """Return the bodies as they are kept, with one kind of line end. `Invalid`.
+
+    A body that is given shows something. Checked in a thread: a body may have 10 MB.
+    """
+    return await asyncio.to_thread(_checked, bodies)
+
+
+def _checked(bodies: NewBodies) -> NewBodies:
+    if bodies.html and not shows_html(bodies.html):
+        raise Invalid("html", f"has neither text nor pictures: {_HOW_TO_MEND}")
+    if bodies.text and not shows_text(bodies.text):
+        raise Invalid("text", f"is blank: {_HOW_TO_MEND}")
     return NewBodies(_checked_body("html", bodies.html), _checked_body("text", bodies.text))
 
 

@@ -100,7 +100,7 @@ class MessageService(MessageRows):
         """Subject, bodies and time as they would be kept. `Invalid`, `NoSuch` list."""
         await self._check_list(list_name)
         check_any_body(bodies)
-        bodies = checked_bodies(bodies)
+        bodies = await checked_bodies(bodies)
         subject, scheduled_at = checked_subject(subject), checked_time(scheduled_at)
         return subject, await with_text(bodies), scheduled_at
 
@@ -207,7 +207,7 @@ class MessageService(MessageRows):
             return None
 
     async def _write_new_version(self, old: Message, new: Message, bodies: NewBodies) -> Message:
-        bodies = checked_bodies(bodies)
+        bodies = await checked_bodies(bodies)
         current = await self.bodies(old)
         if bodies.text is None and await _has_made_text(current):
             bodies = await with_text(bodies)

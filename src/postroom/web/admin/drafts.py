@@ -55,7 +55,7 @@ class Draft(msgspec.Struct):
 
     async def bodies(self) -> NewBodies:
         """The bodies to be sent: without a text, one is made of the HTML. `Invalid`."""
-        return await with_text(checked_bodies(self.typed))
+        return await with_text(await checked_bodies(self.typed))
 
     @property
     def scheduled_at(self) -> datetime:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
+from postroom.domain.clocks import is_skipped
 from postroom.domain.errors import Invalid
 
 FIELD: Final = "scheduled_at"
@@ -27,10 +28,9 @@ def moment(day: str, clock: str, zone: str) -> datetime:
         local = datetime.combine(date.fromisoformat(day.strip()), _clock(clock))
     except ValueError as exc:
         raise Invalid(FIELD, "needs a date and a time, as in 2026-11-15 and 09:00") from exc
-    placed = local.replace(tzinfo=ZoneInfo(zone))
     try:
-        found = placed.astimezone(UTC)
-        is_there = found.astimezone(ZoneInfo(zone)).replace(tzinfo=None) == local
+        found = local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+        is_there = not is_skipped(local, ZoneInfo(zone))
     except (OverflowError, ValueError) as exc:
         raise Invalid(FIELD, "is no time that can be kept") from exc
     if not is_there:

@@ -130,13 +130,13 @@ class SignUp(Body):
 
 def _needs_a_body(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [
-        {"required": [name], "properties": {name: {"type": "string", "minLength": 1}}}
+        {"required": [name], "properties": {name: {"type": "string", "pattern": "\\S"}}}
         for name in ("html", "text")
     ]
 
 
 class NewMessage(Body):
-    """At least one of `html` and `text` is needed."""
+    """At least one of `html` and `text` is needed. Neither may be blank."""
 
     model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_needs_a_body)
 
