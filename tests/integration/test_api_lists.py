@@ -278,3 +278,33 @@ def test_a_list_that_a_message_needs_is_not_deleted(client: httpx2.Client) -> No
     assert client.delete("/lists/news").status_code == 409
     assert client.delete(f"/messages/{made.json()['ref']}").status_code == 204
     assert client.delete("/lists/news").status_code == 204
+
+
+def test_a_file_in_utf_16_without_its_mark_is_422(client: httpx2.Client) -> None:
+    data = "email\nann@example.org\n".encode("utf-16-le")
+    place = "/lists/news/import"
+    refused = client.post(place, content=data, headers={"Content-Type": "text/csv; charset=utf-16"})
+    assert fields_of(refused) == ["file"]
+    assert "has no byte-order mark" in refused.json()["detail"]
+    named = {"Content-Type": "text/csv; charset=utf-16-le"}
+    assert client.post(place, content=data, headers=named).json()["added"] == 1
+
+
+def test_a_client_that_has_the_current_version_gets_304(client: httpx2.Client) -> None:
+    client.post("/lists/news/subscribers", json={"email": "a@b.org"})
+    for place, change in (
+        ("/lists/news", {"description": "Other"}),
+        ("/lists/news/subscribers/a@b.org", {"verified": True}),
+    ):
+        etag = client.get(place).headers["etag"]
+        for known in (etag, f"W/{etag}", f'"x", {etag}', "*"):
+            same = client.get(place, headers={"If-None-Match": known})
+            assert (same.status_code, same.content) == (304, b""), known
+            assert same.headers["etag"] == etag
+            assert client.head(place, headers={"If-None-Match": known}).status_code == 304
+        assert client.patch(place, json={}, headers={"If-None-Match": etag}).status_code == 200
+        client.patch(place, json=change)
+        changed = client.get(place, headers={"If-None-Match": etag})
+        assert changed.status_code == 200
+        assert changed.headers["etag"] != etag
+    assert client.get("/lists/no", headers={"If-None-Match": "*"}).status_code == 404

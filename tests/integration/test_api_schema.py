@@ -10,6 +10,12 @@ import pytest
 from tests.services.api_server import ApiServer, serving_api
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")
+# Which header lines of a file are understood is too much for a schema to say.
+CONFIGURATION = """
+[[operations]]
+include-name = "POST /lists/{name}/import"
+checks.positive_data_acceptance.enabled = false
+"""
 
 
 @pytest.fixture
@@ -21,6 +27,7 @@ def api(tmp_path: Path) -> Iterator[ApiServer]:
 @pytest.mark.timeout(600)
 def test_all_checks_of_schemathesis_pass(api: ApiServer, tmp_path: Path) -> None:
     """No fault, no answer that the document does not know, no rule that one side does not keep."""
+    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
     done = subprocess.run(
         [
             SCHEMATHESIS, "run", f"{api.url}/api/v1/openapi.json",

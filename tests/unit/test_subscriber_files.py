@@ -79,6 +79,16 @@ def test_another_encoding_is_refused_with_its_line_and_read_when_it_is_named() -
     assert "utf-16-le" in problem("email\na@b.org\n".encode("utf-16-le"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_named_encoding_that_needs_a_byte_order_mark_is_refused_without_one(
+    encoding: str,
+) -> None:
+    assert problem("email\na@b.org\n".encode(f"{encoding}-le"), encoding) == (
+        f"has no byte-order mark, which {encoding} needs: name {encoding}-le or {encoding}-be,"
+        " or save it as UTF-8"
+    )
+
+
 @pytest.mark.parametrize(
     "name",
     ["punycode", "utf-7", "unicode_escape", "raw_unicode_escape", "idna", "undefined", "hex",
@@ -225,11 +235,18 @@ def test_chunks_hold_so_many_lines_and_no_line_is_lost_between() -> None:
 # -- formulas -------------------------------------------------------------------------------------
 
 
-@given(st.text("'=+-@\t\ra", max_size=6))
+@given(st.text("'=+-@\t\r\u00a0 a", max_size=6))
 def test_what_is_protected_from_spreadsheets_comes_back_as_it_was(cell: str) -> None:
     written = protected(cell)
     assert not written.startswith(("=", "+", "-", "@", "\t", "\r"))
     assert unprotected(written) == cell
+
+
+@pytest.mark.parametrize("cell", [" =1", "\u00a0+1", "  -1", "' @x", "\t=1"])
+def test_spaces_before_a_formula_do_not_hide_it(cell: str) -> None:
+    assert protected(cell) == f"'{cell}"
+    assert unprotected(protected(cell)) == cell
+    assert protected(f"a{cell}") == f"a{cell}"
 
 
 @pytest.mark.parametrize("address", ["=cmd@b.org", "+a@b.org", "-a@b.org", "'=a@b.org", "'a@b.org"])

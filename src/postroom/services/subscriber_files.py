@@ -79,8 +79,9 @@ _ENCODINGS: Final = frozenset({
 })  # fmt: skip
 
 # A spreadsheet would take such a cell for a formula, so an export puts an apostrophe before it.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_PROTECTED_FORMULA = re.compile(r"'+[=+\-@\t\r]")
+# Spaces before it do not make it less of one.
+_FORMULA = re.compile(r"'*(?:\s*[=+\-@]|[\t\r])")
+_PROTECTED_FORMULA = re.compile(r"'+(?:\s*[=+\-@]|[\t\r])")
 
 
 def protected(cell: str) -> str:
@@ -340,6 +341,12 @@ def _check_decodes(
         except UnicodeDecodeError as exc:
             line += exc.object[: exc.start].count(b"\n")
             raise Invalid("file", _not_decoded(line, encoding, was_given)) from exc
+        except UnicodeError as exc:  # a decoder of UTF-16 or UTF-32 that finds no byte-order mark
+            raise Invalid(
+                "file",
+                f"has no byte-order mark, which {encoding} needs: name {encoding}-le or"
+                f" {encoding}-be, or save it as UTF-8",
+            ) from exc
         if not piece:
             return
         line += piece.count(b"\n")

@@ -56,6 +56,12 @@ IF_MATCH = {
         " is 412 and nothing is changed."
     }
 }
+IF_NONE_MATCH = {
+    "x-headers": {
+        "If-None-Match": "The `ETag` of the version that you have. If it is still the current one,"
+        " the answer is 304, without a body."
+    }
+}
 REPEATABLE = {
     "x-headers": {
         "Idempotency-Key": "A text of your own for this request, such as a UUID. The same request"
@@ -68,6 +74,12 @@ REPEATABLE = {
 def problems(*statuses: int) -> Responses:
     """These besides those that every call may answer."""
     return {status: _problem(status) for status in sorted({*statuses, *ALWAYS})}
+
+
+def readable(others: Responses) -> Responses:
+    """An answer with an ETag, or none for a client that has that version already."""
+    unchanged = {"description": "You have the current version.", "headers": _ETAG}
+    return {**tagged(200, others), 304: unchanged}
 
 
 def tagged(status: int, others: Responses, *, located: bool = False) -> Responses:

@@ -42,6 +42,12 @@ async def matched_etag(
     return current
 
 
+def is_known(request: Request, etag: str) -> bool:
+    """Return whether the client has this version already, as its `If-None-Match` says."""
+    given = request.headers.get("if-none-match")
+    return given is not None and (given.strip() == "*" or etag in _wanted(given))
+
+
 def _wanted(given: str) -> set[str]:
     if len(given) > _LONGEST:
         return set()

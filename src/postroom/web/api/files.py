@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.services import shapes
 from postroom.services.keys import Scope
+from postroom.services.subscriber_files import EMAIL_NAMES
 from postroom.web.api.documenting import problems
 from postroom.web.api.fields import IsVerified, ListPath
 from postroom.web.api.heading import wants_body
@@ -33,8 +34,13 @@ _FILE = {
         "required": True,
         "content": {
             CSV: {
-                # The columns may also come in another order: a pattern for that says nothing.
-                "schema": {"type": "string", "pattern": r'^ *email *([,;\t][^"]*)?(\r?\n[^"]*)?$'},
+                # Without a pattern: names and order of the columns are for code to understand.
+                "schema": {
+                    "type": "string",
+                    "description": "A header line and a line for each address. Columns come in any"
+                    " order, between commas, semicolons or tabs; the one of addresses is called"
+                    f" {', '.join(EMAIL_NAMES[:5])} or the like, in any case.",
+                },
                 "example": "email,verified\r\nann@example.com,true\r\nbob@example.com,false\r\n",
             }
         },

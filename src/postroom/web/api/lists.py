@@ -12,7 +12,7 @@ from starlette.responses import Response
 from postroom.domain.lists import MailingList
 from postroom.services import shapes
 from postroom.services.keys import Scope
-from postroom.web.api.documenting import IF_MATCH, problems, tagged
+from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, problems, readable, tagged
 from postroom.web.api.etags import matched_etag
 from postroom.web.api.fields import After, Limit, ListPath
 from postroom.web.api.models import ListChange, NewList
@@ -24,6 +24,7 @@ from postroom.web.api.routing import (
     resource,
     scoped,
     services_of,
+    unless_known,
     with_shown_etag,
 )
 
@@ -70,12 +71,12 @@ async def read_lists(request: Request, limit: Limit = 100, after: After = None) 
 @router.get(
     "/lists/{name}",
     response_model=MailingListResult,
-    responses=tagged(200, problems(404)),
-    openapi_extra=_NEEDS,
+    responses=readable(problems(404)),
+    openapi_extra={**_NEEDS, **IF_NONE_MATCH},
 )
 async def read_list(request: Request, name: ListPath) -> Response:
     """One list."""
-    return resource(shapes.of_list(await services_of(request).lists.get(name)))
+    return unless_known(request, shapes.of_list(await services_of(request).lists.get(name)))
 
 
 @router.patch(
@@ -88,7 +89,7 @@ async def change_list(request: Request, name: ListPath, body: ListChange) -> Res
     """Change a list."""
     etag = await _matched(request, name)
     if not body.model_fields_set:
-        return await read_list(request, name)
+        return resource(shapes.of_list(await services_of(request).lists.get(name)))
     saved = await services_of(request).lists.edit(
         name,
         description=body.description,

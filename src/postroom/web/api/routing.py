@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from postroom.services.keys import ApiKey, Scope
-from postroom.web.api.etags import shown_etag
+from postroom.web.api.etags import is_known, shown_etag
 from postroom.web.api.guarding import KEY_IN_SCOPE
 from postroom.web.api.problems import problem
 from postroom.web.context import WebContext
@@ -95,6 +95,16 @@ def resource(
     """One thing that can be changed: its ETag is in the content and in the header."""
     tagged = with_shown_etag(shape)
     return answer(tagged, status, {**(headers or {}), "ETag": f'"{tagged["etag"]}"'})
+
+
+def unless_known(request: Request, shape: dict[str, Any]) -> Response:
+    """One thing as it is now, or 304 without a body if the client has this version already.
+
+    Only for what cannot change without its ETag: a message's counts can.
+    """
+    if is_known(request, shape["etag"]):
+        return Response(status_code=304, headers={"ETag": f'"{shown_etag(shape["etag"])}"'})
+    return resource(shape)
 
 
 def index(shapes: Iterable[dict[str, Any]], following: str | None) -> Response:

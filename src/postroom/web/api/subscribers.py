@@ -14,7 +14,7 @@ from postroom.domain.lists import Subscriber
 from postroom.services import shapes
 from postroom.services.keys import Scope
 from postroom.storage import InvalidKey
-from postroom.web.api.documenting import IF_MATCH, problems, tagged
+from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, problems, readable, tagged
 from postroom.web.api.etags import matched_etag
 from postroom.web.api.fields import AddressPath, After, IsVerified, Limit, ListPath
 from postroom.web.api.models import NewSubscriber, SubscriberChange
@@ -27,6 +27,7 @@ from postroom.web.api.routing import (
     resource,
     scoped,
     services_of,
+    unless_known,
     with_shown_etag,
 )
 
@@ -93,13 +94,13 @@ async def read_subscribers(
 @router.get(
     "/lists/{name}/subscribers/{email:path}",
     response_model=SubscriberResult,
-    responses=tagged(200, problems(404)),
-    openapi_extra=_NEEDS,
+    responses=readable(problems(404)),
+    openapi_extra={**_NEEDS, **IF_NONE_MATCH},
 )
 async def read_subscriber(request: Request, name: ListPath, email: AddressPath) -> Response:
     """One subscriber."""
     found = await services_of(request).subscriptions.get(name, email)
-    return resource(_shown(request, found))
+    return unless_known(request, _shown(request, found))
 
 
 @router.patch(
@@ -121,7 +122,7 @@ async def change_subscriber(
     subscriptions = services_of(request).subscriptions
     etag = await _matched(request, name, email)
     if not body.model_fields_set:
-        return await read_subscriber(request, name, email)
+        return resource(_shown(request, await subscriptions.get(name, email)))
     if body.email is not None:
         moved = await subscriptions.change_address(name, email, body.email, etag)
         email, etag = moved.address, moved.etag
