@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.messages import Message
+from postroom.mail.pictures import has_remote_pictures
 from postroom.services.message_contents import NewBodies
 from postroom.services.users import Role
 from tests.services.smtp_sink import running_smtp_sink
@@ -221,7 +222,8 @@ async def test_the_preview_is_the_mail_in_a_frame_without_rights(
     assert "/unsubscribe?" in frame.text, "the footer is there, too"
     policy_of_frame = frame.headers["content-security-policy"]
     rights = policy_of_frame.partition(";")[0]
-    assert rights == "sandbox allow-popups allow-popups-to-escape-sandbox"
+    # Of the same origin, so that the page can keep the scroll position; but without scripts.
+    assert rights == "sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
     assert "default-src 'none'" in policy_of_frame
     assert "img-src data: https: http:" in policy_of_frame, "who wrote it sees its pictures"
     assert frame.headers["referrer-policy"] == "no-referrer"
@@ -255,6 +257,37 @@ async def test_a_message_has_its_preview_for_viewers(site: Site, editor: Visitor
     frame = await viewer.get(f"/messages/{ref}/preview/html")
     assert "<p>Hi <b>you</b></p>" in frame.text
     assert frame.headers["content-security-policy"].startswith("sandbox allow-popups")
+
+
+async def test_pictures_of_other_sites_are_loaded_only_for_those_who_ask(
+    site: Site, editor: Visitor
+) -> None:
+    body = '<p>Hi</p><img src="https://pictures.example/seen.png">'
+    await editor.post("/messages/new", {**FORM, "html": body})
+    ref = (await only_message(site)).ref
+    for somebody in (await site.user(Role.VIEWER), editor):
+        page = await somebody.get(f"/messages/{ref}/preview")
+        assert f'<a href="/messages/{ref}/preview?pictures=yes">Load pictures</a>' in page.text
+        frame = await somebody.get(f"/messages/{ref}/preview/html")
+        assert "img-src data:;" in frame.headers["content-security-policy"]
+        asked = await somebody.get(f"/messages/{ref}/preview?pictures=yes")
+        assert "Load pictures" not in asked.text
+        assert f'src="/messages/{ref}/preview/html?pictures=yes"' in asked.text
+        frame = await somebody.get(f"/messages/{ref}/preview/html?pictures=yes")
+        assert "img-src data: https: http:;" in frame.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("body", "remote"),
+    [
+        ("<img src=https://a.example/b.png>", True),
+        ("<td background='//a.example/b.png'>", True),
+        ("<style>p { background: url( 'http://a.example/b.png') }</style>", True),
+        ("<img src='data:image/png;base64,AA=='><a href='https://a.example'>a</a>", False),
+    ],
+)
+def test_pictures_on_other_web_servers_are_found(body: str, remote: bool) -> None:
+    assert has_remote_pictures(body) is remote
 
 
 async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Visitor) -> None:

@@ -1,8 +1,11 @@
 """Links in mails: looking changes nothing, the button does, and repeating is harmless."""
 
+import re
+
 import pytest
 
 from postroom.domain.lists import Subscriber, new_guid
+from tests.unit.test_images import png
 from tests.web.site import Site
 
 ANN = "annabel@example.com"
@@ -154,3 +157,33 @@ async def test_a_link_that_leads_nowhere_is_answered_kindly(site: Site, ann: Sub
     off = await visitor.get(f"/unsubscribe?id={other}&listName=contoso1")
     assert (off.status_code, "already off the list" in off.text) == (200, True)
     assert await find(site, ann) == ann
+
+
+async def test_of_a_private_list_a_link_with_a_random_identifier_shows_nothing(site: Site) -> None:
+    await site.services.lists.create(
+        "board", "Secret board", "board@contoso.example", public=False, colour="#123456",
+        language="ko",
+    )  # fmt: skip
+    await site.services.logos.put("board", png())
+    bob = await site.services.subscriptions.add("board", "bob@example.com", verified=True)
+    visitor = site.visitor()
+    stranger = f"?id={new_guid()}&listName=board"
+    for answer in (
+        await visitor.get(f"/unsubscribe{stranger}"),
+        await visitor.http.post(f"/unsubscribe{stranger}", data={"action": "confirm"}),
+        await visitor.http.post(f"/unsubscribe{stranger}", data=ONE_CLICK),
+        await visitor.get(f"/confirm{stranger}"),
+        await visitor.http.post(f"/confirm{stranger}"),
+    ):
+        assert '<html lang="en">' in answer.text
+        for secret in ("Secret", "123456", "/logo/", "/subscribe"):
+            assert secret not in answer.text, (answer.url, secret)
+    assert (await visitor.get("/logo/board")).status_code == 404
+    # Whose link it is sees the list, and a second visit still says that they are off it.
+    page = await visitor.get(link("unsubscribe", bob))
+    assert "Secret board" in page.text
+    [logo] = re.findall(r'src="(/logo/[^"]+)"', page.text)
+    assert (await visitor.get(logo)).status_code == 200
+    await visitor.http.post(link("unsubscribe", bob), data={"action": "confirm"})
+    again = await visitor.get(link("unsubscribe", bob))
+    assert (again.status_code, "You are already off the list" in again.text) == (200, True)

@@ -1,4 +1,4 @@
-"""Pictures that readers of a mail would not see, because they are named by no full web address."""
+"""Pictures of a message: on other web servers, or named so that no reader would see them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ _SOURCE: Final = re.compile(
 )
 # In the mail itself, on the web, or filled in for each reader.
 _SEEN: Final = re.compile(r"(https?://|data:|cid:|\{\{)", re.IGNORECASE)
+
+
+# Attributes of elements, and styles, wherever they are.
+_REMOTE: Final = re.compile(
+    r"(?:\b(?:src|srcset|background|poster)\s*=\s*[\"']?|\burl\(\s*[\"']?)\s*(?:https?:)?//",
+    re.IGNORECASE,
+)
+
+
+def has_remote_pictures(html: str) -> bool:
+    """Return whether a reader's mail program would fetch pictures from a web server."""
+    return _REMOTE.search(html) is not None
 
 
 def unseen_pictures(html: str) -> list[str]:

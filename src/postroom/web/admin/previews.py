@@ -14,6 +14,7 @@ from postroom.domain.addresses import Address
 from postroom.domain.errors import DomainError, Invalid, NoSuch
 from postroom.domain.lists import MailingList, SubscriberGuid
 from postroom.mail.mailing import Recipient
+from postroom.mail.pictures import has_remote_pictures
 from postroom.mail.reading import ReadMail, read_mail
 from postroom.sender.drafts import draft_mailing
 from postroom.services.message_contents import NewBodies
@@ -45,8 +46,8 @@ async def frame(visit: Visit) -> Response:
             raise Invalid("html", next(iter(problems.values())))
         preview = await _preview_of(visit, draft, draft.typed)
     except DomainError:
-        return _framed(_NOTHING.format("No preview yet."))
-    return _framed(preview.html or _NOTHING.format("This message has no HTML."))
+        return _framed(_NOTHING.format("No preview yet."), is_draft=True)
+    return _framed(preview.html or _NOTHING.format("This message has no HTML."), is_draft=True)
 
 
 async def words(visit: Visit) -> Response:
@@ -92,6 +93,8 @@ async def of_message(visit: Visit) -> Response:
         message=message,
         preview=preview,
         pictures=await unseen_by_readers(bodies),
+        with_pictures=_wants_pictures(visit),
+        hides_pictures=not _wants_pictures(visit) and has_remote_pictures(bodies.html or ""),
         problems=problems,
     )
 
@@ -103,7 +106,8 @@ async def frame_of_message(visit: Visit) -> Response:
         preview = await _preview_of(visit, draft_of(message, bodies), bodies)
     except DomainError:
         return _framed(_NOTHING.format("No preview."))
-    return _framed(preview.html or _NOTHING.format("This message has no HTML."))
+    shown = preview.html or _NOTHING.format("This message has no HTML.")
+    return _framed(shown, with_pictures=_wants_pictures(visit))
 
 
 async def _preview_of(visit: Visit, draft: Draft, bodies: NewBodies) -> ReadMail:
@@ -130,8 +134,14 @@ def _made(mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: 
     return read_mail(draft_mailing(mailing_list, subject, bodies, base_url).mail(_SOMEBODY))
 
 
-def _framed(html: str) -> Response:
-    return sandboxed(html, with_pictures=True)
+def _wants_pictures(visit: Visit) -> bool:
+    """Return whether somebody asked for pictures from other sites. Nobody gets them unasked: only
+    who writes a message sees its pictures at once."""
+    return visit.parameter("pictures") == "yes"
+
+
+def _framed(html: str, *, is_draft: bool = False, with_pictures: bool = False) -> Response:
+    return sandboxed(html, with_pictures=is_draft or with_pictures, is_scrolled=is_draft)
 
 
 PAGES = (

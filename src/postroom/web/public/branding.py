@@ -44,11 +44,13 @@ async def logo(visit: Visit) -> Response:
         mailing_list = await visit.services.lists.get(visit.parameter("name"))
     except (Invalid, NoSuch):
         return Response(status_code=404)
-    data = await visit.services.logos.read(mailing_list)
+    is_current = visit.parameter("v") == _version(mailing_list)
+    # Of a list that is not open to everyone, only those who have seen its pages know the version.
+    may_see = mailing_list.public or is_current
+    data = await visit.services.logos.read(mailing_list) if may_see else None
     if data is None:
         return Response(status_code=404)
     kind = mailing_list.logo.rpartition(".")[2]
-    is_current = visit.parameter("v") == _version(mailing_list)
     return Response(data, media_type=_TYPES[kind], headers=_kept(is_current))
 
 

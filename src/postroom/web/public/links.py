@@ -42,7 +42,8 @@ async def confirm(reader: Reader) -> Response:
     else:
         subscriber = await use.by_guid(mailing_list.name, guid)
     if subscriber is None:
-        return _no_such_link(reader, mailing_list)
+        return _no_such_link(reader, _known_to_strangers(reader, mailing_list))
+    reader.meet(mailing_list)
     if subscriber.verified:
         return _welcome(reader, mailing_list, subscriber)
     return reader.page("confirm.html", mailing_list=mailing_list, email=masked(subscriber.address))
@@ -54,12 +55,14 @@ async def unsubscribe(reader: Reader) -> Response:
         return _no_such_link(reader)
     mailing_list, guid = link
     use = reader.services.subscriptions
-    if _is_told_to_leave(reader):
-        gone = await use.unsubscribe(mailing_list.name, guid)
-        return _has_left(reader, mailing_list) if gone else _is_off(reader, mailing_list)
-    subscriber = await use.by_guid(mailing_list.name, guid)
+    is_leaving = _is_told_to_leave(reader)
+    find = use.unsubscribe if is_leaving else use.by_guid
+    subscriber = await find(mailing_list.name, guid)
     if subscriber is None:
-        return _is_off(reader, mailing_list)
+        return _is_off(reader, _known_to_strangers(reader, mailing_list))
+    reader.meet(mailing_list)
+    if is_leaving:
+        return _has_left(reader, mailing_list)
     if reader.sends and reader.text("action") == "cancel":
         return _stays(reader, mailing_list)
     return reader.page(
@@ -82,8 +85,16 @@ async def _link(reader: Reader) -> tuple[MailingList, SubscriberGuid] | None:
         mailing_list = await reader.services.lists.get(name)
     except (Invalid, NoSuch):
         return None
-    reader.meet(mailing_list)
     return mailing_list, guid
+
+
+def _known_to_strangers(reader: Reader, mailing_list: MailingList) -> MailingList | None:
+    """Return the list if it is open to everyone. Of any other, a link with a wrong identifier shows
+    nothing: no description, no logo, no language."""
+    if not mailing_list.public:
+        return None
+    reader.meet(mailing_list)
+    return mailing_list
 
 
 # — What it says —
@@ -92,7 +103,7 @@ async def _link(reader: Reader) -> tuple[MailingList, SubscriberGuid] | None:
 def _no_such_link(reader: Reader, mailing_list: MailingList | None = None) -> Response:
     _ = reader.gettext
     action = None
-    if mailing_list is not None and mailing_list.public:
+    if mailing_list is not None:
         action = (_("Sign up again"), reader.link("/subscribe", list=mailing_list.name))
     return reader.says(
         _("This link does not work"),
@@ -130,10 +141,13 @@ def _has_left(reader: Reader, mailing_list: MailingList) -> Response:
     )
 
 
-def _is_off(reader: Reader, mailing_list: MailingList) -> Response:
+def _is_off(reader: Reader, mailing_list: MailingList | None) -> Response:
     _ = reader.gettext
+    title = _("You are already off the list")
+    if mailing_list is None:
+        return reader.says(title)
     return reader.says(
-        _("You are already off the list"),
+        title,
         _("This address gets no emails from %(list)s.", list=mailing_list.description),
         mailing_list=mailing_list,
     )

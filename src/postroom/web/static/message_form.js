@@ -44,12 +44,38 @@
     zone.value = mine;
   }
 
-  // The frame is a new one each time: otherwise the browser's Back would go through all previews.
+  // A new frame is loaded behind the one that is shown, scrolled to the same place, and then takes
+  // its place: nothing flickers. It is a new one each time, because the browser's Back would
+  // otherwise go through all previews.
+  const box = form.querySelector(".preview-box"), show = part("show-preview");
+  let frames = 0;
   function showFrame() {
-    const old = form.querySelector("iframe.preview"), fresh = old.cloneNode(false);
-    old.replaceWith(fresh);
-    form.requestSubmit(part("show-preview"));
+    for (const late of box.querySelectorAll("iframe.next")) late.remove();
+    const fresh = box.querySelector("iframe.preview").cloneNode(false);
+    fresh.className = "next";
+    fresh.name = `preview-${++frames}`;
+    box.append(fresh);
+    fresh.addEventListener("load", () => swap(fresh));
+    show.formTarget = fresh.name;
+    form.requestSubmit(show);
   }
+  function swap(fresh) {
+    const old = box.querySelector("iframe.preview");
+    try {
+      if (fresh.contentWindow.location.href === "about:blank") return;
+      fresh.contentWindow.scrollTo(old.contentWindow.scrollX, old.contentWindow.scrollY);
+    } catch {
+      fresh.remove(); // the browser's own page about a server that cannot be reached
+      return;
+    }
+    fresh.className = "preview";
+    old.remove();
+  }
+  show.addEventListener("click", (event) => {
+    event.preventDefault();
+    showWords();
+    showFrame();
+  });
   let latest = 0;
   async function showWords() {
     const turn = ++latest;

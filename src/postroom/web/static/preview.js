@@ -1,0 +1,17 @@
+"use strict";
+// A message's HTML at the width that a mail client gives it, scaled down to the room that there is.
+// Without this script, the frame is as wide as its box.
+(() => {
+  for (const box of document.querySelectorAll(".preview-box")) {
+    const fit = () => {
+      const width = parseFloat(getComputedStyle(box).getPropertyValue("--width"));
+      box.style.setProperty("--scale", Math.min(1, box.clientWidth / width));
+    };
+    box.classList.add("scaled");
+    new ResizeObserver(fit).observe(box);
+    for (const choice of box.parentElement.querySelectorAll("input[name=width]")) {
+      choice.addEventListener("change", fit);
+    }
+    fit();
+  }
+})();
