@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -19,16 +21,21 @@ from postroom.services.app_files import origin_of, read_apps_file
 from postroom.services.apps import AppRegistry
 from postroom.settings import FILE, Settings, load_settings
 from postroom.spans import flush_spans
-from postroom.storage import Store
+from postroom.storage import Store, StoreOutage
 from postroom.transport.contract import Transport
+from postroom.watchdog import WatchedPart, end_at_once
 from postroom.wiring import (
     Services,
     make_confirmations,
     make_sender,
+    make_watchdog,
     opened_sending,
 )
 
+log = logging.getLogger(__name__)
+
 _BUSY_SECONDS = 0.1
+_STORE_SECONDS = 2.0
 
 _ENGINES = {"sqlite": "postroom.storage.sqlite", "postgresql": "postroom.storage.postgres"}
 
@@ -105,11 +112,9 @@ def _environment(settings: Settings) -> dict[str, str]:
 # In a worker process
 
 
-class _Part(Protocol):
+class _Part(WatchedPart, Protocol):
     @property
     def is_busy(self) -> bool: ...
-
-    async def run(self, stopping: asyncio.Event) -> None: ...
 
 
 async def serve_sender(stopping: asyncio.Event, busy: Callable[[bool], None]) -> None:
@@ -128,24 +133,52 @@ async def _serve(
     stopping: asyncio.Event,
     busy: Callable[[bool], None],
 ) -> None:
+    busy(True)  # with starting, which may take longer than a short idle time
     settings = load_settings(os.environ, Path.cwd())
     set_up_observation(settings, name)
-    async with opened_sending(settings) as (store, transport):
-        part = make(store, transport, settings)
-        telling = asyncio.create_task(_tell(part, busy))
+    async with AsyncExitStack() as opened:
+        opening = await _open_patiently(opened, settings, stopping)
+        if opening is None:
+            return
+        store, transport = opening
+        parts: list[_Part] = []
+
+        def made() -> _Part:
+            parts[:] = [make(store, transport, settings)]
+            return parts[0]
+
+        telling = asyncio.create_task(_tell(parts, busy))
         try:
-            await part.run(stopping)
+            await make_watchdog(name, store, settings, end_at_once).run(made, stopping)
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
     flush_spans()
 
 
-async def _tell(part: _Part, busy: Callable[[bool], None]) -> None:
+async def _open_patiently(
+    opened: AsyncExitStack, settings: Settings, stopping: asyncio.Event
+) -> tuple[Store, Transport] | None:
+    """Open store and transport, waiting for a store that cannot be used now; None once `stopping`.
+
+    To end instead would look like a fault of the program, and the host would stop starting it.
+    """
+    while not stopping.is_set():
+        try:
+            return await opened.enter_async_context(opened_sending(settings))
+        except StoreOutage as exc:
+            log.warning("waiting for the store: %s", exc)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), _STORE_SECONDS)
+    return None
+
+
+async def _tell(parts: Sequence[_Part], busy: Callable[[bool], None]) -> None:
     """The host stops who is idle for long: a glance now and then tells it well enough."""
-    told = False
+    told = True
     while True:
-        if part.is_busy != told:
-            told = part.is_busy
-            busy(told)
         await asyncio.sleep(_BUSY_SECONDS)
+        is_busy = any(part.is_busy for part in parts)
+        if is_busy != told:
+            told = is_busy
+            busy(told)

@@ -344,6 +344,13 @@ SETTINGS = (
         _seconds(1, 60),
     ),
     Setting(
+        "stalled_after",
+        "60s",
+        "A sender or scheduler that has work and makes no progress for so long is restarted"
+        " (2s to 1h).",
+        _seconds(2, 3600),
+    ),
+    Setting(
         "sender_lease",
         "60s",
         "How long a sender that died on another machine keeps its pages (5s to 1h).",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -29,7 +30,7 @@ from postroom.services.apps import AppRegistry
 from postroom.services.audit import AuditService
 from postroom.services.conversions import bring_up_to_date
 from postroom.services.estimates import EstimateService
-from postroom.services.events import EventService
+from postroom.services.events import EventService, Severity
 from postroom.services.explorer import ExplorerService
 from postroom.services.exports import ExportService
 from postroom.services.growth import GrowthService
@@ -52,6 +53,7 @@ from postroom.services.removal import UserRemoval
 from postroom.services.retries import RetryService
 from postroom.services.searching import SubscriberSearch
 from postroom.services.sessions import SessionService
+from postroom.services.store_health import StoreHealth
 from postroom.services.stored_secrets import StoredSecrets
 from postroom.services.subscriptions import SubscriptionService
 from postroom.services.tracing import TraceService
@@ -61,6 +63,7 @@ from postroom.storage import Store, open_store
 from postroom.transport.contract import Transport
 from postroom.transport.opening import open_transport
 from postroom.transport.outbox import OutboxTransport
+from postroom.watchdog import Stalls, Watchdog, start_again
 
 OUTBOX = "outbox"
 """The folder of the transport `outbox:`, in the data folder."""
@@ -106,6 +109,7 @@ class Services:
         self.retries = RetryService(store, self.messages, self.outcomes)
         self.estimates = EstimateService(self.sizes, self.times)
         self.health = HealthService(self.hosts, self.queue_overview)
+        self.store_health = StoreHealth(store)
         self.explorer = ExplorerService(store)
 
 
@@ -235,6 +239,46 @@ def make_retention(store: Store, settings: Settings) -> Retention:
 
 def make_scheduler(store: Store, settings: Settings) -> Scheduler:
     return Scheduler(store, lease_seconds=settings.value("scheduler_lease").total_seconds())
+
+
+async def run_sender(
+    store: Store, transport: Transport, settings: Settings, stopping: asyncio.Event
+) -> None:
+    """Send until `stopping`, watched."""
+    watchdog = make_watchdog("sender", store, settings, start_again)
+    await watchdog.run(lambda: make_sender(store, transport, settings), stopping)
+
+
+async def run_confirmations(
+    store: Store, transport: Transport, settings: Settings, stopping: asyncio.Event
+) -> None:
+    """Ask new subscribers to confirm until `stopping`, watched."""
+    watchdog = make_watchdog("confirmations", store, settings, start_again)
+    await watchdog.run(lambda: make_confirmations(store, transport, settings), stopping)
+
+
+async def run_scheduler(store: Store, settings: Settings, stopping: asyncio.Event) -> None:
+    """Schedule until `stopping`, watched."""
+    watchdog = make_watchdog("scheduler", store, settings, start_again)
+    await watchdog.run(lambda: make_scheduler(store, settings), stopping)
+
+
+def stalls_in(settings: Settings) -> Stalls:
+    """Return what is known about parts of this machine that made no progress."""
+    return Stalls(settings.data / "stalls")
+
+
+def make_watchdog(
+    part: str, store: Store, settings: Settings, replace_process: Callable[[], None]
+) -> Watchdog:
+    """Return what watches over a part of this process."""
+    events = EventService(store)
+
+    def tell(text: str) -> None:
+        events.note(part, text, severity=Severity.ERROR)
+
+    limit = settings.value("stalled_after").total_seconds()
+    return Watchdog(part, limit, stalls_in(settings), tell, replace_process)
 
 
 def make_alerts(store: Store, transport: Transport, settings: Settings) -> Alerts | None:

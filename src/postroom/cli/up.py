@@ -15,9 +15,9 @@ from postroom.settings import Settings
 from postroom.wiring import (
     make_alerts,
     make_retention,
-    make_scheduler,
     opened_services,
     opened_transport,
+    run_scheduler,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def up(settings: Settings, demo: bool) -> None:
             context = make_context(services, settings)
             async with asyncio.TaskGroup() as parts:
                 parts.create_task(serve(context, listener, stopping))
-                parts.create_task(make_scheduler(services.store, settings).run(stopping))
+                parts.create_task(run_scheduler(services.store, settings, stopping))
                 parts.create_task(make_retention(services.store, settings).run(stopping))
                 parts.create_task(run_host(settings, services.store, stopping))
                 alerts = make_alerts(services.store, transport, settings)

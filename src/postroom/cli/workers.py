@@ -10,13 +10,13 @@ from postroom.cli.running import run_until_stopped, with_settings
 from postroom.settings import Settings
 from postroom.wiring import (
     make_alerts,
-    make_confirmations,
     make_retention,
-    make_scheduler,
-    make_sender,
     opened_for_work,
     opened_sending,
     opened_transport,
+    run_confirmations,
+    run_scheduler,
+    run_sender,
 )
 
 _TRANSPORT = click.option("--transport", help="The way out, as in the setting `transport`.")
@@ -31,7 +31,7 @@ def scheduler(settings: Settings) -> None:
         async with opened_for_work(settings) as store, opened_transport(settings) as transport:
             alerts = make_alerts(store, transport, settings)
             async with asyncio.TaskGroup() as parts:
-                parts.create_task(make_scheduler(store, settings).run(stopping))
+                parts.create_task(run_scheduler(store, settings, stopping))
                 parts.create_task(make_retention(store, settings).run(stopping))
                 if alerts is not None:
                     parts.create_task(alerts.run(stopping))
@@ -50,7 +50,7 @@ def sender(settings: Settings) -> None:
             opened_sending(settings) as (store, transport),
             asyncio.TaskGroup() as parts,
         ):
-            parts.create_task(make_sender(store, transport, settings).run(stopping))
-            parts.create_task(make_confirmations(store, transport, settings).run(stopping))
+            parts.create_task(run_sender(store, transport, settings, stopping))
+            parts.create_task(run_confirmations(store, transport, settings, stopping))
 
     run_until_stopped(work, settings)

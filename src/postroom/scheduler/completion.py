@@ -30,9 +30,12 @@ class Completion:
         # Pages below are done. Looks begin here, and so cost little however many pages there are.
         self._first_open: dict[MessageRef, int] = {}
         self._look_for_parked_at: dict[MessageRef, float] = {}
+        self.steps = 0
+        """Grows with everything that is done for a message."""
 
     async def check(self, message: Message) -> bool:
         """Archive the message if nothing of it is pending or in doubt; answers whether it did."""
+        self.steps += 1
         page = await self._first_open_page(message)
         if page is not None:
             # Parked by a sender that had not heard yet of the resumption.
@@ -124,6 +127,7 @@ class Completion:
         If a sender has changed the page since we looked, it stays as it is: parked again, it is
         put back again.
         """
+        self.steps += 1
         item = WorkItem(message.day, message.ref, int(page.row), restarted=True)
         await self._queue.put(str(item))
         try:

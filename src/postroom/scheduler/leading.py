@@ -23,6 +23,7 @@ from postroom.services.outcomes import OutcomeService
 from postroom.spans import span
 from postroom.storage import Lease, LeaseLost, Store, StoreOutage
 from postroom.tasks import end_tasks
+from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)
 
@@ -45,17 +46,32 @@ class Scheduler:
         self._completion = Completion(store, self._messages, OutcomeService(store))
         self._tasks: dict[MessageRef, asyncio.Task[None]] = {}
         self._leads_until = 0.0
+        self._turns = 0  # of the loop that looks for messages
+        self._windows = 0  # of fan-out
+        self._is_out = False  # the store
+
+    def doing(self) -> dict[str, Doing]:
+        """What must make progress now (see `watchdog.py`): nothing while the store is out."""
+        if self._is_out:
+            return {}
+        doing = {"looking for messages": Doing(self._turns)}
+        if self._tasks:
+            doing["working on messages"] = Doing((self._windows, self._completion.steps))
+        return doing
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: wait for the lease, then act while it is held."""
         while not stopping.is_set():
+            self._turns += 1
             try:
                 lease = await self._store.acquire_lease(LEASE_NAME, seconds=self._lease_seconds)
+                self._is_out = False
                 if lease is None:
                     await _first_of(stopping.wait(), timeout=self._lease_seconds / 3)
                     continue
                 await self._lead(lease, stopping)
             except (LeaseLost, StoreOutage, TimeoutError) as exc:
+                self._is_out = not isinstance(exc, LeaseLost)
                 log.warning("the scheduler stands back: %s", exc)
                 await _first_of(stopping.wait(), timeout=_PAUSE_AFTER_FAILURE)
 
@@ -65,6 +81,7 @@ class Scheduler:
         renewing = asyncio.create_task(self._renew(lease))
         try:
             while not stopping.is_set() and not renewing.done():
+                self._turns += 1
                 await self._start_what_is_due()
                 await _first_of(
                     stopping.wait(), self._bell.wait(await self._pause()), _finished(renewing)
@@ -87,6 +104,7 @@ class Scheduler:
 
     def _leads(self) -> bool:
         """Whether the lease is certainly still ours: by our own clock, with a margin."""
+        self._windows += 1
         return time.monotonic() < self._leads_until - self._lease_seconds / 10
 
     async def _start_what_is_due(self) -> None:

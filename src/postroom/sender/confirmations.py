@@ -37,6 +37,7 @@ from postroom.services.messages import MessageService
 from postroom.services.subscriptions import SubscriptionService
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Transport
+from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)
 
@@ -88,17 +89,23 @@ class Confirmations:
         self._in_hand: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[list[Result]]] = set()
         self._stopping = False
+        self._turns = 0  # of the loop that takes items
 
     @property
     def is_busy(self) -> bool:
         """Whether it has confirmations in hand."""
         return bool(self._in_hand)
 
+    def doing(self) -> dict[str, Doing]:
+        """What must make progress now (see `watchdog.py`). A mail server may take its time."""
+        return {"looking for work": Doing(self._turns, patience=15.0)}
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: take and send."""
         stop = asyncio.create_task(stopping.wait())
         try:
             while not stop.done():
+                self._turns += 1
                 await self._take(stop)
         finally:
             await self._drain()
@@ -140,6 +147,7 @@ class Confirmations:
     async def _drain(self) -> None:
         self._stopping = True
         while self._in_hand:
+            self._turns += 1
             for sending in self._sending:
                 sending.cancel()
             await asyncio.wait(list(self._in_hand), timeout=0.5)

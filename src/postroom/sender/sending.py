@@ -34,12 +34,15 @@ from postroom.sender.window import Window
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.tasks import end_tasks
 from postroom.transport.contract import Transport
+from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)
 
 POISON_QUEUE = f"{SEND_QUEUE};poison"
 
 _OBEY_SECONDS = 0.25
+# A mail server may take ten minutes for its answer (RFC 5321 4.5.3.2.6).
+_MAIL_SERVER_PATIENCE = 15.0
 _ROOM_SECONDS = 0.05  # until another look for room: answers come without a word to us
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
 
@@ -60,6 +63,7 @@ class Sender:
         self._room = asyncio.Event()
         self._window = Window(transport.at_once, settings.most_in_hand)
         self._sent = 0  # by pages that have ended
+        self._turns = 0  # of the loop that takes pages
         self._work = PageWork(store, transport, settings, limits, self._journal, self._room.set)
         self._store_wait = self._work.store_wait
         self._recovery = Recovery(
@@ -73,6 +77,20 @@ class Sender:
         """Whether it has pages in hand."""
         return bool(self._in_hand)
 
+    def doing(self) -> dict[str, Doing]:
+        """What must make progress now (see `watchdog.py`): nothing while the store is out."""
+        if self._store_wait.is_out:
+            return {}
+        pages = self._in_hand.values()
+        doing = {"looking for work": Doing(self._turns)}
+        if any(page.is_sending for page in pages):
+            sent = self._sent + sum(page.sent for page in pages)
+            doing["waiting for the mail server"] = Doing(sent, _MAIL_SERVER_PATIENCE)
+        for page in pages:
+            if not page.is_sending:
+                doing[f"page {page.item.partition}"] = Doing(page.sending is None)
+        return doing
+
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: take and send."""
         async with kept_on_one_core() if self._settings.one_core else nullcontext():
@@ -85,6 +103,7 @@ class Sender:
         stop = asyncio.create_task(stopping.wait())
         try:
             while not stop.done():
+                self._turns += 1
                 await self._take(stop)
         finally:
             await self._drain()
@@ -262,6 +281,7 @@ class Sender:
         """
         self._work.is_stopping = True
         while self._in_hand:
+            self._turns += 1
             for task, in_hand in self._in_hand.items():
                 in_hand.stop_sending()
                 if self._store_wait.is_out and not in_hand.is_sending:

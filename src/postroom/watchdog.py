@@ -1,0 +1,224 @@
+"""A part that has work and makes no progress says so and is restarted.
+
+Errors are handled where they happen. The watchdog is for what nobody thought of: a call that never
+returns, a task that waits for something that will not come, an event loop that stands still. Twice
+a second it looks at what a part is doing, and at a mark that changes whenever that makes progress.
+
+1. A part without progress for too long is cancelled, and made and started again.
+2. If it does not end either, or if the event loop stands still, the process is replaced. What it
+   had in hand is then settled as after a crash.
+
+Time is counted in looks, not by a clock: a process that is suspended does not look either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from postroom.folders import make_writable
+
+log = logging.getLogger(__name__)
+
+STALLED = 75
+"""The exit status of a process that ends because of a stall (EX_TEMPFAIL)."""
+
+_LOOK_SECONDS = 0.5
+_END_SECONDS = 10.0
+
+
+class Doing(msgspec.Struct, frozen=True):
+    """Something that a part is doing. `mark` changes whenever it makes progress; for how many times
+    the usual limit it may stay the same is `patience`."""
+
+    mark: Hashable
+    patience: float = 1.0
+
+
+class WatchedPart(Protocol):
+    async def run(self, stopping: asyncio.Event) -> None: ...
+
+    def doing(self) -> Mapping[str, Doing]:
+        """What must make progress now. Nothing while the part waits for something it can name."""
+        ...
+
+
+class Stall(msgspec.Struct):
+    """What is kept about a part that made no progress, for everybody on this machine."""
+
+    part: str
+    what: str
+    at: float
+    is_told: bool = False
+
+    def __str__(self) -> str:
+        return f"the {self.part} made no progress ({self.what}) and was restarted"
+
+
+class Stalls:
+    """The stalls on this machine, one file for each part, in a folder that processes share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def note(self, stall: Stall) -> None:
+        """Never raises: a full disk may be what it is about."""
+        try:
+            make_writable(self._folder)
+            written = self._path(stall.part).with_suffix(f".{os.getpid()}")
+            written.write_bytes(msgspec.json.encode(stall))
+            written.replace(self._path(stall.part))
+        except Exception:
+            log.exception("a stall could not be noted: %s", stall)
+
+    def find(self) -> list[Stall]:
+        found = []
+        for path in sorted(self._folder.glob("*.json")):
+            with suppress(OSError, msgspec.DecodeError):
+                found.append(msgspec.json.decode(path.read_bytes(), type=Stall))
+        return found
+
+    def forget(self, part: str) -> None:
+        with suppress(OSError):
+            self._path(part).unlink(missing_ok=True)
+
+    def _path(self, part: str) -> Path:
+        return self._folder / f"{part}.json"
+
+
+class _Looks:
+    """Counts, for each thing that a part does, how many looks ago it last made progress."""
+
+    def __init__(self, limit: float) -> None:
+        self._most = max(1, round(limit / _LOOK_SECONDS))
+        self._seen: dict[str, tuple[Hashable, int]] = {}
+
+    def look(self, doing: Mapping[str, Doing]) -> str:
+        """Return what makes no progress, or nothing."""
+        seen: dict[str, tuple[Hashable, int]] = {}
+        stalled = ""
+        for name, each in doing.items():
+            mark, count = self._seen.get(name, (None, 0))
+            count = count + 1 if mark == each.mark else 0
+            seen[name] = each.mark, count
+            if count >= self._most * each.patience:
+                stalled = stalled or name
+        self._seen = seen
+        return stalled
+
+
+class Watchdog:
+    """Watches over one part of this process."""
+
+    def __init__(
+        self,
+        part: str,
+        limit: float,
+        stalls: Stalls,
+        tell: Callable[[str], None],
+        replace_process: Callable[[], None],
+    ) -> None:
+        """`limit`: seconds without progress. `tell` makes a stall known, such as by an event.
+        `replace_process` does not return."""
+        self._part = part
+        self._limit = limit
+        self._stalls = stalls
+        self._tell = tell
+        self._replace_process = replace_process
+        self._ticks = 0
+
+    async def run(self, make: Callable[[], WatchedPart], stopping: asyncio.Event) -> None:
+        """Run a part until `stopping`; make and run it again whenever it makes no progress."""
+        self._tell_of_earlier_stall()
+        done = threading.Event()
+        threading.Thread(
+            target=self._watch_loop, args=(done,), name="watchdog", daemon=True
+        ).start()
+        try:
+            while await self._run_once(make(), stopping):
+                log.warning("the %s starts again", self._part)
+        finally:
+            done.set()
+
+    async def _run_once(self, part: WatchedPart, stopping: asyncio.Event) -> bool:
+        """Return whether it has to be started again."""
+        running = asyncio.create_task(part.run(stopping), name=self._part)
+        looks = _Looks(self._limit)
+        calm = 0
+        try:
+            while not running.done():
+                await asyncio.wait([running], timeout=_LOOK_SECONDS)
+                self._ticks += 1
+                if stalled := looks.look(part.doing()):
+                    await self._replace(running, stalled, stopping)
+                    return not stopping.is_set()
+                calm += 1
+                if calm * _LOOK_SECONDS >= self._limit:
+                    self._stalls.forget(self._part)
+                    calm = 0
+            running.result()
+            return False
+        finally:
+            running.cancel()
+            await asyncio.wait([running], timeout=_END_SECONDS)
+
+    async def _replace(
+        self, running: asyncio.Task[None], stalled: str, stopping: asyncio.Event
+    ) -> None:
+        log.error("the %s made no progress for %.0f s: %s", self._part, self._limit, stalled)
+        running.print_stack()
+        self._note(stalled)
+        running.cancel()
+        await asyncio.wait([running], timeout=_END_SECONDS)
+        if not running.done():
+            log.error("the %s does not end either: the process is replaced", self._part)
+            self._end_process(is_stopping=stopping.is_set())
+        self._tell_of_earlier_stall()
+
+    def _end_process(self, *, is_stopping: bool) -> None:
+        if is_stopping:
+            os._exit(STALLED)
+        self._replace_process()
+
+    def _note(self, what: str) -> None:
+        self._stalls.note(Stall(self._part, what, time.time()))
+
+    def _tell_of_earlier_stall(self) -> None:
+        for stall in self._stalls.find():
+            if stall.part == self._part and not stall.is_told:
+                self._tell(str(stall))
+                stall.is_told = True
+                self._stalls.note(stall)
+
+    def _watch_loop(self, done: threading.Event) -> None:
+        """In a thread of its own: whether the event loop goes on."""
+        looks = _Looks(self._limit)
+        while not done.wait(_LOOK_SECONDS):
+            if looks.look({"event loop": Doing(self._ticks)}):
+                log.error("the event loop stands still: the process is replaced")
+                faulthandler.dump_traceback()
+                self._note("the event loop stood still")
+                self._replace_process()
+
+
+def start_again() -> None:
+    """Replace this process by a new one that runs the same command."""
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+
+
+def end_at_once() -> None:
+    """End this process; whoever started it starts another."""
+    sys.stderr.flush()
+    os._exit(STALLED)

@@ -1,0 +1,80 @@
+"""A part that makes no progress, for a reason that nobody thought of, is restarted."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from postroom.services.events import Severity
+from postroom.wiring import Services
+from tests.acceptance.harness import CONNECTIONS, Postroom, SumChecker, address_of, fill, schedule
+from tests.contract.conftest import StoreAddress
+from tests.services.postgres import PostgresServer
+from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.tcp_proxy import running_proxy
+from tests.services.waiting import free_ports
+
+COUNT = 2_000
+
+
+@pytest.fixture
+def engine() -> str:
+    return "postgres"
+
+
+async def until_not_ready(port: int, seconds: float) -> str:
+    """Ask `/readyz` until it says that something is wrong; returns what."""
+    deadline = time.monotonic() + seconds
+    async with httpx2.AsyncClient() as http:
+        while time.monotonic() < deadline:
+            answer = await http.get(f"http://127.0.0.1:{port}/readyz", timeout=20)
+            if answer.status_code == 503:
+                return str(answer.json()["status"])
+            await asyncio.sleep(0.1)
+    raise AssertionError("/readyz says that all is well")
+
+
+@pytest.mark.timeout(120)
+async def test_a_sender_whose_connections_are_dead_says_so_and_starts_again(
+    address: StoreAddress,
+    services: Services,
+    server: RecordingSmtp,
+    postgres: PostgresServer,
+    tmp_path: Path,
+) -> None:
+    [port] = free_ports(1)
+    server.script(Rule("end", wait=0.01))
+    async with running_proxy(postgres.port) as proxy:
+        direct = Postroom(address, server.url, tmp_path)
+        direct.settings["port"] = str(port)
+        database = address.url.rpartition("/")[2]
+        frozen = StoreAddress(
+            "postgres", f"postgresql://postgres@127.0.0.1:{proxy.port}/{database}"
+        )
+        postroom = Postroom(frozen, server.url, tmp_path)
+        postroom.settings |= {"stalled_after": "4s", "sender_lease": "10s"}
+        try:
+            await fill(services, COUNT)
+            message = await schedule(services)
+            checker = SumChecker(services, message)
+            for part in ("web", "scheduler"):
+                direct.start(part)
+            sender = postroom.start("sender")
+            await checker.until(lambda _, c: c.done >= 300, seconds=30, why="no progress")
+            proxy.freeze()
+            assert await until_not_ready(port, 30) == "the sender made no progress"
+            _, counts = await checker.until_done(60)
+            assert sender.poll() is None, "it is the same process"
+            copies = server.copies()
+            assert set(copies) == {address_of(number) for number in range(COUNT)}
+            assert counts.accepted == COUNT
+            twice = sum(copies.values()) - COUNT
+            assert twice <= counts.possible_duplicates <= CONNECTIONS
+            events = (await services.events.page(least=Severity.ERROR)).events
+            assert any("the sender made no progress" in each.text for each in events)
+            assert await asyncio.to_thread(postroom.stop, sender) == 0
+        finally:
+            postroom.kill_all()
+            direct.kill_all()
