@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -96,6 +97,56 @@ async def test_a_webhook_that_fails_is_told_again(store: Store) -> None:
         assert await alerts.tell_new_ones() == 1
 
     assert [each["text"] for each in posted] == ["a queue faults"] * 2
+
+
+@contextmanager
+def answering(raw: bytes) -> Iterator[int]:
+    """A server that answers one call with these bytes; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(raw)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            thread.join(30)
+
+
+async def test_a_webhook_that_does_not_speak_http_is_tried_again(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with answering(b"not HTTP at all\r\n\r\n") as port:
+        alerts = await begun(store, WebhookChannel(f"http://127.0.0.1:{port}/T0K3N"))
+        await EventService(store).record("host", "a queue faults", severity=Severity.ERROR)
+        assert await alerts.tell_new_ones() == 0
+    assert "its answer is malformed (BadStatusLine)" in caplog.text
+    assert "T0K3N" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:T0K3N@127.0.0.1/hook",
+        "http://127.0.0.1:T0K3N/",
+        "http://[T0K3N/",
+        "http://a\u2028/T0K3N",
+    ],
+)
+async def test_no_part_of_a_webhooks_url_is_logged(
+    store: Store, caplog: pytest.LogCaptureFixture, url: str
+) -> None:
+    alerts = await begun(store, WebhookChannel(url))
+    await EventService(store).record("host", "a queue faults", severity=Severity.ERROR)
+    assert await alerts.tell_new_ones() == 0
+    assert "the webhook cannot be called" in caplog.text
+    assert "T0K3N" not in caplog.text
 
 
 async def test_a_mail_tells_what_happened_and_where_to_look(store: Store, tmp_path: Path) -> None:

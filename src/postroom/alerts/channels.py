@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
+from http.client import HTTPException
 
 import msgspec
 
@@ -78,12 +79,26 @@ class WebhookChannel(Channel):
         await asyncio.to_thread(self._post, body)
 
     def _post(self, body: bytes) -> None:
-        # The setting allows http and https only.
-        request = urllib.request.Request(  # noqa: S310
-            self._url, body, {"Content-Type": "application/json", "User-Agent": "Postroom"}
-        )
+        headers = {"Content-Type": "application/json", "User-Agent": "Postroom"}
         try:
+            # The setting allows http and https only.
+            request = urllib.request.Request(self._url, body, headers)  # noqa: S310
             with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310
                 return
-        except (OSError, ValueError) as exc:
-            raise NotTold(f"the webhook does not answer: {exc}") from exc
+        except (OSError, ValueError, HTTPException) as exc:
+            # Not its own text: that may repeat a part of the URL, which is a secret.
+            raise NotTold(f"the webhook cannot be called: {_reason(exc)}") from None
+
+
+def _reason(exc: Exception) -> str:
+    match exc:
+        case urllib.error.HTTPError():
+            return f"it answers with status {exc.code}"
+        case urllib.error.URLError(reason=OSError() as cause):
+            return cause.strerror or type(cause).__name__
+        case OSError():
+            return exc.strerror or type(exc).__name__
+        case HTTPException():
+            return f"its URL or its answer is malformed ({type(exc).__name__})"
+        case _:
+            return "its URL is malformed"

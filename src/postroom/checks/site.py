@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
 from postroom.checks.findings import Finding, State
@@ -48,8 +49,8 @@ def _reach(url: str) -> Finding:
             status = answer.status
     except urllib.error.HTTPError as exc:
         status = exc.code
-    except (OSError, ValueError) as exc:
-        reason = getattr(exc, "reason", exc)
+    except (OSError, ValueError, HTTPException) as exc:
+        reason = getattr(exc, "reason", None) or str(exc) or type(exc).__name__
         return Finding(
             "web",
             State.WARNING,
