@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import itertools
+import logging
 import os
 import time
 from abc import ABC, abstractmethod
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.mmap_dict import MmapedDict
 
+log = logging.getLogger(__name__)
+
 _SHARED = "PROMETHEUS_MULTIPROC_DIR"
+_RETRY_SECONDS = 60.0
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -48,20 +52,40 @@ class _Counted(Measure, ABC):
         super().__init__(name, help, labels)
         self._metric: Any = None
         self._children: dict[tuple[str, ...], Any] = {}
+        self._retry_at = 0.0  # after the data folder was full
 
     def _child(self, values: tuple[str, ...]) -> Any:
         child = self._children.get(values)
-        if child is None:
+        if child is not None:
+            return child
+        if time.monotonic() < self._retry_at:
+            return _NOT_MEASURED
+        try:
             if self._metric is None:
                 _name_files_by_seat()
                 self._metric = self._make()
             child = self._metric.labels(*values) if self.labels else self._metric
-            self._children[values] = child
+        except OSError as exc:  # nothing fails because it cannot be measured
+            log.warning("%s is not measured for now: %s", self.name, exc.strerror)
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            return _NOT_MEASURED
+        self._children[values] = child
         return child
 
     @abstractmethod
     def _make(self) -> Any:
         """The library's own object."""
+
+
+class _NotMeasured:
+    """Stands in for a metric that has no file."""
+
+    def inc(self, amount: float) -> None: ...
+
+    def observe(self, seconds: float) -> None: ...
+
+
+_NOT_MEASURED = _NotMeasured()
 
 
 class Count(_Counted):
@@ -172,18 +196,28 @@ class _Seat:
         return True  # open, and so locked, until the process ends
 
 
-def _private_file_type() -> type[MmapedDict]:
-    from prometheus_client.mmap_dict import MmapedDict
+def _counts_file_type() -> type[MmapedDict]:
+    from prometheus_client.mmap_dict import _INITIAL_MMAP_SIZE, MmapedDict
 
-    class PrivateFile(MmapedDict):
-        """A file of counts that is created for this user alone."""
+    class CountsFile(MmapedDict):
+        """A file of counts that is created for this user alone, with its room reserved: memory
+        whose disk is full would end the process when it is written (SIGBUS). `OSError`."""
 
         def __init__(self, filename: str, read_mode: bool = False) -> None:
             if not read_mode:
                 create_private(Path(filename))
+                with Path(filename).open("r+b") as file:
+                    size = max(os.fstat(file.fileno()).st_size, _INITIAL_MMAP_SIZE)
+                    os.posix_fallocate(file.fileno(), 0, size)
             super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
 
-    return PrivateFile
+        def _init_value(self, key: str) -> None:
+            # A key takes its length, its text with up to 8 bytes of padding, and two numbers.
+            if self._used + len(key.encode()) + 28 > self._capacity:
+                os.posix_fallocate(self._f.fileno(), 0, self._capacity * 2)
+            super()._init_value(key)  # type: ignore[no-untyped-call]
+
+    return CountsFile
 
 
 @functools.cache
@@ -191,7 +225,7 @@ def _name_files_by_seat() -> None:
     from prometheus_client import values
 
     if os.environ.get(_SHARED):
-        values.MmapedDict = _private_file_type()  # type: ignore[attr-defined]
+        values.MmapedDict = _counts_file_type()  # type: ignore[attr-defined]
         values.ValueClass = values.MultiProcessValue(_Seat())  # type: ignore[no-untyped-call]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import psycopg
 import pytest
 
@@ -18,8 +19,9 @@ from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, sch
 from tests.contract.conftest import StoreAddress
 from tests.services.postgres import END_OTHERS, PostgresServer
 from tests.services.process import unprivileged
-from tests.services.recording_smtp import RecordingSmtp
+from tests.services.recording_smtp import RecordingSmtp, Rule
 from tests.services.small_disk import SmallDisk, mounted_small_disk
+from tests.services.waiting import accepts_connections, free_ports, wait_until
 
 COUNT = 4_000
 WAITS = "until the store can be used"
@@ -163,3 +165,53 @@ async def test_an_outage_that_outlasts_all_leases_costs_only_time(
         await check_each_got_it_once(checker, server)
     finally:
         other.kill_all()
+
+
+async def ready(http: httpx2.AsyncClient) -> str:
+    return str((await http.get("/readyz", timeout=30)).json()["status"])
+
+
+async def until_ready_says(http: httpx2.AsyncClient, wanted: str) -> None:
+    said = ""
+    for _ in range(300):
+        said = await ready(http)
+        if said == wanted:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"/readyz says {said!r}, not {wanted!r}")
+
+
+@pytest.mark.timeout(120)
+async def test_a_full_disk_does_not_end_a_server_that_has_everything_on_it(
+    server: RecordingSmtp, tmp_path: Path
+) -> None:
+    """Store, journals and metrics: no part of `postroom up` ends, also not by SIGBUS."""
+    [port] = free_ports(1)
+    with mounted_small_disk(160) as disk:
+        url = f"sqlite:///{disk.folder / 'postroom.db'}"
+        postroom = Postroom(StoreAddress("sqlite", url), server.url, tmp_path)
+        postroom.settings |= {"port": str(port), "data": str(disk.folder / "data")}
+        server.script(Rule("end", wait=0.002))
+        try:
+            async with (
+                await open_store(url) as store,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http,
+            ):
+                services = Services(store)
+                await fill(services, COUNT)
+                up = postroom.start("up")
+                wait_until(lambda: accepts_connections(port), seconds=30, what="the pages")
+                await until_ready_says(http, "ok")
+                checker = SumChecker(services, await schedule(services))
+                await checker.until(lambda _, c: c.done >= 300, seconds=30, why="no progress")
+                disk.fill()
+                await until_ready_says(http, "the store is full")
+                assert (await http.get("/healthz")).status_code == 200
+                assert (await http.get("/login")).status_code == 200
+                assert up.poll() is None
+                disk.make_room()
+                await until_ready_says(http, "ok")
+                await check_each_got_it_once(checker, server)
+                assert await asyncio.to_thread(postroom.stop, up, 30) == 0
+        finally:
+            postroom.kill_all()

@@ -29,6 +29,7 @@ import msgspec
 
 from postroom.domain.addresses import Address
 from postroom.folders import make_writable
+from postroom.storage import StoreFull
 from postroom.transport.contract import Result, ResultKind
 
 _SUFFIX = ".journal"
@@ -57,14 +58,28 @@ class Journal:
         self.owner = owner
         self._folder = folder
         self._number = 0
-        self._current = self._begin_file()
+        self._current: _File | None = None
         self._pages: dict[str, _File] = {}
 
+    def prepare(self) -> None:
+        """Make sure that further pages can be written down. `StoreFull` if there is no room."""
+        self._room()
+
+    def _room(self) -> _File:
+        if self._current is None or self._current.is_full:
+            self._number += 1
+            path = self._folder / f"{self.owner}.{self._number}{_SUFFIX}"
+            try:
+                self._current = _File(path)
+            except OSError as exc:
+                path.unlink(missing_ok=True)
+                reason = f"{exc.strerror}: {self._folder}"
+                raise StoreFull(f"no room for the journal of a sender ({reason})") from exc
+        return self._current
+
     def page_taken(self, page: str, item_id: str, receipt: str, item_body: str) -> None:
-        if self._current.is_full:
-            self._current = self._begin_file()
         # A page that could not be settled before goes on where the rest of it is written.
-        file = self._pages.setdefault(page, self._current)
+        file = self._pages.setdefault(page, self._room())
         file.pages.add(page)
         file.write(f"P\t{page}\t{item_id}\t{receipt}\t{item_body}\n")
 
@@ -87,15 +102,14 @@ class Journal:
 
     def close(self) -> None:
         """Remove what tells nothing any more; pages that could not be settled are left to tell."""
-        for file in {self._current, *self._pages.values()}:
+        files = set(self._pages.values())
+        if self._current is not None:
+            files.add(self._current)
+        for file in files:
             if file.pages:
                 file.leave()
             else:
                 file.remove()
-
-    def _begin_file(self) -> _File:
-        self._number += 1
-        return _File(self._folder / f"{self.owner}.{self._number}{_SUFFIX}")
 
 
 class JournalledSending:
@@ -136,9 +150,13 @@ class _File:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = _create_locked(path)
-        # Reserved now: memory whose disk is full would end the process when it is written.
-        os.posix_fallocate(self._file, 0, _SIZE)
-        self.memory = mmap.mmap(self._file, _SIZE)
+        try:
+            # Reserved now: memory whose disk is full would end the process when it is written.
+            os.posix_fallocate(self._file, 0, _SIZE)
+            self.memory = mmap.mmap(self._file, _SIZE)
+        except OSError:
+            os.close(self._file)
+            raise
         self.pages: set[str] = set()
 
     @property

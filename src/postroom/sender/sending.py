@@ -121,6 +121,7 @@ class Sender:
                     await self._room.wait()
             return
         try:
+            self._journal.prepare()
             items = await self._queue.receive(room, lease=self._settings.lease)
             self._store_wait.worked()
             await self._begin(items)

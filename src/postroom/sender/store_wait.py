@@ -80,7 +80,8 @@ class StoreWait:
                     is_waiting = True
                     await asyncio.sleep(_RETRY_SECONDS)
                 else:
-                    self.worked()
+                    if is_waiting and self._waiting == 1:  # the last one that waited
+                        self.worked()
                     return result
         finally:
             self._waiting -= is_waiting
