@@ -32,7 +32,7 @@ def mails(calls: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
     return found
 
 
-async def test_every_recipient_gets_a_mail_of_their_own_in_one_call_a_page(
+async def test_every_recipient_gets_a_mail_of_their_own_in_few_calls(
     postroom: Postroom, services: Services
 ) -> None:
     await fill(services, 250)
@@ -46,7 +46,7 @@ async def test_every_recipient_gets_a_mail_of_their_own_in_one_call_a_page(
 
     assert done.status is MessageStatus.COMPLETED
     assert counts.accepted == counts.planned == 250
-    assert len(api.calls) == 3
+    assert 1 <= len(api.calls) <= 3  # pages that are sent together share a call
     found = mails(api.calls)
     assert set(found) == {address_of(number) for number in range(250)}
     assert len({mail["Message-ID"] for mail in found.values()}) == 250

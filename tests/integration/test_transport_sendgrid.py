@@ -10,15 +10,15 @@ import pytest
 from aiohttp import web
 
 from postroom.mail.mailing import Recipient
-from postroom.transport.contract import ResultKind, TransportError
+from postroom.transport.contract import ResultKind, Scope, TransportError
 from postroom.transport.sendgrid import Parts, SendgridTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 from tests.services.sendgrid_api import SendgridApi, running_sendgrid_api
-from tests.services.waiting import LOOPBACK, free_ports
+from tests.services.waiting import LOOPBACK, free_ports, wait_until
 
 pytestmark = pytest.mark.timeout(60)
 
-ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
+ACCEPTED, REFUSED = ResultKind.ACCEPTED, ResultKind.REFUSED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
 
 
@@ -122,28 +122,139 @@ async def test_an_address_that_cannot_be_sent_to_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "field", "kind"),
+    ("status", "field", "scope", "reason"),
     [
-        (400, "from.email", HELD),
-        (400, "", HELD),
-        (400, "personalizations.99.to", HELD),
-        (401, "", HELD),
-        (403, "from", HELD),
-        (404, "", HELD),
-        (413, "", HELD),
-        (429, "", DEFERRED),
-        (500, "", DEFERRED),
-        (503, "", DEFERRED),
+        (400, "from.email", Scope.ACCOUNT, "From address"),
+        (400, "", Scope.MESSAGE, "rejects"),
+        (400, "content.0.value", Scope.MESSAGE, "rejects"),
+        (400, "personalizations.99.to", Scope.MESSAGE, "rejects"),
+        (400, "personalizations.0.headers", Scope.MESSAGE, "rejects"),
+        (400, "personalizations.1.substitutions", Scope.MESSAGE, "rejects"),
+        (400, "personalizations.0.topic", Scope.MESSAGE, "rejects"),
+        (400, "personalizations.0", Scope.MESSAGE, "rejects"),
+        (401, "", Scope.ACCOUNT, "API key"),
+        (403, "from", Scope.ACCOUNT, "From address"),
+        (403, "", Scope.ACCOUNT, "API key"),
+        (404, "", Scope.ACCOUNT, "as expected"),
+        (413, "", Scope.MESSAGE, "too large"),
+        (429, "", Scope.ACCOUNT, "limits"),
+        (500, "", Scope.ACCOUNT, "temporary"),
+        (503, "", Scope.ACCOUNT, "temporary"),
     ],
 )
-async def test_an_answer_for_all(status: int, field: str, kind: ResultKind) -> None:
+async def test_an_answer_for_all(status: int, field: str, scope: Scope, reason: str) -> None:
     async with running_api() as (api, transport):
         api.answers(status, (field, "that is why"))
         results = await transport.send(Templated(), recipients("a", "b"), Notes())
 
-        assert kinds(results) == [kind, kind]
-        assert "that is why" in results[0].reply
-        assert str(status) in results[0].reply
+        for each in results:
+            assert (each.kind, each.scope) == (HELD, scope)
+            assert "that is why" in each.reply
+            assert str(status) in each.reply
+            assert reason in each.reason
+
+
+async def test_credits_that_are_used_up_are_a_limit_of_the_account() -> None:
+    async with running_api() as (api, transport):
+        api.answers(401, ("", "Maximum credits exceeded"))
+        [result] = await transport.send(Templated(), recipients("a"), Notes())
+
+        assert (result.kind, result.scope) == (HELD, Scope.ACCOUNT)
+        assert "limit" in result.reason
+
+
+async def test_our_own_mistake_beside_a_bad_address_refuses_only_the_address() -> None:
+    async with running_api() as (api, transport):
+
+        async def reply(call: dict[str, Any]) -> web.StreamResponse:
+            errors = [{"message": "odd header", "field": "personalizations.0.headers"}]
+            errors += [
+                {"message": "bad", "field": f"personalizations.{n}.to.0.email"}
+                for n, address in enumerate(addresses(call))
+                if address.startswith("bad")
+            ]
+            return web.json_response({"errors": errors}, status=400)
+
+        api.reply = reply
+        results = await transport.send(Templated(), recipients("a", "bad", "b"), Notes())
+
+        assert kinds(results) == [HELD, REFUSED, HELD]
+        assert results[1].reason
+        assert not results[1].is_unknown_refusal
+
+
+async def test_overlapping_sends_of_a_mailing_share_a_call() -> None:
+    async with running_api() as (api, transport):
+        mailing, other = Templated(), Templated()
+        pages = [recipients(*(f"p{page}.{n}" for n in range(100))) for page in range(12)]
+        watchers = [Notes() for _ in pages]
+
+        answers = await asyncio.gather(
+            *(transport.send(mailing, *each) for each in zip(pages, watchers, strict=True)),
+            transport.send(other, recipients("another"), Notes()),
+        )
+
+        assert all(set(kinds(results)) == {ACCEPTED} for results in answers)
+        assert sorted(len(addresses(call)) for call in api.calls) == [1, 200, 1000]
+        # Each batch was told of its own emails, and of all of them.
+        for page, notes in zip(pages, watchers, strict=True):
+            assert sorted(notes.handed_over) == list(range(100))
+            assert set(notes.settled_as) == set(range(100))
+            sent = {a for call in api.calls for a in addresses(call)}
+            assert {each.address for each in page} <= sent
+
+
+async def test_a_bad_address_in_a_shared_call_concerns_its_own_batch() -> None:
+    async with running_api() as (api, transport):
+
+        async def reply(call: dict[str, Any]) -> web.StreamResponse:
+            found = [n for n, a in enumerate(addresses(call)) if a.startswith("bad")]
+            errors = [{"message": "bad", "field": f"personalizations.{n}.to"} for n in found]
+            return web.json_response({"errors": errors}, status=400 if errors else 202)
+
+        api.reply = reply
+        mailing = Templated()
+        first, second = await asyncio.gather(
+            transport.send(mailing, recipients("a", "b"), Notes()),
+            transport.send(mailing, recipients("c", "bad", "d"), Notes()),
+        )
+
+        assert kinds(first) == [ACCEPTED] * 2
+        assert kinds(second) == [ACCEPTED, REFUSED, ACCEPTED]
+        assert len(api.calls) == 2
+
+
+async def test_a_cancelled_batch_is_not_sent_with_the_others() -> None:
+    async with running_api() as (api, transport):
+        mailing, notes = Templated(), Notes()
+        cancelled = asyncio.create_task(transport.send(mailing, recipients("a"), notes))
+        kept = asyncio.create_task(transport.send(mailing, recipients("b"), Notes()))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+
+        assert kinds(await kept) == [ACCEPTED]
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert [addresses(call) for call in api.calls] == [["b@example.com"]]
+        assert notes.handed_over == []
+
+
+async def test_a_shared_call_without_an_answer_leaves_every_batch_in_doubt() -> None:
+    async with running_api(answer_seconds=0.3) as (api, transport):
+
+        async def reply(call: dict[str, Any]) -> web.StreamResponse:
+            await asyncio.sleep(5)
+            return web.Response()
+
+        api.reply = reply
+        mailing, watchers = Templated(), [Notes(), Notes()]
+        answers = await asyncio.gather(
+            *(transport.send(mailing, many(3), notes) for notes in watchers)
+        )
+
+        assert [kinds(each) for each in answers] == [[IN_DOUBT] * 3] * 2
+        assert all(notes.handed_over == [0, 1, 2] for notes in watchers)
+        assert len(api.calls) == 1
 
 
 async def test_what_is_too_large_is_split() -> None:
@@ -162,16 +273,15 @@ async def test_what_is_too_large_is_split() -> None:
         )
 
 
-async def test_retry_after_is_honoured() -> None:
+async def test_after_a_long_rate_limit_the_next_send_asks_again() -> None:
+    """Whoever sends decides when: the sender holds emails meanwhile."""
     async with running_api() as (api, transport):
         api.answers(429, ("", "too many"), Retry_After="60")
         await transport.send(Templated(), recipients("a"), Notes())
         api.reply = api.accept
         results = await transport.send(Templated(), recipients("b"), Notes())
 
-        assert kinds(results) == [DEFERRED]
-        assert "rate limit" in results[0].reply
-        assert len(api.calls) == 1
+        assert kinds(results) == [ACCEPTED]
 
 
 async def test_a_short_rate_limit_is_waited_for() -> None:
@@ -186,14 +296,15 @@ async def test_a_short_rate_limit_is_waited_for() -> None:
         assert time.monotonic() - started > 0.8
 
 
-async def test_nobody_there_is_deferred() -> None:
+async def test_nobody_there_is_held() -> None:
     [port] = free_ports(1)
     transport = SendgridTransport("SG.key", base_url=f"http://{LOOPBACK}:{port}")
     notes = Notes()
 
     results = await transport.send(Templated(), recipients("a"), notes)
 
-    assert kinds(results) == [DEFERRED]
+    assert kinds(results) == [HELD]
+    assert (results[0].scope, results[0].reason) == (Scope.ACCOUNT, "SendGrid cannot be reached")
     assert notes.handed_over == []
     with pytest.raises(TransportError, match="cannot be reached"):
         await transport.check()
@@ -255,6 +366,28 @@ async def test_a_cancelled_call_does_not_wait_for_ever() -> None:
             await sending
 
         assert notes.settled_as[0].kind is IN_DOUBT
+
+
+async def test_closing_leaves_nobody_waiting() -> None:
+    async with running_api(connections=1) as (api, transport):
+
+        async def slow(call: dict[str, Any]) -> web.StreamResponse:
+            await asyncio.sleep(10)
+            return web.Response(status=202)
+
+        api.reply = slow
+        notes = Notes()
+        under_way = asyncio.create_task(transport.send(Templated(), recipients("a"), notes))
+        await asyncio.to_thread(
+            wait_until, lambda: bool(notes.handed_over), seconds=10, what="a call under way"
+        )
+        waits = asyncio.create_task(transport.send(Templated(), recipients("b"), Notes()))
+        await asyncio.sleep(0.05)
+
+        await transport.close()
+
+        assert kinds(await under_way) == [IN_DOUBT]
+        assert kinds(await waits) == [ResultKind.DEFERRED]
 
 
 async def test_a_mailing_without_templates_is_said_to_be_one() -> None:

@@ -1,8 +1,8 @@
 """`sendgrid://` — SendGrid's HTTP API v3, up to 1,000 recipients a call.
 
 One call carries the message once, with placeholders, and each recipient's values beside it. It is
-accepted or not as a whole (202); what is wrong with single recipients (400 names their positions)
-is taken out, and the others are sent again.
+accepted or not as a whole (202); addresses that SendGrid does not take (400 names their positions)
+are taken out, and the others are sent again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import httpcore2
 import httpx2
+import msgspec
 
 from postroom.domain.errors import Invalid
 from postroom.domain.pages import PAGE_SIZE
@@ -24,12 +25,12 @@ from postroom.mail.placeholders import Parts
 from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
 from postroom.transport.sendgrid_answers import Answer, answer_of
 from postroom.transport.sendgrid_batch import SendgridBatch, TemplatedMailing
+from postroom.transport.sendgrid_calls import MOST_RECIPIENTS, Calls, Email
 from postroom.transport.waiting import wait_although_cancelled
 
 __all__ = ["API", "Parts", "SendgridTransport", "TemplatedMailing", "base_url_of"]
 
 API = "https://api.sendgrid.com"
-MOST_RECIPIENTS = 1000  # personalizations of one call
 CONNECT_SECONDS = 30.0
 ANSWER_SECONDS = 120.0  # shorter ones make duplicates
 PATIENCE_SECONDS = 5.0  # a rate limit that ends within it is waited for
@@ -54,7 +55,7 @@ class SendgridTransport(Transport):
         self._grace = grace
         self._not_before = 0.0  # time.monotonic, after a rate limit
         self._connections = connections
-        self._calls = asyncio.Semaphore(connections)
+        self._calls = Calls(self._send_all, connections)
         self._client = httpx2.AsyncClient(
             base_url=self._base_url,
             headers={"Authorization": f"Bearer {api_key}", "User-Agent": "postroom"},
@@ -68,23 +69,29 @@ class SendgridTransport(Transport):
 
     @property
     def at_once(self) -> int:
-        """A page goes with one call."""
-        return self._connections * PAGE_SIZE
+        """One call under way and one that is being collected, or a page for each connection."""
+        return max(2 * MOST_RECIPIENTS, self._connections * PAGE_SIZE)
 
     async def send(
         self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
     ) -> list[Result]:
-        batch = SendgridBatch(mailing, recipients, watcher)
-        calls = asyncio.ensure_future(self._send_all(batch))
+        if not recipients:
+            return []
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finished() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        batch = SendgridBatch(mailing, recipients, watcher, finished)
+        self._calls.add(batch, batch.prepare())
         try:
-            await asyncio.wait((calls,))
+            await asyncio.wait((done,))
         except asyncio.CancelledError:
-            batch.cancelled = True
-            await wait_although_cancelled(calls, self._grace)
-            calls.cancel()
+            batch.cancel()
+            await wait_although_cancelled(done, self._grace)
             batch.doubt("cancelled")
             raise
-        calls.result()
         return batch.results
 
     async def check(self) -> str:
@@ -104,25 +111,23 @@ class SendgridTransport(Transport):
         return f"{self._base_url}: the API key may send"
 
     async def close(self) -> None:
+        await self._calls.close()
         await self._client.aclose()
 
-    async def _send_all(self, batch: SendgridBatch) -> None:
-        sendable = batch.prepare()
-        starts = range(0, len(sendable), MOST_RECIPIENTS)
-        await asyncio.gather(
-            *(self._send_some(batch, sendable[start : start + MOST_RECIPIENTS]) for start in starts)
-        )
-
-    async def _send_some(self, batch: SendgridBatch, positions: list[int]) -> None:
+    async def _send_all(self, emails: list[Email]) -> None:
         """Send until each of these is settled: fewer with every call, so it ends."""
-        waiting = [positions]
-        while waiting and not batch.cancelled:
-            current = waiting.pop()
-            async with self._calls:
-                answer = await self._call(batch, current)
+        waiting = [emails]
+        while waiting:
+            current = [each for each in waiting.pop() if not each[0].cancelled]
+            if not current:
+                continue
+            answer = await self._call(current)
+            if answer is None:  # some of them were cancelled in the last moment
+                waiting.append(current)
+                continue
             refused = answer.refused(len(current))
             for index, reply in refused.items():
-                batch.settle(current[index], Result(ResultKind.REFUSED, reply))
+                _settle(current[index], Result(ResultKind.REFUSED, reply, reason=_BAD_ADDRESS))
             left = [each for index, each in enumerate(current) if index not in refused]
             if refused:
                 waiting += [left] if left else []
@@ -131,41 +136,59 @@ class SendgridTransport(Transport):
                 waiting += [left[middle:], left[:middle]]
             else:
                 for each in left:
-                    batch.settle(each, answer.result)
+                    _settle(each, answer.result)
 
-    async def _call(self, batch: SendgridBatch, positions: list[int]) -> Answer:
+    async def _call(self, emails: list[Email]) -> Answer | None:
         wait = self._not_before - time.monotonic()
-        if wait > self._patience:
-            return Answer(429, f"429 SendGrid's rate limit ends in {wait:.0f} s")
-        if wait > 0:
+        if 0 < wait <= self._patience:
             await asyncio.sleep(wait)
-        written = _Written(batch, positions)
+        written = _Written(emails)
+        batch = emails[0][0]
+        personal = [each.personal[position] for each, position in emails]
         try:
             response = await self._client.post(
                 "/v3/mail/send",
-                content=batch.body(positions),
+                content=msgspec.json.encode({**batch.common, "personalizations": personal}),
                 headers={"Content-Type": "application/json"},
                 extensions={"trace": written.trace},
             )
+        except _Cancelled:
+            return None
         except httpx2.HTTPError as exc:
             return Answer(0, _reason(exc), in_doubt=written.completely)
+        except Exception as exc:  # whatever it is: nobody may wait for ever
+            return Answer(0, repr(exc), in_doubt=written.completely)
         answer = answer_of(response.status_code, response.content, response.headers)
         if answer.retry_after:
             self._not_before = time.monotonic() + answer.retry_after
         return answer
 
 
+_BAD_ADDRESS = "SendGrid does not accept this address"
+
+
+def _settle(email: Email, result: Result) -> None:
+    batch, position = email
+    batch.settle(position, result)
+
+
+class _Cancelled(Exception):
+    """An email of a call was cancelled before the call was written."""
+
+
 class _Written:
     """How much of a request has left, from the trace of the HTTP client."""
 
-    def __init__(self, batch: SendgridBatch, positions: list[int]) -> None:
-        self._batch = batch
-        self._positions = positions
+    def __init__(self, emails: list[Email]) -> None:
+        self._emails = emails
         self.completely = False
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:
         if event.endswith("send_request_body.started"):
-            self._batch.hand_over(self._positions)
+            if any(batch.cancelled for batch, _ in self._emails):
+                raise _Cancelled
+            for batch, position in self._emails:
+                batch.hand_over(position)
             self.completely = True
         elif event.endswith("send_request_body.failed"):
             # A broken connection took nothing of it; of a slow one nobody knows.

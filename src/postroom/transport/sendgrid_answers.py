@@ -9,13 +9,14 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from postroom.transport.contract import Result, ResultKind
+from postroom.transport.contract import Result, ResultKind, Scope
 from postroom.transport.reply_parsing import LONGEST_TEXT
 
 LONGEST_WAIT = 3600.0
 """Seconds that a rate limit is believed: its window is a minute or an hour."""
 
-_RECIPIENT = re.compile(r"personalizations\.(\d+)(\.|$)")
+_RECIPIENT = re.compile(r"personalizations\.(\d+)\.to(\.|$)")
+"""Only `to` comes from the recipient: what else is wrong with a personalization is our mistake."""
 
 
 class _Error(msgspec.Struct):
@@ -40,19 +41,36 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def result(self) -> Result:
-        """For the recipients that the answer does not name."""
-        return Result(self._kind(), self.text)
-
-    def _kind(self) -> ResultKind:
-        if self.status == 0:
-            return ResultKind.IN_DOUBT if self.in_doubt else ResultKind.DEFERRED
+        """For the recipients that the answer does not name: no other would fare better."""
         if 200 <= self.status < 300:
-            return ResultKind.ACCEPTED
-        if self.status in (408, 425, 429) or self.status >= 500:
-            return ResultKind.DEFERRED
-        # 400 about the message itself, 401 and 403 about us, 404 about the address of the API, 413
-        # for a single mail: no recipient would fare better.
-        return ResultKind.HELD
+            return Result(ResultKind.ACCEPTED, self.text)
+        if self.in_doubt:
+            return Result(ResultKind.IN_DOUBT, self.text)
+        scope, reason = self._fault()
+        return Result(ResultKind.HELD, self.text, scope, reason)
+
+    def _fault(self) -> tuple[Scope, str]:
+        """Return whose fault it is, and the reason in plain words."""
+        # twilio.com/docs/sendgrid: 401 and 403 "Maximum credits exceeded", 403 for the sender.
+        if self.status in (401, 403) and "credits exceeded" in self.text.lower():
+            return Scope.ACCOUNT, "SendGrid's sending limit for this account is reached"
+        if any(field == "from" or field.startswith("from.") for field, _ in self.errors):
+            return Scope.ACCOUNT, "SendGrid does not allow this From address"
+        match self.status:
+            case 0:
+                return Scope.ACCOUNT, "SendGrid cannot be reached"
+            case 400 | 422:
+                return Scope.MESSAGE, "SendGrid rejects the message"
+            case 413:
+                return Scope.MESSAGE, "The message is too large for SendGrid"
+            case 401 | 403:
+                return Scope.ACCOUNT, "SendGrid does not accept the API key"
+            case 429:
+                return Scope.ACCOUNT, "SendGrid limits how much we may send"
+            case 408 | 425 | 500 | 502 | 503 | 504:
+                return Scope.ACCOUNT, "SendGrid has a temporary problem"
+            case _:
+                return Scope.ACCOUNT, "SendGrid does not answer as expected"
 
     def refused(self, count: int) -> dict[int, str]:
         """Position → message, for the recipients of this call that 400 names."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
-
-import msgspec
 
 from postroom.domain.addresses import Address
 from postroom.domain.errors import Invalid
 from postroom.mail.envelope import envelope_address
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.placeholders import Parts
-from postroom.transport.contract import Result, ResultKind, Watcher
+from postroom.transport.contract import Result, ResultKind, Scope, Watcher
 
 
 @runtime_checkable
@@ -34,57 +32,77 @@ class TemplatedMailing(Protocol):
 
 
 class SendgridBatch:
-    def __init__(self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher) -> None:
-        self._mailing = mailing
+    """`finished` is called once: when everything is settled, or cancelled and what was handed over
+    is."""
+
+    def __init__(
+        self,
+        mailing: Mailing,
+        recipients: Sequence[Recipient],
+        watcher: Watcher,
+        finished: Callable[[], None],
+    ) -> None:
+        self.mailing = mailing
+        self.common: dict[str, object] = {}
+        self.personal: dict[int, dict[str, object]] = {}
+        self.cancelled = False
+        self.results = [Result(ResultKind.DEFERRED, "not sent")] * len(recipients)
         self._recipients = recipients
         self._watcher = watcher
-        self._common: dict[str, object] = {}
-        self._personal: dict[int, dict[str, object]] = {}
+        self._finished = finished
         self._handed_over: set[int] = set()
         self._done: set[int] = set()
-        self.results = [Result(ResultKind.DEFERRED, "not sent")] * len(recipients)
-        self.cancelled = False
 
     def prepare(self) -> list[int]:
-        """The positions that can be sent; the others are settled."""
-        mailing = self._mailing
+        """Return the positions that can be sent; the others are settled."""
+        mailing = self.mailing
         positions = range(len(self._recipients))
         try:
             if not isinstance(mailing, TemplatedMailing):
                 raise Invalid("message", "cannot be sent by SendGrid: it has no templates")
-            self._common = _common(mailing)
+            self.common = _common(mailing)
         except Invalid as exc:
+            reason = "The message cannot be sent by SendGrid"
             for position in positions:
-                self.settle(position, Result(ResultKind.HELD, str(exc)))
+                self.settle(position, Result(ResultKind.HELD, str(exc), Scope.MESSAGE, reason))
             return []
         for position in positions:
             try:
-                self._personal[position] = _personal(mailing, self._recipients[position])
+                self.personal[position] = _personal(mailing, self._recipients[position])
             except Invalid as exc:
-                self.settle(position, Result(ResultKind.REFUSED, str(exc)))
-        return list(self._personal)
+                reason = "The address cannot be written to"
+                self.settle(position, Result(ResultKind.REFUSED, str(exc), reason=reason))
+        return list(self.personal)
 
-    def body(self, positions: Sequence[int]) -> bytes:
-        """The call's JSON."""
-        personal = [self._personal[each] for each in positions]
-        return msgspec.json.encode({**self._common, "personalizations": personal})
-
-    def hand_over(self, positions: Sequence[int]) -> None:
-        for each in positions:
-            if each not in self._handed_over:  # a call that was refused is repeated
-                self._handed_over.add(each)
-                self._watcher.handing_over(each)
+    def hand_over(self, position: int) -> None:
+        if position not in self._handed_over:  # a call that was refused is repeated
+            self._handed_over.add(position)
+            self._watcher.handing_over(position)
 
     def settle(self, position: int, result: Result) -> None:
-        if position not in self._done:
-            self._done.add(position)
-            self.results[position] = result
-            self._watcher.settled(position, result)
+        # What was cancelled before it was handed over concerns nobody any more.
+        if position in self._done or (self.cancelled and position not in self._handed_over):
+            return
+        self._done.add(position)
+        self.results[position] = result
+        self._watcher.settled(position, result)
+        self._look_whether_finished()
 
-    def doubt(self, reason: str) -> None:
+    def cancel(self) -> None:
+        """Nothing more of it is handed over."""
+        self.cancelled = True
+        self._look_whether_finished()
+
+    def doubt(self, problem: str) -> None:
         """No more answers are waited for."""
         for position in sorted(self._handed_over - self._done):
-            self.settle(position, Result(ResultKind.IN_DOUBT, reason))
+            self.settle(position, Result(ResultKind.IN_DOUBT, problem))
+
+    def _look_whether_finished(self) -> None:
+        if len(self._done) == len(self._recipients) or (
+            self.cancelled and self._handed_over <= self._done
+        ):
+            self._finished()
 
 
 def _common(mailing: TemplatedMailing) -> dict[str, object]:
