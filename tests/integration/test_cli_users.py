@@ -41,10 +41,10 @@ async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> No
     assert (changed["email"], changed["role"]) == ("bob@example.org", "administrator")
     assert cli.ok("user", "remove", "ann@example.org", "--yes") == "ann@example.org is removed.\n"
     [left] = cli.json("user", "ls")["items"]
-    assert (left["email"], left["second_factor"], left["locked_until"]) == (
+    assert (left["email"], left["second_factor"], left["slowed_down"]) == (
         "bob@example.org",
         False,
-        None,
+        False,
     )
 
     settings = load_settings(cli.environment, cli.folder, {"data": f"{cli.folder}/postroom-data"})

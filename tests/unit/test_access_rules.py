@@ -9,52 +9,37 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.domain.texts import printable
-from postroom.services import lockout, second_factor
-from postroom.services.lockout import Tries, counted
+from postroom.services import second_factor
+from postroom.services.login_pace import Pace
 from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
 from postroom.services.passwords import Passwords, check_password
-from postroom.web.try_limits import LoginLimits, TryLimit, network_of
+from postroom.web.try_limits import LoginLimits, PaceLimit, is_private, network_of
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
-def after_tries(count: int, tries: Tries, now: datetime) -> Tries:
-    for _ in range(count):
-        following = counted(tries, now)
-        assert following is not None
-        tries = following
-    return tries
+def test_after_some_attempts_at_once_one_per_interval_is_allowed() -> None:
+    pace, mark, now = Pace(10, 60), 0.0, 1000.0
+    for _ in range(10):
+        assert pace.wait(mark, now) == 0
+        mark = pace.after(mark, now)
+    assert pace.wait(mark, now) == 60
+    for minute in range(1, 2000):  # however long it goes on, the wait does not grow
+        now = 1000.0 + 60 * minute
+        assert pace.wait(mark, now) == 0
+        mark = pace.after(mark, now)
+        assert pace.wait(mark, now) == 60
+    assert pace.wait(mark, now + 600) == 0
+    assert pace.after(mark, now + 6000) == now + 6060
 
 
-def test_the_tenth_try_within_a_quarter_of_an_hour_locks() -> None:
-    tries = after_tries(9, Tries(), NOW)
-    assert not tries.is_locked(NOW)
-    locked = after_tries(1, tries, NOW + timedelta(minutes=14))
-    until = NOW + timedelta(minutes=29)
-    assert locked.locked_until == until
-    assert counted(locked, until - timedelta(seconds=1)) is None
-    assert counted(locked, until) is not None
-
-
-def test_tries_that_lie_far_apart_do_not_lock() -> None:
-    tries = Tries()
-    for number in range(50):
-        following = counted(tries, NOW + timedelta(minutes=2 * number))
-        assert following is not None
-        tries = following
-    assert tries.locks == 0
-
-
-def test_each_lock_is_twice_as_long_up_to_a_day() -> None:
-    tries, now, lengths = Tries(), NOW, []
-    for _ in range(9):
-        tries = after_tries(lockout.TRIES, tries, now)
-        assert tries.locked_until is not None
-        lengths.append((tries.locked_until - now) / timedelta(minutes=15))
-        now = tries.locked_until
-    assert lengths == [1, 2, 4, 8, 16, 32, 64, 96, 96]
-    calm = after_tries(lockout.TRIES, tries, now + timedelta(hours=25))
-    assert calm.locks == 1
+def test_a_mark_is_kept_as_a_moment() -> None:
+    pace, mark = Pace(2, 60), None
+    for _ in range(2):
+        mark = pace.next_mark(mark, NOW)
+        assert mark is not None
+    assert pace.next_mark(mark, NOW + timedelta(seconds=59)) is None
+    assert pace.next_mark(mark, NOW + timedelta(seconds=60)) is not None
 
 
 def test_a_code_fits_its_step_and_the_ones_beside_it_once() -> None:
@@ -97,38 +82,61 @@ def test_passwords_that_help_nobody_are_refused(password: str) -> None:
         check_password(password)
 
 
-def test_tries_are_counted_by_key_and_forgotten_with_time() -> None:
+def test_attempts_are_counted_by_key_and_forgotten_with_time() -> None:
     now = [0.0]
-    limit = TryLimit(2, 60, clock=lambda: now[0])
-    assert [limit.wait("a"), limit.wait("a"), limit.wait("a"), limit.wait("b")] == [0, 0, 60, 0]
+    limit = PaceLimit(Pace(2, 60), clock=lambda: now[0])
+    assert [limit.take("a"), limit.take("a"), limit.take("a"), limit.take("b")] == [0, 0, 60, 0]
     now[0] = 59.5
-    assert limit.wait("a") == 1
+    assert limit.take("a") == 1
     now[0] = 60.0
-    assert [limit.wait("a"), limit.wait("a"), limit.wait("a") > 0] == [0, 0, True]
+    assert [limit.take("a"), limit.take("a")] == [0, 60]
     limit.forget("a")
-    assert limit.wait("a") == 0
+    assert limit.take("a") == 0
     for number in range(30_000):
-        limit.wait(str(number))
-    assert len(limit._tries) <= 20_000
+        limit.take(str(number))
+    assert len(limit._marks) <= 20_000
 
 
-def test_a_login_is_limited_by_address_whether_somebody_has_it_or_not_and_by_place() -> None:
-    limits = LoginLimits()
-    assert [limits.wait("Ann@example.org ", f"10.0.0.{n}") for n in range(10)] == [0] * 10
-    assert limits.wait("ann@example.org", "10.0.1.1") > 0
-    assert [limits.wait(f"{n}@example.org", "10.0.2.2") for n in range(60)] == [0] * 60
-    assert limits.wait("new@example.org", "10.0.2.2") > 0
+def test_strangers_are_slowed_down_by_network_and_by_address_whether_a_user_has_it_or_not() -> None:
+    limits, elsewhere = LoginLimits(clock=lambda: 1000.0), "203.0.113.99"
+    one = [limits.take("Ann@example.org ", "198.51.100.1") for _ in range(11)]
+    assert one == [0] * 10 + [60]
+    assert limits.take("ann@example.org", elsewhere) == 0  # only that network waits
+    many = [limits.take("ann@example.org", f"203.0.113.{n}") for n in range(9)]
+    assert many == [0] * 9
+    assert limits.take("ann@example.org", "203.0.113.200") == 60
+    assert limits.take("bob@example.org", elsewhere) == 0
 
 
-def test_whoever_types_a_lot_does_not_fill_the_memory() -> None:
-    limits = LoginLimits()
-    kept = limits._by_address._tries
+def test_a_known_device_has_a_count_of_its_own() -> None:
+    limits = LoginLimits(clock=lambda: 1000.0)
+    for number in range(100):
+        limits.take("ann@example.org", f"198.51.100.{number}")
+    assert limits.take("ann@example.org", "198.51.100.1") > 0
+    known = [limits.take("ann@example.org", "198.51.100.1", "her laptop") for _ in range(11)]
+    assert known == [0] * 10 + [60]
+    assert limits.take("ann@example.org", "198.51.100.1", "her phone") == 0
+
+
+def test_a_private_address_is_not_taken_for_one_visitor() -> None:
+    limits = LoginLimits(clock=lambda: 1000.0)
+    for proxy in ("127.0.0.1", "10.0.0.7", "::1", "fe80::1%eth0", "192.168.1.1", ""):
+        assert is_private(proxy)
+        waits = [limits.take(f"{n}@{proxy}.example", proxy) for n in range(100)]
+        assert waits == [0] * 100, proxy
+    public = [limits.take(f"{n}@example.org", "8.8.8.8") for n in range(61)]
+    assert public == [0] * 60 + [15]
+
+
+def test_long_addresses_do_not_fill_the_memory() -> None:
+    limits = LoginLimits(clock=lambda: 1000.0)
+    kept = limits._by_address._marks
     for number in range(70):
-        limits.wait(f"{number}@{'x' * 10_000}", "10.0.0.1")
-    assert len(kept) == 60  # none from a place that is refused
+        limits.take(f"{number}@{'x' * 10_000}", "8.8.8.8")
+    assert len(kept) == 60  # none from a network that is refused
     assert max(map(len, kept)) < 100
-    assert limits.wait("\ud800", "10.0.0.2") == 0
-    limits.forget("\ud800")
+    assert limits.take("\ud800", "8.8.4.4") == 0
+    limits.forget("\ud800", "8.8.4.4")
     assert len(kept) == 60
 
 

@@ -7,6 +7,7 @@ from shlex import quote
 
 from postroom.checks.findings import Finding, State, one_line
 from postroom.checks.keys import check_secrets
+from postroom.checks.proxies import check_proxies
 from postroom.domain.addresses import domain_of, parse_address
 from postroom.domain.queue_names import is_subqueue
 from postroom.errors import PostroomError
@@ -33,7 +34,8 @@ async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
             )
             secrets = await check_secrets(settings, store)
             queues = await _check_queues(store)
-            findings = [found, await _check_clock(store), *secrets, *queues]
+            proxies = await check_proxies(settings, store)
+            findings = [found, await _check_clock(store), *secrets, *queues, *proxies]
             return findings, await _sending_domains(store)
     except PostroomError as exc:
         return [Finding("store", State.ERROR, one_line(exc), _advice(exc, settings))], []

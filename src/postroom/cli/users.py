@@ -66,12 +66,12 @@ def ls(settings: Settings, as_json: bool) -> None:
             output.plain(each.email),
             each.role.value,
             output.yes_or_no(each.has_second_factor),
-            output.when(each.locked_until) if each.is_locked else "",
+            output.yes_or_no(each.is_slowed_down),
             output.when(each.created_at),
         )
         for each in found
     ]
-    headings = ("user", "role", "second factor", "locked until", "since")
+    headings = ("user", "role", "second factor", "slowed down", "since")
     output.console().print(output.table(headings, rows))
 
 
@@ -141,6 +141,6 @@ def _shape(user: User) -> dict[str, Any]:
         "email": user.email,
         "role": user.role.value,
         "second_factor": user.has_second_factor,
-        "locked_until": of_moment(user.locked_until) if user.is_locked else None,
+        "slowed_down": user.is_slowed_down,
         "created_at": of_moment(user.created_at),
     }

@@ -29,6 +29,7 @@ READABLE = CHANGEABLE | {
     "events",
     "hoststatus",
     "idempotency",
+    "proxies",
     "queueaccess",  # who may use which queue
     "queueexpiry",
     "queuehistory",

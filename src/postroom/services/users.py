@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -25,7 +26,7 @@ from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.encryption import DecryptionError, Keyring
 from postroom.services import second_factor
 from postroom.services.events import EventService, Severity
-from postroom.services.lockout import Tries, counted
+from postroom.services.login_pace import CODES, STRANGERS, Pace, TooManyCodes
 from postroom.services.passwords import Passwords, check_password
 from postroom.services.records import read, read_optional
 from postroom.services.stored_secrets import SecretRows
@@ -48,12 +49,9 @@ _USER = "user"
 _LOOKS = 50  # at a row that others change at the same time
 # A merge keeps what it does not name: what is no more is written as nothing.
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_TRIES: dict[str, Value] = {
-    "Tries": 0,
-    "TriesSince": _NO_TIME,
-    "Locks": 0,
-    "LockedUntil": _NO_TIME,
-}
+_TRIES, _CODES = "TriesMark", "CodesMark"  # marks of a `Pace`
+_NO_TRIES: dict[str, Value] = {_TRIES: _NO_TIME, _CODES: _NO_TIME}
+_NOTED_EVERY = 3600.0  # seconds: an attack goes on and on
 _NO_SECOND_FACTOR: dict[str, Value] = {"TotpSecret": "", "TotpStep": 0, "RecoveryCodes": ""}
 
 
@@ -82,13 +80,14 @@ class User(msgspec.Struct, frozen=True):
     created_at: datetime
     has_second_factor: bool = False
     recovery_codes_left: int = 0
-    locked_until: datetime | None = None
+    tries_mark: datetime | None = None
     epoch: str = ""
     etag: str = ""
 
     @property
-    def is_locked(self) -> bool:
-        return self.locked_until is not None and datetime.now(UTC) < self.locked_until
+    def is_slowed_down(self) -> bool:
+        """Whether devices that the user has never logged in with have to wait to try again."""
+        return STRANGERS.next_mark(self.tries_mark, datetime.now(UTC)) is None
 
 
 class UserService:
@@ -97,6 +96,7 @@ class UserService:
         self._events = events
         self._secrets = SecretRows("users", keyring)
         self._passwords = Passwords()
+        self._noted: dict[str, float] = {}
 
     # — Users —
 
@@ -157,16 +157,22 @@ class UserService:
 
     # — Logging in —
 
-    async def authenticate(self, email: str, password: str) -> User | None:
-        """The user with this password, or None: wrong, unknown and locked look alike and take
-        equally long. With a second factor, `check_code` has to follow."""
-        entity = await self._counted_try(email)
+    async def authenticate(
+        self, email: str, password: str, *, is_known_device: bool = False
+    ) -> User | None:
+        """The user with this password, or None: wrong, unknown and too often look alike and take
+        equally long. With a second factor, `check_code` has to follow.
+
+        The caller limits how often a device may try that the user has logged in with before; all
+        others together are limited here.
+        """
+        entity = await self._found(email) if is_known_device else await self._counted_try(email)
         hashed = None if entity is None else read(entity, "Password", str)
         if not await self._passwords.fits(hashed, password) or entity is None:
             return None
         user = _user(entity)
-        if not user.has_second_factor:
-            await self._merge(user.email, lambda _: _NO_TRIES)
+        if not user.has_second_factor and not is_known_device:
+            await self._merge(user.email, lambda _: {_TRIES: _NO_TIME})
         return user
 
     async def check_password(self, email: str, password: str) -> bool:
@@ -176,25 +182,26 @@ class UserService:
         return await self._passwords.fits(read(entity, "Password", str), password)
 
     async def check_code(self, email: str, code: str) -> bool:
-        """Whether it is a code of the user's app or a recovery code. Each works once."""
-        if await self._counted_try(email) is None:
-            return False
+        """Whether it is a code of the user's app or a recovery code. Each works once.
+        `TooManyCodes`, `NoSuch`."""
+        if await self._merge(email, lambda row: _one_more(row, _CODES, CODES)) is None:
+            raise TooManyCodes(CODES.seconds)
 
         def use(entity: Entity) -> Mapping[str, Value] | None:
             if not read_optional(entity, "TotpSecret", str):
                 return None
             step = self._fitting_step(entity, code)
             if step is not None:
-                return {"TotpStep": step, **_NO_TRIES}
+                return {"TotpStep": step, _CODES: _NO_TIME}
             left = second_factor.without_code(_recovery_hashes(entity), code)
-            return None if left is None else {"RecoveryCodes": " ".join(left), **_NO_TRIES}
+            return None if left is None else {"RecoveryCodes": " ".join(left), _CODES: _NO_TIME}
 
         return await self._merge(email, use) is not None
 
     # — Passwords and second factors —
 
     async def set_password(self, email: str, password: str, *, epoch: str | None = None) -> User:
-        """A new password; every session ends, and a lock too. `Invalid`, `NoSuch`.
+        """A new password; every session ends, and so does a slow-down. `Invalid`, `NoSuch`.
 
         With `epoch` only if the password has not been changed since: otherwise `NotNow`.
         """
@@ -283,35 +290,33 @@ class UserService:
         raise Overtaken("user", email)
 
     async def _counted_try(self, email: str) -> Entity | None:
-        """The user's row with one try more on it; None for nobody and for who is locked."""
-        now = datetime.now(UTC)
-        told: list[Tries] = []
-
-        def count(entity: Entity) -> Mapping[str, Value] | None:
-            tries = counted(_tries(entity), now)
-            if tries is None:
-                return None
-            told[:] = [tries]
-            return {
-                "Tries": tries.count,
-                "TriesSince": tries.since or _NO_TIME,
-                "Locks": tries.locks,
-                "LockedUntil": tries.locked_until or _NO_TIME,
-            }
-
+        """The user's row with one try more on it; None for nobody, and if it is too early."""
         try:
-            entity = await self._merge(email, count)
+            entity = await self._merge(email, lambda row: _one_more(row, _TRIES, STRANGERS))
         except (NoSuch, Overtaken):
             return None
-        if entity is not None and told[0].is_locked(now):
-            self._events.note(
-                "accounts",
-                f"too many tries to log in as {entity.row}: locked until"
-                f" {told[0].locked_until:%Y-%m-%d %H:%M} UTC",
-                severity=Severity.WARNING,
-                subject=f"user:{entity.row}",
-            )
+        if entity is None:
+            self._note_slowed_down(email)
         return entity
+
+    async def _found(self, email: str) -> Entity | None:
+        try:
+            return await self._entity(email)
+        except NoSuch:
+            return None
+
+    def _note_slowed_down(self, email: str) -> None:
+        user, now = parse_user(email), time.monotonic()
+        if now - self._noted.get(user, -_NOTED_EVERY) < _NOTED_EVERY:
+            return
+        self._noted[user] = now
+        self._events.note(
+            "accounts",
+            f"many failed attempts to log in as {user}: devices that {user} has never logged in"
+            f" with may try once per minute",
+            severity=Severity.WARNING,
+            subject=f"user:{user}",
+        )
 
     async def _keeping_an_administrator(
         self, email: str, change: Callable[[User], Merge | Delete], loses: bool
@@ -362,13 +367,10 @@ def _recovery_hashes(entity: Entity) -> list[str]:
     return (read_optional(entity, "RecoveryCodes", str) or "").split()
 
 
-def _tries(entity: Entity) -> Tries:
-    return Tries(
-        read_optional(entity, "Tries", int) or 0,
-        _moment(entity, "TriesSince"),
-        read_optional(entity, "Locks", int) or 0,
-        _moment(entity, "LockedUntil"),
-    )
+def _one_more(row: Entity, name: str, pace: Pace) -> Mapping[str, Value] | None:
+    """The mark after one more attempt; None if it is too early."""
+    mark = pace.next_mark(_moment(row, name), datetime.now(UTC))
+    return None if mark is None else {name: mark}
 
 
 def _moment(entity: Entity, name: str) -> datetime | None:
@@ -383,7 +385,7 @@ def _user(entity: Entity) -> User:
         created_at=read(entity, "CreatedAt", datetime),
         has_second_factor=bool(read_optional(entity, "TotpSecret", str)),
         recovery_codes_left=len(_recovery_hashes(entity)),
-        locked_until=_moment(entity, "LockedUntil"),
+        tries_mark=_moment(entity, _TRIES),
         epoch=read(entity, "Epoch", str),
         etag=entity.etag,
     )

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from postroom.trusted_proxies import TrustedProxies
 from postroom.web.connection_limits import ConnectionLimits, Waits, is_too_slow, to_give_up
-from postroom.web.proxies import TrustedProxies
 from postroom.web.try_limits import network_of
 
 log = logging.getLogger(__name__)

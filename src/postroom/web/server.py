@@ -9,15 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from postroom.errors import PostroomError
+from postroom.services.proxy_sightings import ProxySightings
 from postroom.services.stored_secrets import SecretState
 from postroom.settings import Settings
+from postroom.trusted_proxies import TrustedProxies
 from postroom.web.app import make_app
 from postroom.web.connection_limits import ConnectionLimits, limits_from
 from postroom.web.context import WebContext
 from postroom.web.guarded_protocol import ConnectionGuard
-from postroom.web.proxies import TrustedProxies
+from postroom.web.proxy_watch import ProxyWatch
 
 # How long requests that are under way may take once we are asked to stop.
 _LAST_REQUESTS = 5
@@ -51,6 +55,15 @@ def bound_socket(settings: Settings) -> socket.socket:
     return listener
 
 
+def _behind_proxies(context: WebContext, trusted: TrustedProxies) -> ASGIApp:
+    """The application, which sees the visitor's address where a trusted proxy tells it."""
+    app = make_app(context)
+    if named := context.settings.text("trusted_proxies"):
+        app = ProxyHeadersMiddleware(app, trusted_hosts=named)  # type: ignore[arg-type, assignment]
+    sightings = ProxySightings(context.services.store)
+    return ProxyWatch(app, trusted, sightings, context.background)
+
+
 async def serve(
     context: WebContext,
     listener: socket.socket,
@@ -59,17 +72,15 @@ async def serve(
 ) -> None:
     """Answer requests until `stopping`; those under way are finished."""
     settings = context.settings
-    guard = ConnectionGuard(
-        limits or limits_from(settings), TrustedProxies(settings.text("trusted_proxies"))
-    )
+    proxies = TrustedProxies(settings.text("trusted_proxies"))
+    guard = ConnectionGuard(limits or limits_from(settings), proxies)
     config = uvicorn.Config(
-        make_app(context),
+        _behind_proxies(context, proxies),
         http=guard.protocol_class(),
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.text("trusted_proxies")),
-        forwarded_allow_ips=settings.text("trusted_proxies") or None,
+        proxy_headers=False,
         timeout_graceful_shutdown=_LAST_REQUESTS,
         timeout_keep_alive=30,
         lifespan="off",

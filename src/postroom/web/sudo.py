@@ -8,11 +8,13 @@ enters a code. Logging in counts as a confirmation. A stolen cookie alone change
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
+from postroom.services.login_pace import TooManyCodes
 from postroom.services.sessions import Session
 from postroom.web.visit import Visit
 
@@ -33,14 +35,19 @@ async def unless_confirmed(visit: Visit) -> Response | None:
     form = await visit.form()
     if PASSWORD not in form:
         return await _ask(visit, 403)
-    if wait := visit.context.login_limits.wait_in_session(session.id):
+    if wait := visit.context.login_limits.take_in_session(session.id):
         problem = f"Too many attempts. Wait {wait} s, then try again."
         return await _ask(visit, 429, problem, wait)
     users, email = visit.services.users, visit.who.email
     if not await users.check_password(email, await visit.text(PASSWORD)):
         return await _ask(visit, 422, _WRONG)
-    if visit.who.has_second_factor and not await users.check_code(email, await visit.text(CODE)):
-        return await _ask(visit, 422, _WRONG_CODE)
+    if visit.who.has_second_factor:
+        try:
+            is_right = await users.check_code(email, await visit.text(CODE))
+        except TooManyCodes as exc:
+            return await _ask(visit, 429, f"{exc}.".capitalize(), math.ceil(exc.seconds))
+        if not is_right:
+            return await _ask(visit, 422, _WRONG_CODE)
     visit.context.login_limits.forget_session(session.id)
     await visit.services.sessions.confirm(session)
     return None

@@ -9,9 +9,11 @@ from starlette.responses import Response
 
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.services.access_links import LinkKind
+from postroom.services.login_pace import TooManyCodes
 from postroom.services.sessions import SESSION_AGE
 from postroom.services.users import Role, User
 from postroom.web.context import WebContext
+from postroom.web.devices import device_of, remember_device
 from postroom.web.routing import Page, explain
 from postroom.web.signing import Signer
 from postroom.web.visit import Visit
@@ -19,10 +21,7 @@ from postroom.web.visit import Visit
 _SETUP_AGE = 7 * 24 * 3600
 _CODE_AGE = 5 * 60
 _LARGEST_FORM = 64 * 1024  # strangers may send these
-_WRONG = (
-    "This address and this password do not belong together. After ten wrong tries within"
-    " 15 minutes an account is locked for a while."
-)
+_WRONG = "Wrong email or password. After many attempts you may have to wait a minute between them."
 
 
 def setup_link(context: WebContext) -> str:
@@ -66,19 +65,21 @@ async def login(visit: Visit) -> Response:
         is_new = await visit.services.users.is_first_start()
         return _login_form(visit, wanted=wanted, is_new=is_new)
     email, wanted = await visit.text("email"), await visit.text("next", "/")
-    wait = visit.context.login_limits.wait(email, visit.place)
-    if wait:
+    device = device_of(visit, email)
+    if wait := visit.context.login_limits.take(email, visit.place, device):
         return _too_often(
             wait,
             lambda told: _login_form(visit, status=429, email=email, wanted=wanted, problem=told),
         )
-    user = await visit.services.users.authenticate(email, await visit.text("password"))
+    user = await visit.services.users.authenticate(
+        email, await visit.text("password"), is_known_device=bool(device)
+    )
     if user is None:
         return _login_form(visit, status=422, email=email, wanted=wanted, problem=_WRONG)
     if user.has_second_factor:
         half = Signer(visit.context.secret, "half way in").sign([user.email, user.epoch])
         return _code_form(visit, half=half, wanted=wanted)
-    visit.context.login_limits.forget(email)
+    visit.context.login_limits.forget(email, visit.place, device)
     await visit.audit("logged in", who=user.email)
     return await enter(visit, user, wanted)
 
@@ -90,18 +91,25 @@ async def code(visit: Visit) -> Response:
     if signed is None:
         return visit.redirect("/login", "That took too long: log in again.")
     email, epoch = signed
-    wait = visit.context.login_limits.wait(email, visit.place)
-    if wait:
+    device = device_of(visit, email)
+    if wait := visit.context.login_limits.take(email, visit.place, device):
         return _too_often(
             wait, lambda told: _code_form(visit, status=429, half=half, wanted=wanted, problem=told)
         )
-    if not await visit.services.users.check_code(email, await visit.text("code")):
+    try:
+        is_right = await visit.services.users.check_code(email, await visit.text("code"))
+    except TooManyCodes as exc:
+        return _too_often(
+            math.ceil(exc.seconds),
+            lambda told: _code_form(visit, status=429, half=half, wanted=wanted, problem=told),
+        )
+    if not is_right:
         problem = "This code does not fit, or was used already. Wait for the next one."
         return _code_form(visit, status=422, half=half, wanted=wanted, problem=problem)
     user = await visit.services.users.get(email)
     if user.epoch != epoch:
         return visit.redirect("/login", "The password was changed meanwhile: log in again.")
-    visit.context.login_limits.forget(email)
+    visit.context.login_limits.forget(email, visit.place, device)
     await visit.audit("logged in", "with a second factor", who=user.email)
     said = ""
     if user.recovery_codes_left < 3:
@@ -156,6 +164,7 @@ async def enter(visit: Visit, user: User, to: str, said: str = "") -> Response:
     response = visit.redirect(to, said)
     cookies, age = visit.context.cookies, int(SESSION_AGE.total_seconds())
     cookies.set(response, cookies.session, token, age)
+    remember_device(visit, response, user.email)
     return response
 
 
@@ -188,8 +197,8 @@ def _code_form(
 
 def _too_often(wait: int, form: Callable[[str], Response]) -> Response:
     """Says the same whether there is such a user or not."""
-    minutes = math.ceil(wait / 60)
-    response = form(f"That was tried too often. Wait {minutes} min, then try again.")
+    told = f"{wait} s" if wait <= 120 else f"{math.ceil(wait / 60)} min"
+    response = form(f"Too many attempts. Wait {told}, then try again.")
     response.headers["Retry-After"] = str(wait)
     return response
 

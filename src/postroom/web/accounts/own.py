@@ -114,7 +114,7 @@ async def new_codes(visit: Visit) -> Response:
 async def _problem_with_password(visit: Visit) -> str:
     """Return what is wrong with the current password that was entered; empty if it is right."""
     session_id = visit.session.id if visit.session else ""
-    if wait := visit.context.login_limits.wait_in_session(session_id):
+    if wait := visit.context.login_limits.take_in_session(session_id):
         return _TOO_OFTEN.format(wait)
     entered = await visit.text("old_password")
     if not await visit.services.users.check_password(visit.who.email, entered):
