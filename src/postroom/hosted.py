@@ -27,6 +27,7 @@ from postroom.watchdog import WatchedPart, end_at_once
 from postroom.wiring import (
     Services,
     make_confirmations,
+    make_keyring,
     make_sender,
     make_watchdog,
     opened_sending,
@@ -81,7 +82,7 @@ async def read_and_register(apps: AppRegistry) -> int:
 
 async def run_host(settings: Settings, store: Store, stopping: asyncio.Event) -> None:
     """Be a host until `stopping`, for all applications that are registered."""
-    services = Services(store)
+    services = Services(store, make_keyring(settings))
     scheme = settings.store_url.partition(":")[0]
     launcher = Launcher(_environment(settings), preload=[__name__, *_engine(scheme)])
     needed = HostServices(store, services.apps, services.queues, services.hosts, services.access)

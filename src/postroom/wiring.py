@@ -91,7 +91,7 @@ class Services:
         )
         self.doubts = DoubtService(store, self.outcomes)
         self.hosts = HostStatusService(store)
-        self.apps = AppRegistry(store, self.hosts)
+        self.apps = AppRegistry(store, self.hosts, keyring)
         self.access = AccessService(store, self.hosts, self.apps)
         self.queues = QueueService(store, self.hosts, self.access)
         self.queue_overview = QueueOverviewService(store, self.apps, self.queues)

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from postroom.encryption import Keyring
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom
-from tests.acceptance.hosting import Hosting
+from tests.acceptance.hosting import SECRET_KEY, Hosting
 from tests.contract.conftest import StoreAddress, address
 from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
 
@@ -29,7 +30,7 @@ def server() -> Iterator[RecordingSmtp]:
 @pytest.fixture
 async def services(address: StoreAddress) -> AsyncIterator[Services]:
     async with await open_store(address.url) as store:
-        yield Services(store)
+        yield Services(store, Keyring(lambda: [SECRET_KEY.encode()]))
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from tests.acceptance.harness import POSTROOM
 from tests.contract.conftest import StoreAddress
 
 HANDLERS = Path(__file__).with_name("host_handlers.py")
+SECRET_KEY = "a secret of more than thirty-two characters"
+"""For hosts whose applications have an environment, which is encrypted."""
 PATIENCE = 60.0
 """Seconds until a condition that must come true counts as missed: generous, for busy machines."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.acceptance.hosting import Hosting, children_of, is_alive
+from tests.acceptance.hosting import SECRET_KEY, Hosting, children_of, is_alive
 
 ONCE = {"receive_retry_count": 0, "max_retry_cycles": 0, "max_processes": 1}
 
@@ -117,7 +117,7 @@ async def test_what_handlers_print_has_their_name_and_a_limit(hosting: Hosting) 
 
 
 async def test_handlers_and_programs_see_no_settings_of_postroom(hosting: Hosting) -> None:
-    hosting.settings["secret_key"] = "a secret of more than thirty-two characters"
+    hosting.settings["secret_key"] = SECRET_KEY
     program = hosting.folder / "program"
     program.write_text("#!/bin/sh\nenv > program-environ.part; mv program-environ.part env\n")
     program.chmod(0o755)

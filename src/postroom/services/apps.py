@@ -2,7 +2,8 @@
 
 | table      | partition | row          | holds                                              |
 |------------|-----------|--------------|----------------------------------------------------|
-| `hostapps` | `app`     | `app` + path | the application; the path in lower case, once each |
+| `hostapps` | `app`     | `app` + path | the application; the path in lower case, once each.|
+|            |           |              | Its environment is encrypted                       |
 | `hostapps` | `app`     | `control` + path | Paused, Restarts: what operators have decided  |
 | `hostapps` | `app`     | `version`    | a number by chance that changes with every change  |
 """
@@ -10,6 +11,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 
@@ -20,8 +22,10 @@ from postroom.domain.apps import BUILT_IN, App, AppControl, changed_app, parse_p
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.matching import Match, match
 from postroom.domain.queue_names import segments
+from postroom.encryption import DecryptionError, Keyring, without_key
 from postroom.services import records
 from postroom.services.hosts import AppStatus, HostReport, HostStatusService
+from postroom.services.stored_secrets import SecretRows
 from postroom.storage import (
     Conflict,
     Delete,
@@ -34,12 +38,15 @@ from postroom.storage import (
     Upsert,
 )
 
+log = logging.getLogger(__name__)
+
 TABLE = "hostapps"
 PARTITION = "app"
 
 _APP = "app"
 _CONTROL = "control"
 _VERSION = "version"
+_ENVIRONMENT = "Environment"
 _TRIES = 10
 _BATCH = 99  # changes that go into one batch with the version
 
@@ -90,9 +97,13 @@ class AppState(msgspec.Struct, frozen=True):
 
 
 class AppRegistry:
-    def __init__(self, store: Store, hosts: HostStatusService) -> None:
+    def __init__(
+        self, store: Store, hosts: HostStatusService, keyring: Keyring | None = None
+    ) -> None:
         self._table = store.table(TABLE)
         self._hosts = hosts
+        self._secrets = SecretRows(TABLE, keyring or Keyring(without_key))
+        self._unreadable: set[tuple[str, ...]] = set()
 
     async def all(self) -> list[App]:
         """Every application, in the order of the paths."""
@@ -104,27 +115,24 @@ class AppRegistry:
         return "" if found is None else records.read(found, "Version", str)
 
     async def get(self, path: str) -> App:
-        """The application at a path. `NoSuch`."""
-        found = await self._table.get(PARTITION, _row(parse_path(path)))
-        if found is None:
-            raise NoSuch("application", path)
-        return _app_from(found)
+        """The application at a path. `NoSuch`, `DecryptionError`."""
+        return self._app_from(await self._found(path))
 
     async def add(self, app: App) -> None:
         """Register an application. One that is registered as it is stays so. `Exists`."""
-        entity = _entity(app)
+        entity = self._entity(app)
         try:
             await self._change([Insert(entity)])
         except Conflict as exc:
             found = await self._table.get(PARTITION, entity.row)
             if found is None:
                 raise Overtaken("application", app.path) from exc
-            if _app_from(found).revision != app.revision:
-                raise AppClash(_app_from(found)) from exc
+            if self._app_from(found).revision != app.revision:
+                raise AppClash(self._app_from(found)) from exc
 
     async def remove(self, path: str) -> None:
         """Take an application away. `NoSuch`; `NotNow` if it is one of Postroom's own."""
-        app = await self.get(path)
+        app = _without_environment(await self._found(path))
         if app.origin == BUILT_IN:
             raise NotNow(f"the application {app.path!r} is a part of Postroom and stays")
         changes: list[Operation] = [Delete(PARTITION, _row(app.path))]
@@ -138,10 +146,8 @@ class AppRegistry:
     async def update(self, path: str, changes: Mapping[str, object]) -> App:
         """Change options of an application; None sets one back to its default. Running hosts
         replace its processes. `NoSuch`, `Invalid`; `NotNow` if it is not registered here."""
-        found = await self._table.get(PARTITION, _row(parse_path(path)))
-        if found is None:
-            raise NoSuch("application", path)
-        app = _app_from(found)
+        found = await self._found(path)
+        app = self._app_from(found)
         if app.origin == BUILT_IN:
             raise NotNow(f"the application {app.path!r} is a part of Postroom: change its settings")
         if ":" in app.origin:
@@ -151,7 +157,7 @@ class AppRegistry:
             )
         changed = changed_app(app, changes)
         try:
-            await self._change([Replace(_entity(changed), found.etag)])
+            await self._change([Replace(self._entity(changed), found.etag)])
         except Conflict as exc:
             raise Overtaken("application", path) from exc
         return changed
@@ -172,7 +178,7 @@ class AppRegistry:
         await self._decide(path, lambda control: replace(control, restarts=control.restarts + 1))
 
     async def _decide(self, path: str, decide: Callable[[AppControl], AppControl]) -> None:
-        row = _control_row((await self.get(path)).path)
+        row = _control_row(_without_environment(await self._found(path)).path)
         for _ in range(_TRIES):
             found = await self._table.get(PARTITION, row)
             control = decide(_control_from(found) if found is not None else AppControl())
@@ -186,12 +192,16 @@ class AppRegistry:
         raise Overtaken("application", path)
 
     async def controls(self) -> dict[tuple[str, ...], AppControl]:
-        """What was decided, by the segments of the path; what is not here has the default."""
+        """What was decided, by the segments of the path; what is not here has the default. What
+        `all` has found to be unreadable is paused."""
         rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_CONTROL}/"))
-        return {
+        found = {
             segments(entity.row.removeprefix(f"{_CONTROL}/")): _control_from(entity)
             async for entity in rows
         }
+        for path in self._unreadable:
+            found[path] = replace(found.get(path, AppControl()), is_paused=True)
+        return found
 
     # -- by file, and to look at -------------------------------------------------------------
 
@@ -220,10 +230,10 @@ class AppRegistry:
             mine = msgspec.structs.replace(app, origin=origin)
             found, etag = known.pop(segments(app.path), (None, ""))
             if found is None:
-                changes.append(Insert(_entity(mine)))
+                changes.append(Insert(self._entity(mine)))
             elif found.origin == origin or _is_same_file(found.origin, origin):
                 if found != mine:
-                    changes.append(Replace(_entity(mine), etag))
+                    changes.append(Replace(self._entity(mine), etag))
             elif found.revision != app.revision:
                 raise AppClash(found)
         machines = {report.machine for report in await self._hosts.live()}
@@ -242,10 +252,11 @@ class AppRegistry:
     async def states(self) -> list[AppState]:
         """Every application, and what it does where."""
         reports = await self._hosts.current()
+        apps = await self.all()
         controls = await self.controls()
         return [
             AppState(app, _on_hosts(app, reports), controls.get(segments(app.path), AppControl()))
-            for app in await self.all()
+            for app in apps
         ]
 
     async def state(self, path: str) -> AppState:
@@ -256,9 +267,48 @@ class AppRegistry:
                 return state
         raise NoSuch("application", path)
 
+    async def _found(self, path: str) -> Entity:
+        """`NoSuch`."""
+        found = await self._table.get(PARTITION, _row(parse_path(path)))
+        if found is None:
+            raise NoSuch("application", path)
+        return found
+
     async def _rows(self) -> list[tuple[App, str]]:
+        """Every application with its ETag. One whose environment cannot be decrypted comes without
+        it, and counts as paused: without it the application would fail its messages."""
         rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_APP}/"))
-        return [(_app_from(entity), entity.etag) async for entity in rows]
+        found: list[tuple[App, str]] = []
+        unreadable: set[tuple[str, ...]] = set()
+        async for entity in rows:
+            try:
+                app = self._app_from(entity)
+            except DecryptionError as exc:
+                app = _without_environment(entity)
+                unreadable.add(segments(app.path))
+                if segments(app.path) not in self._unreadable:
+                    log.error("the application %s is paused: %s", app.path, exc)
+            found.append((app, entity.etag))
+        self._unreadable = unreadable
+        return found
+
+    def _entity(self, app: App) -> Entity:
+        """The environment often holds secrets: it is stored apart and encrypted."""
+        row = _row(app.path)
+        content = msgspec.json.encode(replace(app, environment={})).decode()
+        encrypted = ""
+        if app.environment:
+            text = msgspec.json.encode(app.environment).decode()
+            encrypted = self._secrets.encrypted(PARTITION, row, _ENVIRONMENT, text)
+        return Entity(PARTITION, row, {"Path": app.path, "App": content, _ENVIRONMENT: encrypted})
+
+    def _app_from(self, entity: Entity) -> App:
+        """`DecryptionError`."""
+        app = _without_environment(entity)
+        text = self._secrets.read(entity, _ENVIRONMENT)
+        if not text:
+            return app
+        return replace(app, environment=msgspec.json.decode(text, type=dict[str, str]))
 
     async def _change(self, operations: Sequence[Operation]) -> None:
         """With a new version in the same step. Hosts that the bell misses look at it by time."""
@@ -276,6 +326,10 @@ def _on_hosts(app: App, reports: Sequence[HostReport]) -> tuple[tuple[str, str, 
     )
 
 
+def _without_environment(entity: Entity) -> App:
+    return msgspec.json.decode(records.read(entity, "App", str), type=App)
+
+
 def _row(path: str) -> str:
     return f"{_APP}/{'/'.join(segments(path))}"
 
@@ -286,15 +340,6 @@ def _control_row(path: str) -> str:
 
 def _control_from(entity: Entity) -> AppControl:
     return AppControl(records.read(entity, "Paused", bool), records.read(entity, "Restarts", int))
-
-
-def _entity(app: App) -> Entity:
-    content = msgspec.json.encode(app).decode()
-    return Entity(PARTITION, _row(app.path), {"Path": app.path, "App": content})
-
-
-def _app_from(entity: Entity) -> App:
-    return msgspec.json.decode(records.read(entity, "App", str), type=App)
 
 
 def _is_same_file(one: str, other: str) -> bool:

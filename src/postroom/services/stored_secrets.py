@@ -16,7 +16,10 @@ from postroom.encryption import DecryptionError, Keyring, is_encrypted
 from postroom.services.records import read_optional
 from postroom.storage import Conflict, Entity, Store
 
-PLACES: Final[Mapping[str, tuple[str, ...]]] = {"users": ("TotpSecret",)}
+PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "users": ("TotpSecret",),
+    "hostapps": ("Environment",),
+}
 """By table: properties that hold a secret, or nothing."""
 
 _LOOKS = 20  # at a row that others change at the same time

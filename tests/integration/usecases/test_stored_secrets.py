@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pyotp
 import pytest
 
-from postroom.encryption import Keyring
+from postroom.domain.apps import App
+from postroom.encryption import DecryptionError, Keyring
 from postroom.services.stored_secrets import SecretState
 from postroom.services.users import Role
 from postroom.storage import Entity, Store
@@ -103,3 +104,39 @@ async def test_a_secret_that_was_copied_to_another_user_is_of_no_use(store: Stor
     copied = {"TotpSecret": await stored(store)}
     await store.table("users").merge(Entity("user", "eve@example.org", copied))
     assert not await services.users.check_code("eve@example.org", next_code(secret))
+
+
+APP = App("/shop", handler="orders:process", folder="/srv", environment={"SHOP_KEY": "s3cret"})
+
+
+async def test_the_environment_of_an_application_cannot_be_read_in_the_store(store: Store) -> None:
+    services = with_keys(store, OLD)
+    await services.apps.add(APP)
+    assert await services.apps.all() == [APP]
+    rows = [entity async for entity in store.table("hostapps").scan()]
+    assert "s3cret" not in repr(rows)
+
+    both = with_keys(store, NEW, OLD)
+    await both.secrets.encrypt(SecretState.OLD_KEY)
+    assert await with_keys(store, NEW).apps.get("/shop") == APP
+    await with_keys(store, NEW).apps.add(APP)  # the same again is no clash
+
+
+async def test_an_application_without_its_key_is_paused_and_can_be_removed(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = App("/news", handler="news:process", folder="/srv")
+    for app in (APP, other):
+        await with_keys(store, OLD).apps.add(app)
+    services = with_keys(store, NEW)
+
+    states = {each.app.path: each for each in await services.apps.states()}
+
+    assert states["/shop"].control.is_paused
+    assert not states["/news"].control.is_paused
+    assert (await services.apps.explain("shop/orders")).winner == "/shop"
+    assert caplog.text.count("the application /shop is paused") == 1
+    with pytest.raises(DecryptionError):
+        await services.apps.update("/shop", {"max_processes": 2})
+    await services.apps.remove("/shop")
+    assert await services.apps.all() == [other]
