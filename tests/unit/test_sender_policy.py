@@ -47,13 +47,30 @@ def test_a_deferred_email_is_given_up_in_the_end() -> None:
 def test_in_doubt_is_sent_again_with_a_mark_or_held() -> None:
     again = verdict_on(ResultKind.IN_DOUBT)
     assert (again.outcome, again.attempt.was_in_doubt) == (EmailOutcome.PENDING, True)
-    assert again.next_try_at == NOW
+    assert again.next_try_at == NOW + timedelta(seconds=5)
     held = verdict_on(ResultKind.IN_DOUBT, hold=True)
     assert held.outcome is EmailOutcome.IN_DOUBT
 
 
+def test_an_email_in_doubt_is_sent_three_times_at_most() -> None:
+    judge = Judge(NOW, PLAN, WhenInDoubt.RESEND)
+    attempt, pauses, outcomes = Attempt(), [], []
+    for _ in range(3):
+        verdict = judge.doubted("no reply", attempt)
+        attempt = verdict.attempt
+        outcomes.append(verdict.outcome)
+        pauses.append(verdict.next_try_at and (verdict.next_try_at - NOW).total_seconds())
+    assert outcomes == [EmailOutcome.PENDING, EmailOutcome.PENDING, EmailOutcome.IN_DOUBT]
+    assert pauses == [5, 30, None]
+
+
+def test_attempts_with_a_reply_do_not_count_as_copies() -> None:
+    before = Attempt(tries=7, first_tried_at=NOW)
+    assert verdict_on(ResultKind.IN_DOUBT, before).outcome is EmailOutcome.PENDING
+
+
 def test_the_mark_of_doubt_stays_whatever_comes_next() -> None:
-    before = Attempt(1, NOW, was_in_doubt=True)
+    before = Attempt(1, NOW, doubts=1)
     for kind in (ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED):
         assert verdict_on(kind, before).attempt.was_in_doubt
 
@@ -68,11 +85,11 @@ def test_blame_of_the_sender_is_no_attempt_on_the_recipient() -> None:
 def test_each_email_is_judged_by_what_is_behind_it() -> None:
     judge = Judge(NOW, PLAN, WhenInDoubt.RESEND)
     accepted = Result(ResultKind.ACCEPTED, "ok")
-    fresh, tried = Attempt(), Attempt(3, NOW - timedelta(days=1), was_in_doubt=True)
+    fresh, tried = Attempt(), Attempt(3, NOW - timedelta(days=1), doubts=1)
     attempts = [judge.verdict(accepted, before).attempt for before in (fresh, fresh, tried, fresh)]
     assert attempts == [
         Attempt(1, NOW),
         Attempt(1, NOW),
-        Attempt(4, NOW - timedelta(days=1), was_in_doubt=True),
+        Attempt(4, NOW - timedelta(days=1), doubts=1),
         Attempt(1, NOW),
     ]

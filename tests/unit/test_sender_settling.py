@@ -10,7 +10,7 @@ from postroom.services.records import EmailRow
 from postroom.storage import DeleteMany, Merge
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
-FIRST, SECOND = Attempt(1, NOW), Attempt(2, NOW, was_in_doubt=True)
+FIRST, SECOND = Attempt(1, NOW), Attempt(2, NOW, doubts=1)
 VERDICTS = {
     "a@x": Verdict(EmailOutcome.ACCEPTED, "ok", FIRST),
     "b@x": Verdict(EmailOutcome.REFUSED, "no", FIRST),
@@ -47,4 +47,4 @@ def test_each_email_is_recorded_with_its_own_outcome_and_attempt() -> None:
     assert merged == ["e@x"]
     assert sorted(gone) == ["a@x", "b@x", "c@x", "d@x", "f@x", "g@x", "z@x"]
     assert (done.counts.accepted, done.counts.refused) == (4, 2)
-    assert done.counts.possible_duplicates == 1
+    assert done.counts.possible_duplicates == 2

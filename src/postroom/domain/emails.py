@@ -39,7 +39,8 @@ TRANSITIONS: dict[EmailOutcome, frozenset[EmailOutcome]] = {
 class Counts(msgspec.Struct, frozen=True):
     """What has become of the emails of a message, or of one of its pages.
 
-    `possible_duplicates` is a part of `accepted`: sent again after a crash that left it in doubt.
+    `possible_duplicates` are emails that were sent again, or given up, after an attempt without a
+    reply: part of `accepted`, mostly. Those that were refused or cancelled afterwards count, too.
     """
 
     planned: int = 0

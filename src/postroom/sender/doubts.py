@@ -13,9 +13,10 @@ from postroom.domain.messages import FINAL, Message
 from postroom.domain.pages import SEND_QUEUE, WorkItem
 from postroom.sender.claims import ADMINISTRATOR, Claims, PageLost, PageTaken
 from postroom.sender.pages import PageStore
+from postroom.sender.policy import MOST_COPIES
 from postroom.services import records
 from postroom.services.outcomes import OutcomeService
-from postroom.storage import Conflict, Entity, NotFound, Store
+from postroom.storage import Conflict, Entity, NotFound, Store, Value
 
 _CLAIM_SECONDS = 10.0
 
@@ -73,5 +74,7 @@ class DoubtService:
             for name in ("SubscriberGUID", "EmailAddress", "Tries")
             if name in archived.properties
         }
-        await self._emails.upsert(Entity(item.partition, row, {**kept, "WasInDoubt": True}))
+        # One more attempt: without a reply again, it goes back into doubt.
+        doubts: dict[str, Value] = {"WasInDoubt": True, "Doubts": MOST_COPIES - 1}
+        await self._emails.upsert(Entity(item.partition, row, kept | doubts))
         await self._archive.delete(item.partition, row, archived.etag)

@@ -71,7 +71,7 @@ class LoadedPage(msgspec.Struct, frozen=True):
         email = self.emails[address]
         if not email.Tries and not email.WasInDoubt:
             return _NO_ATTEMPT  # the common case
-        return Attempt(email.Tries, email.FirstTriedAt, email.WasInDoubt)
+        return Attempt(email.Tries, email.FirstTriedAt, max(email.Doubts, email.WasInDoubt))
 
 
 class PageStore:

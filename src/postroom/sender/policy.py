@@ -22,6 +22,14 @@ class WhenInDoubt(StrEnum):
     """Leave it in doubt until an administrator decides."""
 
 
+MOST_COPIES = 3
+"""Attempts in all of an email that stays in doubt: then an administrator has to decide."""
+
+_DOUBT_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))
+"""Pauses after the first and the second attempt in doubt. Short, because mostly a sender was killed
+and the mail server is well; growing, in case it is the server that hangs up."""
+
+
 class RetryPlan(msgspec.Struct, frozen=True):
     """Deferred emails are tried again after 5, 10, 20 … minutes, at most 4 hours, for 5 days."""
 
@@ -35,11 +43,16 @@ class RetryPlan(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """What is known of an email before it is tried (again)."""
+    """What is known of an email before it is tried (again). `doubts` counts the attempts that were
+    handed over without a reply: each may have delivered a copy."""
 
     tries: int = 0
     first_tried_at: datetime | None = None
-    was_in_doubt: bool = False
+    doubts: int = 0
+
+    @property
+    def was_in_doubt(self) -> bool:
+        return self.doubts > 0
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -81,18 +94,22 @@ class Judge:
                 assert_never(result.kind)
 
     def doubted(self, reply: str, before: Attempt) -> Verdict:
-        """All of it was handed over, and nobody knows what became of it."""
+        """Decide on an email that was handed over without a reply: sent again after a growing
+        pause, and left in doubt after `MOST_COPIES` such attempts."""
         attempt = self._attempted(before)
         if self._in_doubt is WhenInDoubt.HOLD:
             return Verdict(EmailOutcome.IN_DOUBT, reply, attempt)
-        marked = msgspec.structs.replace(attempt, was_in_doubt=True)
-        return Verdict(EmailOutcome.PENDING, reply, marked, self._now)
+        marked = msgspec.structs.replace(attempt, doubts=attempt.doubts + 1)
+        if marked.doubts >= MOST_COPIES:
+            return Verdict(EmailOutcome.IN_DOUBT, reply, marked)
+        next_try = self._now + _DOUBT_PAUSES[marked.doubts - 1]
+        return Verdict(EmailOutcome.PENDING, reply, marked, next_try)
 
     def _attempted(self, before: Attempt) -> Attempt:
         if before is not self._before:
             first = before.first_tried_at or self._now
             self._before = before
-            self._after = Attempt(before.tries + 1, first, before.was_in_doubt)
+            self._after = Attempt(before.tries + 1, first, before.doubts)
         return self._after
 
     def _deferred(self, reply: str, attempt: Attempt) -> Verdict:

@@ -89,7 +89,7 @@ def _counts(tally: Mapping[tuple[EmailOutcome, bool], int]) -> Counts:
         refused=count(EmailOutcome.REFUSED),
         suppressed=count(EmailOutcome.SUPPRESSED),
         in_doubt=count(EmailOutcome.IN_DOUBT),
-        possible_duplicates=tally[EmailOutcome.ACCEPTED, True],
+        possible_duplicates=sum(tally[outcome, True] for outcome in EmailOutcome),
     )
 
 
@@ -114,6 +114,7 @@ def _pending_properties(verdict: Verdict) -> dict[str, Value]:
         properties["FirstTriedAt"] = attempt.first_tried_at
     if attempt.was_in_doubt:
         properties["WasInDoubt"] = True
+        properties["Doubts"] = attempt.doubts
     if verdict.next_try_at is not None:
         properties["NextTryAt"] = verdict.next_try_at
     return properties

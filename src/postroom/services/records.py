@@ -318,6 +318,8 @@ class EmailRow(msgspec.Struct, frozen=True, gc=False):
     Tries: int = 0
     FirstTriedAt: datetime | None = None
     WasInDoubt: bool = False
+    Doubts: int = 0
+    """Attempts without a reply. Rows of earlier versions have the mark `WasInDoubt` alone."""
     NextTryAt: datetime | None = None
 
     def row_of(self, address: Address) -> str:
