@@ -35,6 +35,7 @@ from postroom.services.explorer import ExplorerService
 from postroom.services.exports import ExportService
 from postroom.services.growth import GrowthService
 from postroom.services.health import HealthService
+from postroom.services.hold_rows import HoldService
 from postroom.services.hosts import HostStatusService
 from postroom.services.idempotency import IdempotencyService
 from postroom.services.imports import ImportService
@@ -42,6 +43,7 @@ from postroom.services.keys import ApiKeyService
 from postroom.services.list_sizes import ListSizes
 from postroom.services.lists import ListService
 from postroom.services.logos import LogoService
+from postroom.services.message_holds import MessageHolds
 from postroom.services.message_times import MessageTimes
 from postroom.services.messages import MessageService
 from postroom.services.outcomes import OutcomeService
@@ -108,6 +110,8 @@ class Services:
         self.search = SubscriberSearch(store, self.lists)
         self.retries = RetryService(store, self.messages, self.outcomes)
         self.estimates = EstimateService(self.sizes, self.times)
+        self.holds = HoldService(store)
+        self.message_holds = MessageHolds(self.holds, self.messages, self.outcomes)
         self.health = HealthService(self.hosts, self.queue_overview)
         self.store_health = StoreHealth(store)
         self.explorer = ExplorerService(store)

@@ -303,26 +303,6 @@ async def test_a_page_that_takes_longer_than_its_lease_is_not_sent_twice(
     assert set(server.copies().values()) == {1}
 
 
-async def test_a_server_that_blames_the_sender_pauses_the_message_and_no_recipient_suffers(
-    postroom: Postroom, services: Services, server: RecordingSmtp
-) -> None:
-    server.script(Rule("MAIL", reply="550 5.7.26 unauthenticated mail is not accepted"))
-    await fill(services, 300)
-    message = await schedule(services)
-    checker = SumChecker(services, message)
-    postroom.start("scheduler")
-    postroom.start("sender")
-    paused, counts = await checker.until(
-        lambda message, _: message.status is MessageStatus.PAUSED, seconds=30, why="not paused"
-    )
-    assert "5.7.26" in paused.reason
-    assert counts.refused == counts.accepted == 0
-    server.script()
-    await services.messages.resume(message.ref)
-    _, counts = await checker.until_done()
-    assert counts.accepted == counts.planned == 300
-
-
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted list", "empty list"])
 async def test_a_list_without_anybody_ends_with_a_visible_reason(
     postroom: Postroom, services: Services, server: RecordingSmtp, deleted: bool

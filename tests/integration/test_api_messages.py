@@ -64,6 +64,7 @@ def test_a_message_is_made_read_changed_and_deleted(client: httpx2.Client) -> No
             "suppressed",
             "in_doubt",
             "possible_duplicates",
+            "deferred",
         ),
         0,
     )

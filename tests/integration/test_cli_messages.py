@@ -48,7 +48,7 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
     )
     assert made["counts"] == dict.fromkeys(
         ("planned", "pending", "accepted", "refused", "suppressed", "in_doubt",
-         "possible_duplicates"), 0
+         "possible_duplicates", "deferred"), 0
     )  # fmt: skip
     ref = made["ref"]
     assert (made["has_html"], made["has_text"]) == (True, True)  # made of the HTML

@@ -11,13 +11,13 @@ from postroom.cli import output
 from postroom.cli.bodies import BODY_FILE, read_bodies
 from postroom.cli.calling import call, place_of_store
 from postroom.cli.emails import decide, email, emails
-from postroom.cli.progress import show_message, watch_message
-from postroom.cli.retries import retry, test
+from postroom.cli.progress import look, show_message, watch_message
+from postroom.cli.retries import retry, test, try_now
 from postroom.cli.running import with_settings
 
 if TYPE_CHECKING:
-    from postroom.domain.emails import Counts
     from postroom.domain.messages import Message
+    from postroom.services.message_holds import Standing
     from postroom.services.message_rows import MessagePage
     from postroom.services.message_times import NewestMessages
     from postroom.settings import Settings
@@ -53,7 +53,7 @@ def messages() -> None:
     """Schedule messages and see what becomes of them."""
 
 
-for command in (emails, email, decide, retry, test):
+for command in (emails, email, decide, retry, test, try_now):
     messages.add_command(command)
 
 
@@ -92,6 +92,7 @@ def create(
     from postroom.domain.emails import Counts
     from postroom.domain.messages import has_passed
     from postroom.services import shapes
+    from postroom.services.message_holds import Standing
 
     asked_at = datetime.now(UTC)
 
@@ -103,12 +104,12 @@ def create(
     made = call(settings, work)
     passed = has_passed(at, asked_at)
     if as_json:
-        output.print_json(shapes.of_scheduled(made, Counts(), has_passed=passed))
+        output.print_json(shapes.of_scheduled(made, Standing(Counts()), has_passed=passed))
         return
     output.say(f"The message {made.ref} is scheduled.")
     if passed:
         output.say(f"{output.when(at)} has passed: it is sent now.")
-    show_message(made, Counts(), as_json)
+    show_message(made, Standing(Counts()), as_json)
 
 
 @messages.command()
@@ -162,8 +163,7 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
     if watch:
         call(settings, lambda services: watch_message(services, ref, as_json))
     else:
-        message, counts = call(settings, lambda services: _look(services, ref))
-        show_message(message, counts, as_json)
+        show_message(*call(settings, lambda services: look(services, ref)), as_json)
 
 
 @messages.command()
@@ -187,24 +187,24 @@ def edit(
     at: datetime | None,
     as_json: bool,
 ) -> None:
-    """Change a message that is still Pending."""
+    """Change a message that is Pending, or Paused before any of it was sent."""
     if all(each is None for each in (list_name, subject, html, text, at)):
         raise click.UsageError("say what to change: --list, --subject, --html, --text or --at")
-    from postroom.domain.emails import Counts
 
-    saved = call(
-        settings,
-        lambda s: s.messages.edit(
+    async def work(services: Services) -> tuple[Message, Standing]:
+        await services.messages.edit(
             ref,
             list_name=list_name,
             subject=subject,
             bodies=read_bodies(html, text),
             scheduled_at=at,
-        ),
-    )
+        )
+        return await look(services, ref)
+
+    saved = call(settings, work)
     if not as_json:
-        output.say(f"The message {saved.ref} is changed.")
-    show_message(saved, Counts(), as_json)
+        output.say(f"The message {ref} is changed.")
+    show_message(*saved, as_json)
 
 
 @messages.command()
@@ -226,9 +226,9 @@ def delete(settings: Settings, ref: str, yes: bool) -> None:
 def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
     """Stop sending for now, within a second or a page."""
 
-    async def work(services: Services) -> tuple[Message, Counts]:
+    async def work(services: Services) -> tuple[Message, Standing]:
         await services.messages.pause(ref, reason)
-        return await _look(services, ref)
+        return await look(services, ref)
 
     show_message(*call(settings, work), as_json)
 
@@ -240,9 +240,9 @@ def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
 def resume(settings: Settings, ref: str, as_json: bool) -> None:
     """Go on where the message was paused."""
 
-    async def work(services: Services) -> tuple[Message, Counts]:
+    async def work(services: Services) -> tuple[Message, Standing]:
         await services.messages.resume(ref)
-        return await _look(services, ref)
+        return await look(services, ref)
 
     show_message(*call(settings, work), as_json)
 
@@ -256,13 +256,8 @@ def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
     """End a message for good: whoever has not got it yet will not."""
     output.confirm(f"Cancel the message {ref}?", yes=yes)
 
-    async def work(services: Services) -> tuple[Message, Counts]:
+    async def work(services: Services) -> tuple[Message, Standing]:
         await services.messages.cancel(ref)
-        return await _look(services, ref)
+        return await look(services, ref)
 
     show_message(*call(settings, work), as_json)
-
-
-async def _look(services: Services, ref: str) -> tuple[Message, Counts]:
-    message = await services.messages.get(ref)
-    return message, await services.outcomes.counts(message)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from postroom.domain.emails import Counts
     from postroom.domain.messages import Message
+    from postroom.services.holds import Hold
+    from postroom.services.message_holds import Standing
     from postroom.wiring import Services
 
 _LOOK_SECONDS = 0.5
@@ -33,8 +35,12 @@ class Rate:
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
+        self._resumptions = 0
 
-    def note(self, done: int, now: float) -> None:
+    def note(self, message: Message, done: int, now: float) -> None:
+        if message.status.value == "Paused" or message.resumptions != self._resumptions:
+            self._seen.clear()  # the pause is no part of the rate
+        self._resumptions = message.resumptions
         self._seen.append((now, done))
         while now - self._seen[0][0] > _WINDOW_SECONDS and len(self._seen) > 2:
             self._seen.popleft()
@@ -51,13 +57,19 @@ class Rate:
         return timedelta(seconds=pending / rate) if rate > 0 and pending else None
 
 
-def show_message(message: Message, counts: Counts, as_json: bool) -> None:
+async def look(services: Services, ref: str) -> tuple[Message, Standing]:
+    """Return a message and how it stands."""
+    message = await services.messages.get(ref)
+    return message, await services.message_holds.standing(message)
+
+
+def show_message(message: Message, standing: Standing, as_json: bool) -> None:
     from postroom.services import shapes
 
     if as_json:
-        output.print_json(shapes.of_message(message, counts))
+        output.print_json(shapes.of_message(message, standing))
     else:
-        output.console().print(_view(message, counts))
+        output.console().print(_view(message, standing))
 
 
 async def watch_message(services: Services, ref: str, as_json: bool) -> None:
@@ -77,10 +89,10 @@ async def _watch_live(services: Services, ref: str) -> None:
     with Live(console=output.console(), refresh_per_second=4) as live:
         while True:
             began = time.monotonic()
-            message, counts, done = await _look(services, ref)
-            rate.note(counts.done, time.monotonic())
-            live.update(_view(message, counts, None if done else rate))
-            if done:
+            message, standing = await look(services, ref)
+            rate.note(message, standing.counts.done, time.monotonic())
+            live.update(_view(message, standing, None if _is_done(message) else rate))
+            if _is_done(message):
                 return
             await asyncio.sleep(_pause(began, _LOOK_SECONDS))
 
@@ -90,24 +102,22 @@ async def _watch_lines(services: Services, ref: str, line: LineMaker) -> None:
     last = ""
     while True:
         began = time.monotonic()
-        message, counts, done = await _look(services, ref)
-        rate.note(counts.done, time.monotonic())
-        state = f"{message.status} {message.reason} {counts}"
+        message, standing = await look(services, ref)
+        rate.note(message, standing.counts.done, time.monotonic())
+        state = f"{message.status} {message.reason} {standing.counts} {standing.holds}"
         if state != last:
-            click.echo(line(message, counts, rate))
+            click.echo(line(message, standing, rate))
             last = state
-        if done:
+        if _is_done(message):
             return
         await asyncio.sleep(_pause(began, _PLAIN_SECONDS))
 
 
-async def _look(services: Services, ref: str) -> tuple[Message, Counts, bool]:
-    """The message, its counts, and whether nothing will change any more."""
+def _is_done(message: Message) -> bool:
+    """Whether nothing will change any more."""
     from postroom.domain.messages import FINAL
 
-    message = await services.messages.get(ref)
-    counts = await services.outcomes.counts(message)
-    return message, counts, message.status in FINAL
+    return message.status in FINAL
 
 
 def _pause(began: float, least: float) -> float:
@@ -118,9 +128,10 @@ def _pause(began: float, least: float) -> float:
 # -- for people -----------------------------------------------------------------------------------
 
 
-def _view(message: Message, counts: Counts, rate: Rate | None = None) -> Group:
+def _view(message: Message, standing: Standing, rate: Rate | None = None) -> Group:
     from rich.console import Group
 
+    counts = standing.counts
     lines: list[RenderableType] = [
         output.details(
             {
@@ -140,6 +151,9 @@ def _view(message: Message, counts: Counts, rate: Rate | None = None) -> Group:
         # While pages are still being made, nobody can say how much is left.
         is_complete = message.status.value != "Queuing"
         lines += ["", _bar(counts, rate, tell_left=is_complete), "", _sum(counts)]
+    lines += [line for hold in standing.holds for line in ("", _hold(hold))]
+    if waits := _waits(standing):
+        lines += ["", waits]
     return Group(*lines)
 
 
@@ -185,9 +199,34 @@ def _sum(counts: Counts) -> RenderableType:
     for sign, part in zip(("=", "+", "+", "+", "+"), _PARTS, strict=True):
         count = getattr(counts, part)
         made.add_row(sign, f"{count:>{width},}", output.state(part) if count else _dim(part))
+    if counts.deferred:
+        made.add_row("", "", "", f"{counts.deferred:,}", "of them deferred")
     if counts.possible_duplicates:
         made.add_row("", "", "", f"{counts.possible_duplicates:,}", "perhaps sent twice")
     return made
+
+
+def _hold(hold: Hold) -> RenderableType:
+    """A hold: what waits, why, since when, and when it is tried again."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from postroom.services.hold_rows import describe
+
+    facts = {
+        "since": output.when(hold.since),
+        "next attempt": output.when(hold.next_probe),
+        "reply": output.plain(hold.reply) if hold.reply else None,
+    }
+    return Group(Text(describe(hold), "yellow"), output.details(facts))
+
+
+def _waits(standing: Standing) -> str:
+    waiting = standing.waiting
+    if waiting.next_try_at is None:
+        return ""
+    because = f" Most frequent reply: {output.plain(waiting.reply)}" if waiting.reply else ""
+    return f"Next attempt for deferred emails: {output.when(waiting.next_try_at)}.{because}"
 
 
 def _dim(part: str) -> Text:
@@ -202,17 +241,21 @@ def _dim(part: str) -> Text:
 class LineMaker(Protocol):
     """How a change is told in one line."""
 
-    def __call__(self, message: Message, counts: Counts, rate: Rate) -> str: ...
+    def __call__(self, message: Message, standing: Standing, rate: Rate) -> str: ...
 
 
-def _plain_line(message: Message, counts: Counts, rate: Rate) -> str:
+def _plain_line(message: Message, standing: Standing, rate: Rate) -> str:
+    from postroom.services.hold_rows import describe
+
+    counts = standing.counts
+    held = "".join(f" {describe(hold)}" for hold in standing.holds)
     parts = " + ".join(f"{getattr(counts, part):,} {part.replace('_', ' ')}" for part in _PARTS)
     reason = f" ({message.reason})" if message.reason else ""
-    return f"{message.status}{reason}: {counts.planned:,} = {parts}, {rate.per_second:,.0f}/s"
+    return f"{message.status}{reason}: {counts.planned:,} = {parts}, {rate.per_second:,.0f}/s{held}"
 
 
-def _json_line(message: Message, counts: Counts, rate: Rate) -> str:
+def _json_line(message: Message, standing: Standing, rate: Rate) -> str:
     from postroom.services import shapes
 
-    shown = {**shapes.of_message(message, counts), "per_second": round(rate.per_second, 1)}
+    shown = {**shapes.of_message(message, standing), "per_second": round(rate.per_second, 1)}
     return json.dumps(shown, ensure_ascii=False)

@@ -9,11 +9,13 @@ import click
 from postroom.cli import output
 from postroom.cli.bodies import BODY_FILE, read_bodies
 from postroom.cli.calling import call
-from postroom.cli.progress import show_message
+from postroom.cli.progress import look, show_message
 from postroom.cli.running import with_settings
 from postroom.errors import PostroomError
 
 if TYPE_CHECKING:
+    from postroom.domain.messages import Message
+    from postroom.services.message_holds import Standing
     from postroom.settings import Settings
     from postroom.transport.contract import Result
     from postroom.wiring import Services
@@ -67,14 +69,37 @@ def test(
 @output.json_option
 @with_settings
 def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
-    """Send a message that is done once more, only to those who were refused.
+    """Retry what a message did not reach.
 
-    That is another message, due now. Asked again, there is still only one.
+    While it is being sent: deferred emails, at once. When it is done: refused recipients, by
+    another message, due now; however often you retry, there is only one.
     """
-    from postroom.domain.emails import Counts
+    from postroom.domain.messages import FINAL
 
-    output.confirm(f"Send the message {ref} again to those who were refused?", yes=yes)
-    made = call(settings, lambda services: services.retries.retry_refused(ref))
-    if not as_json:
+    message = call(settings, lambda services: services.messages.get(ref))
+    if message.status in FINAL:
+        output.confirm(f"Send the message {ref} again to those who were refused?", yes=yes)
+
+    async def work(services: Services) -> tuple[Message, Standing]:
+        return await look(services, (await services.retries.retry(ref)).ref)
+
+    made, standing = call(settings, work)
+    if not as_json and made.ref != ref:
         output.say(f"The message {made.ref} tries them again.")
-    show_message(made, Counts(), as_json)
+    show_message(made, standing, as_json)
+
+
+@click.command("try-now")
+@click.argument("ref")
+@output.json_option
+@with_settings
+def try_now(settings: Settings, ref: str, as_json: bool) -> None:
+    """Try now whether the cause of a message's holds is gone.
+
+    A single email is sent for each hold; the first one that gets through lifts it.
+    """
+
+    async def work(services: Services) -> tuple[Message, Standing]:
+        return await look(services, (await services.message_holds.try_now(ref)).ref)
+
+    show_message(*call(settings, work), as_json)

@@ -29,8 +29,9 @@ TRANSITIONS: dict[EmailOutcome, frozenset[EmailOutcome]] = {
     ),
     # Only an administrator's decision leads out of doubt: it was sent, or it is to be sent again.
     EmailOutcome.IN_DOUBT: frozenset({EmailOutcome.ACCEPTED, EmailOutcome.PENDING}),
-    # 'Retry only the failed' is another message to the same people: this one's record stays.
-    EmailOutcome.REFUSED: frozenset(),
+    # If the same reply refused nearly everybody, it was not about them. ('Retry failed recipients'
+    # is another message to the same people: this one's record stays.)
+    EmailOutcome.REFUSED: frozenset({EmailOutcome.PENDING}),
     EmailOutcome.ACCEPTED: frozenset(),
     EmailOutcome.SUPPRESSED: frozenset(),
 }
@@ -49,6 +50,8 @@ class Counts(msgspec.Struct, frozen=True):
     suppressed: int = 0
     in_doubt: int = 0
     possible_duplicates: int = 0
+    deferred: int = 0
+    """A part of pending: those that wait for another attempt, or for a hold to be lifted."""
 
     @property
     def done(self) -> int:
@@ -66,6 +69,7 @@ class Counts(msgspec.Struct, frozen=True):
             self.suppressed + other.suppressed,
             self.in_doubt + other.in_doubt,
             self.possible_duplicates + other.possible_duplicates,
+            self.deferred + other.deferred,
         )
 
     def as_dict(self) -> dict[str, int]:
@@ -78,6 +82,7 @@ class Counts(msgspec.Struct, frozen=True):
             "suppressed": self.suppressed,
             "in_doubt": self.in_doubt,
             "possible_duplicates": self.possible_duplicates,
+            "deferred": self.deferred,
         }
 
 

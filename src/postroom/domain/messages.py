@@ -73,8 +73,9 @@ class Message(msgspec.Struct, frozen=True):
     `queued_pages` counts the pages whose work items are certainly in the queue. `paused_from` is
     where a paused message goes on, `resumptions` how often it did. `reason` says why it paused
     itself, or why it ended without a recipient. `retry_of` is the message whose refused recipients
-    this one is for. `counts` is the sum of one that is done: it does not change any more. `trace`
-    ties what is done for it to the request that made it (`spans.py`).
+    this one is for; `retry_at` is when somebody last asked to retry deferred emails at once.
+    `counts` is the sum of one that is done: it does not change any more. `trace` ties what is done
+    for it to the request that made it (`spans.py`).
 
     `first_keyed_page`: from this page on, emails are in the order of their addresses' keys. Pages
     before it, or all if it is None, were made by a version that kept each spelling apart: they are
@@ -101,6 +102,7 @@ class Message(msgspec.Struct, frozen=True):
     queued_at: datetime | None = None
     completed_at: datetime | None = None
     retry_of: MessageRef | None = None
+    retry_at: datetime | None = None
     trace: str = ""
     first_keyed_page: int | None = None
     counts: Counts | None = None

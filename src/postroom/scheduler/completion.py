@@ -1,4 +1,5 @@
-"""When all pages of a message are done, it is done; and pages that a pause has parked go on."""
+"""When all pages of a message are done, it is done; and pages that a pause has parked, or that
+waited for a hold, go on."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from postroom.domain.errors import Overtaken
 from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.pages import SEND_QUEUE, WorkItem
 from postroom.domain.refs import MessageRef
+from postroom.scheduler.held_pages import HeldPages
 from postroom.services import records
-from postroom.services.events import EventService
+from postroom.services.events import EventService, Severity
 from postroom.services.message_rows import MessageRows
 from postroom.services.outcomes import OutcomeService
 from postroom.storage import Entity, KeyRange, StaleETag, Store, eq
@@ -27,6 +29,7 @@ class Completion:
         self._messages = messages
         self._outcomes = outcomes
         self._events = EventService(store)
+        self._held = HeldPages(store)
         # Pages below are done. Looks begin here, and so cost little however many pages there are.
         self._first_open: dict[MessageRef, int] = {}
         self._look_for_parked_at: dict[MessageRef, float] = {}
@@ -42,6 +45,7 @@ class Completion:
             if page.properties.get("Parked") is True:
                 await self._put_back(message, page)
             await self._put_back_others(message)
+            await self._held.look(message)
             return False
         if message.status is MessageStatus.PROCESSING:
             counts = await self._outcomes.counts(message)
@@ -62,6 +66,7 @@ class Completion:
         elif message.counts is None:
             message = msgspec.structs.replace(message, counts=await self._outcomes.counts(message))
         await self._tell(message)
+        await self._held.forget(message)
         await self._messages.archive(message)
         self._first_open.pop(message.ref, None)
         self._look_for_parked_at.pop(message.ref, None)
@@ -75,6 +80,7 @@ class Completion:
         """Before it is archived: after an interruption it is told twice rather than never."""
         if message.status is MessageStatus.COMPLETED:
             counts = await self._outcomes.counts(message)
+            mostly_refused = counts.refused > counts.accepted
             parts = ", ".join(
                 f"{count:,} {word}"
                 for word, count in (
@@ -88,6 +94,7 @@ class Completion:
                 "scheduler",
                 f"the message {message.subject!r} to {message.list_name} is completed:"
                 f" {parts or 'it had no recipients'}",
+                severity=Severity.WARNING if mostly_refused else Severity.INFO,
                 subject=f"message:{message.ref}",
             )
 
@@ -98,6 +105,7 @@ class Completion:
         are now to end at once.
         """
         self._first_open.pop(message.ref, None)
+        self._held.look_again(message.ref)
         cancelled = message.status is MessageStatus.CANCELLED
         async for page in self._pages.scan(
             KeyRange.only(records.pages_partition(message.day, message.ref)),
@@ -112,6 +120,7 @@ class Completion:
         if now < self._look_for_parked_at.get(message.ref, 0.0):
             return
         self._look_for_parked_at[message.ref] = now + _PARKED_SECONDS
+        self._held.look_again(message.ref)
         found = await self._pages.query(
             KeyRange.only(records.pages_partition(message.day, message.ref)),
             KeyRange(start=records.page_row(self.reached(message.ref))),

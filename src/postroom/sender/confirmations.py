@@ -28,15 +28,18 @@ from postroom.domain.lists import (
     parse_list_name,
 )
 from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.domain.refs import MessageRef
 from postroom.mail.confirmation import compile_confirmation
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.sender.domain_limits import DomainLimits
+from postroom.sender.faults import Faults
 from postroom.sender.policy import RetryPlan
+from postroom.services.holds import ACCOUNT
 from postroom.services.lists import ListService
 from postroom.services.messages import MessageService
 from postroom.services.subscriptions import SubscriptionService
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
-from postroom.transport.contract import Result, ResultKind, Transport
+from postroom.transport.contract import Result, ResultKind, Scope, Transport
 from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)
@@ -46,6 +49,11 @@ IN_DOUBT_PAUSE: Final = timedelta(seconds=30)
 """The longest pause before an email is sent again whose answer did not come."""
 
 _WAIT_SECONDS = 5.0
+_HELD_SECONDS = 0.5
+_LONGEST_WAIT = 60.0  # for a hold, which may be lifted any time
+_NO_MESSAGE = MessageRef("confirmation")
+_UNKNOWN_REFUSALS = 3
+"""Attempts before a refusal by an unknown reply is believed: it may be about us."""
 _STORE_SECONDS = 1.0
 
 
@@ -82,6 +90,7 @@ class Confirmations:
         self._transport = transport
         self._settings = settings
         self._limits = limits
+        self._faults = Faults(store, stop=lambda _: None)
         self._queue = store.queue(CONFIRM_QUEUE)
         self._poison = store.queue(POISON_QUEUE)
         self._lists = ListService(store, MessageService(store))
@@ -119,6 +128,8 @@ class Confirmations:
             await asyncio.wait([stop, *self._in_hand], return_when=asyncio.FIRST_COMPLETED)
             return
         try:
+            if await self._nothing_goes(stop):
+                return
             messages = await self._queue.receive(room, lease=self._settings.lease)
         except StoreOutage as exc:
             log.warning("no confirmations for now: %s", exc)
@@ -130,6 +141,15 @@ class Confirmations:
             task.add_done_callback(self._end)
         if not messages:
             await self._wait_for_work(stop)
+
+    async def _nothing_goes(self, stop: asyncio.Task[bool]) -> bool:
+        """Whether all emails wait for a hold whose probe is not due: then items stay where they
+        are, and it is looked at again soon."""
+        hold = (await self._faults.holds()).by_key.get(ACCOUNT)
+        if hold is None or hold.is_due(datetime.now(UTC)):
+            return False
+        await asyncio.wait([stop], timeout=_HELD_SECONDS)
+        return True
 
     async def _wait_for_work(self, stop: asyncio.Task[bool]) -> None:
         arrival = asyncio.create_task(self._queue.wait(_WAIT_SECONDS))
@@ -185,10 +205,32 @@ class Confirmations:
             await self._queue.delete(message)  # the list has just been deleted
             return
         except Invalid as exc:
-            result: Result | None = Result(ResultKind.HELD, f"it cannot be made: {exc}")
-        else:
-            message, result = await self._send(message, mailing, recipient)
+            cannot = Result(ResultKind.DEFERRED, f"it cannot be made: {exc}")
+            await self._settle(message, subscriber, cannot)
+            return
+        admission = await self._faults.admit(_NO_MESSAGE, [recipient])
+        if not admission.recipients:
+            delay = await self._until_probe(recipient)
+            await self._queue.release(message, delay=delay, count_attempt=False)
+            return
+        message, result = await self._send(message, mailing, recipient)
+        if result is not None and result.kind is ResultKind.HELD:
+            if result.scope is Scope.MESSAGE:  # the text of this list's confirmation
+                result = Result(ResultKind.DEFERRED, result.reply, reason=result.reason)
+            else:
+                self._faults.met(_NO_MESSAGE, recipient.address, result)
+        await self._faults.conclude(admission.probes, {recipient.address: result})
+        if result is not None and result.is_unknown_refusal and _is_suspect(message):
+            result = Result(ResultKind.DEFERRED, result.reply)
         await self._settle(message, subscriber, result)
+
+    async def _until_probe(self, recipient: Recipient) -> float:
+        """Return in how many seconds an email within a hold is worth another look."""
+        hold = (await self._faults.holds()).covering(_NO_MESSAGE, recipient.address)
+        if hold is None:
+            return 0.0
+        wait = (hold.next_probe - datetime.now(UTC)).total_seconds()
+        return min(max(wait, _HELD_SECONDS), _LONGEST_WAIT)
 
     async def _who_is_asked(self, name: ListName, guid: SubscriberGuid) -> Subscriber | None:
         """None: gone, verified meanwhile, or wants no mail of ours."""
@@ -237,10 +279,13 @@ class Confirmations:
         if result is None:
             await self._queue.release(message, count_attempt=False)
             return
+        if result.kind is ResultKind.HELD:
+            wait = await self._until_probe(Recipient(subscriber.address, subscriber.guid))
+            await self._queue.release(message, delay=wait, count_attempt=False)
+            return
         delay = pause_after(result, message, self._settings.retry, datetime.now(UTC))
         if result.kind is not ResultKind.ACCEPTED:
-            log.log(
-                logging.ERROR if result.kind is ResultKind.HELD else logging.WARNING,
+            log.warning(
                 "the confirmation of %s to %s is %s%s: %s",
                 subscriber.list_name,
                 masked(subscriber.address),
@@ -267,6 +312,10 @@ class Confirmations:
         log.error("a queue message is set aside in %s: %s", POISON_QUEUE, why)
         await self._poison.put(message.body, properties={"error": str(why)[:1000]})
         await self._queue.delete(message)
+
+
+def _is_suspect(message: QueueMessage) -> bool:
+    return message.dequeue_count < _UNKNOWN_REFUSALS
 
 
 def parse_item(body: str) -> tuple[SubscriberGuid, ListName]:

@@ -16,7 +16,7 @@ from postroom.sender.pages import PageStore
 from postroom.sender.policy import MOST_COPIES
 from postroom.services import records
 from postroom.services.outcomes import OutcomeService
-from postroom.storage import Conflict, Entity, NotFound, Store, Value
+from postroom.storage import Conflict, Entity, NotFound, Store
 
 _CLAIM_SECONDS = 10.0
 
@@ -26,7 +26,6 @@ class DoubtService:
 
     def __init__(self, store: Store, outcomes: OutcomeService) -> None:
         self._outcomes = outcomes
-        self._emails = store.table(records.MESSAGES)
         self._archive = store.table(records.ARCHIVE)
         self._queue = store.queue(SEND_QUEUE)
         self._owner = f"{ADMINISTRATOR}{secrets.token_hex(4)}"
@@ -58,23 +57,13 @@ class DoubtService:
                     Entity(item.partition, found.row, {"Outcome": "accepted", "EmailSent": True})
                 )
             else:
-                await self._make_pending(item, found.row)
+                archived = await self._archive.get(item.partition, found.row)
+                if archived is None:
+                    raise NotFound(f"email to {address}")
+                # One more attempt: without a reply again, it goes back into doubt.
+                await self._pages.reopen(archived, {"WasInDoubt": True, "Doubts": MOST_COPIES - 1})
             loaded = await self._pages.load(msgspec.structs.replace(claim, taken_over=True))
             if loaded is not None:
                 await self._pages.settle(claim, loaded, {}, parked=False)
         except (PageLost, PageTaken, Conflict) as exc:
             raise Overtaken("email", address) from exc
-
-    async def _make_pending(self, item: WorkItem, row: str) -> None:
-        archived = await self._archive.get(item.partition, row)
-        if archived is None:
-            raise NotFound(f"email {row}")
-        kept = {
-            name: archived.properties[name]
-            for name in ("SubscriberGUID", "EmailAddress", "Tries")
-            if name in archived.properties
-        }
-        # One more attempt: without a reply again, it goes back into doubt.
-        doubts: dict[str, Value] = {"WasInDoubt": True, "Doubts": MOST_COPIES - 1}
-        await self._emails.upsert(Entity(item.partition, row, kept | doubts))
-        await self._archive.delete(item.partition, row, archived.etag)

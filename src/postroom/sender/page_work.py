@@ -6,9 +6,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TypeVar
+
+import msgspec
 
 from postroom.domain.addresses import Address
 from postroom.domain.emails import Counts, EmailOutcome
@@ -20,6 +23,7 @@ from postroom.mail.mailing import Recipient
 from postroom.metrics import EMAILS
 from postroom.sender.claims import Claim, Claims
 from postroom.sender.domain_limits import DomainLimits
+from postroom.sender.faults import Faults
 from postroom.sender.in_hand import InHand, Leases, TakenPage
 from postroom.sender.journal import Journal, has_journal
 from postroom.sender.mailings import Mailings
@@ -28,9 +32,11 @@ from postroom.sender.policy import Attempt, Judge, Verdict
 from postroom.sender.recipients import Recipients
 from postroom.sender.settings import SenderSettings
 from postroom.sender.store_wait import StoreWait
+from postroom.sender.waiting import is_due, seconds_until_due, waiting
 from postroom.services.messages import MessageService
+from postroom.services.waiting import Waiting
 from postroom.spans import note, span
-from postroom.storage import NotFound, Store
+from postroom.storage import NotFound, Store, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Transport
 
 log = logging.getLogger(__name__)
@@ -43,6 +49,7 @@ LIMITED = "waits: the emails per second to its domain are limited"
 _BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 
 _LABELS = {EmailOutcome.PENDING: "deferred"}
+_REFUSED = ResultKind.REFUSED
 _outcome = attrgetter("outcome")
 
 
@@ -57,8 +64,10 @@ class PageWork:
         limits: DomainLimits | None,
         journal: Journal,
         sending: Callable[[], None],
+        stop: Callable[[MessageRef | None], None],
     ) -> None:
-        """`sending` is called when it is known what a page has to send."""
+        """`sending` is called when it is known what a page has to send, `stop` when nothing more of
+        a message (or of all) should be sent."""
         self._transport = transport
         self._settings = settings
         self._limits = limits
@@ -79,6 +88,7 @@ class PageWork:
             steady_for=lambda: self.store_wait.steady_for,
         )
         self.store_wait = StoreWait()
+        self.faults = Faults(store, stop)
         self.leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.mailings = Mailings(self._messages, settings.base_url)
         self.is_stopping = False
@@ -90,6 +100,8 @@ class PageWork:
         message = await self.mailings.message(ref)
         if self.is_stopping or message is None or message.status not in _BEING_SENT:
             return
+        if (await self.faults.holds()).covering_message(ref) is not None:
+            return  # they are only put aside
         items = {in_hand.item: in_hand.message.id for in_hand in pages}
         claims = await self._claims.take_together(items, self._settings.lease)
         if not claims:
@@ -134,21 +146,25 @@ class PageWork:
             await self._queue.delete(in_hand.message)
             return None
         with span("page", parent=message.trace, message=item.ref, page=item.page):
-            verdicts, blamed = await self._verdicts(message, claim, loaded, in_hand)
+            verdicts = await self._verdicts(message, claim, loaded, in_hand)
             note(emails=len(verdicts), reply=_last_reply(verdicts))
-        if blamed:
-            reason = f"the mail server refuses us: {blamed}"
-            await self._until_done(lambda: self._pause(message, reason), item)
         # It may have been paused or cancelled while we were sending.
         current = await self._until_done(lambda: self.mailings.message(item.ref), item)
         status = message.status if current is None else current.status
         if status is MessageStatus.CANCELLED:
             verdicts = self._cancelled(loaded) | _decided(verdicts)
         parked = status is MessageStatus.PAUSED
-        counts = await self._settle(in_hand, claim, loaded, verdicts, parked=parked)
+        now = datetime.now(UTC)
+        wait = waiting(item.ref, loaded.emails, verdicts, await self.faults.holds(), now)
+        counts = await self._settle(in_hand, claim, loaded, verdicts, wait, parked=parked)
         for outcome, number in Counter(map(_outcome, verdicts.values())).items():
             EMAILS.add(number, _LABELS.get(outcome, outcome.value))
-        return _until_next(loaded, verdicts) if counts.pending and not parked else None
+        if not counts.pending or parked:
+            return None
+        if wait.is_held:
+            await self._take_back_if_lifted(item, wait)
+            return None
+        return seconds_until_due(loaded.emails, verdicts, wait, now)
 
     async def _settle(
         self,
@@ -156,6 +172,7 @@ class PageWork:
         claim: Claim,
         loaded: LoadedPage,
         verdicts: dict[Address, Verdict],
+        wait: Waiting,
         *,
         parked: bool,
     ) -> Counts:
@@ -178,6 +195,7 @@ class PageWork:
                     parked=parked,
                     item=work,
                     patience=self._settings.settle_together,
+                    wait=wait,
                 )
                 in_hand.claim = None
                 return counts
@@ -191,6 +209,14 @@ class PageWork:
         what = f"page {item.partition} waits to be recorded"
         return await self.store_wait.until_done(call, what, lambda: self.is_stopping)
 
+    async def _take_back_if_lifted(self, item: WorkItem, wait: Waiting) -> None:
+        """Put a work item again for a page whose hold was lifted while the page was settled: the
+        scheduler, which does so for held pages, may have looked just before."""
+        holds = await self.faults.fresh_holds()
+        if any(key not in holds for key in wait.held_by):
+            with suppress(StoreOutage):  # the scheduler looks again every half minute
+                await self._queue.put(str(msgspec.structs.replace(item, restarted=True)))
+
     async def _ready_to_send(self, message: Message) -> Message:
         """The message, whose mail can be made; or paused, because it cannot."""
         try:
@@ -202,18 +228,18 @@ class PageWork:
 
     async def _verdicts(
         self, message: Message, claim: Claim, loaded: LoadedPage, in_hand: InHand
-    ) -> tuple[dict[Address, Verdict], str]:
-        """What becomes of each email of the page now; and why the sender itself is to blame."""
+    ) -> dict[Address, Verdict]:
+        """What becomes of each email of the page now."""
         now = datetime.now(UTC)
         if message.status is MessageStatus.CANCELLED:
-            return self._cancelled(loaded), ""
+            return self._cancelled(loaded)
         if claim.doubtful:
             # From a sender whose journal is not here: whatever it had not recorded is in doubt.
-            return self._all_doubted(loaded, now), ""
+            return self._all_doubted(loaded, now)
         due = {
             address: email
             for address, email in loaded.emails.items()
-            if email.NextTryAt is None or email.NextTryAt <= now
+            if email.NextTryAt is None or is_due(email, message.retry_at, now)
         }
         if in_hand.taken is not None:
             allowed = in_hand.taken.recipients
@@ -225,23 +251,26 @@ class PageWork:
             if address not in allowed
         }
         recipients = [allowed[address] for address in due if address in allowed]
+        admission = await self.faults.admit(message.ref, recipients)
+        recipients = admission.recipients
         if self._limits is not None:
             recipients, later = await self._limits.admit(recipients)
             for address, at in later.items():  # no attempt: they only wait
                 before = loaded.before(address)
                 verdicts[address] = Verdict(EmailOutcome.PENDING, LIMITED, before, at)
-        if not recipients:
-            return verdicts, ""
+        sent = await self._send(message, claim.item, recipients, loaded, in_hand)
+        await self.faults.conclude(admission.probes, sent)
+        holds = await self.faults.holds()
         judge = self._judge(now)
-        blame, blamed = ResultKind.HELD, ""
-        results = await self._send(message, claim.item, recipients, in_hand)
-        for recipient, result in zip(recipients, results, strict=True):
-            if result is not None:
-                address = recipient.address
-                verdicts[address] = judge.verdict(result, loaded.before(address))
-                if result.kind is blame:
-                    blamed = result.reply
-        return verdicts, blamed
+        for address, result in sent.items():
+            if result is None:
+                continue
+            before = loaded.before(address)
+            if result.kind is _REFUSED and holds.holds_refusal(result):
+                verdicts[address] = judge.held(result.reply, before)
+            else:
+                verdicts[address] = judge.verdict(result, before)
+        return verdicts
 
     def _judge(self, now: datetime) -> Judge:
         return Judge(now, self._settings.retry, self._settings.in_doubt)
@@ -254,26 +283,39 @@ class PageWork:
         return {a: judge.doubted(LOST_OWNER, loaded.before(a)) for a in loaded.emails}
 
     async def _send(
-        self, message: Message, item: WorkItem, recipients: list[Recipient], in_hand: InHand
-    ) -> list[Result | None]:
-        """Hand the page to the transport; answers what is known, also when told to stop."""
-        if self.is_stopping:
-            return [None] * len(recipients)
+        self,
+        message: Message,
+        item: WorkItem,
+        recipients: list[Recipient],
+        loaded: LoadedPage,
+        in_hand: InHand,
+    ) -> dict[Address, Result | None]:
+        """Hand emails to the transport; return what is known of each, also when told to stop."""
+        if self.is_stopping or not recipients:
+            return {}
         mailing = await self.mailings.mailing(message)
+        if self.faults.has_met(message.ref):
+            return {}
         watcher = self._journal.sending(item.partition, [each.address for each in recipients])
         in_hand.watcher = watcher
         self._unsettled.add(item.partition)
-        in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
+
+        def tried(address: Address) -> bool:
+            return loaded.before(address).tries > 0
+
+        faults = self.faults.watch(watcher, item.ref, item.page, recipients, tried)
+        in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, faults))
         self._sending()
         await asyncio.wait([in_hand.sending])
         if not in_hand.sending.cancelled():
             in_hand.sending.result()
         for position in watcher.unanswered():
             watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
-        return watcher.results
+        addresses = [each.address for each in recipients]
+        return dict(zip(addresses, watcher.results, strict=True))
 
     async def _pause(self, message: Message, reason: str) -> None:
-        """The fault is ours, not the recipients': nobody else would fare better."""
+        """Pause a message whose mail cannot be made."""
         try:
             await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
             log.error("message %s pauses itself: %s", message.ref, reason)
@@ -293,14 +335,3 @@ def _decided(verdicts: dict[Address, Verdict]) -> dict[Address, Verdict]:
 
 def _suppressed(why: str, before: Attempt) -> Verdict:
     return Verdict(EmailOutcome.SUPPRESSED, why, before)
-
-
-def _until_next(loaded: LoadedPage, verdicts: dict[Address, Verdict]) -> float:
-    """Seconds until the first email of the page is to be tried again."""
-    now = datetime.now(UTC)
-    times = [verdict.next_try_at for verdict in verdicts.values() if verdict.next_try_at]
-    unseen = [email.NextTryAt for a, email in loaded.emails.items() if a not in verdicts]
-    times += [at for at in unseen if at is not None]
-    if None in unseen or not times:
-        return 0.0
-    return max(0.0, (min(times) - now).total_seconds())

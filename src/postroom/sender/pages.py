@@ -29,6 +29,7 @@ from postroom.sender.claims import Claim, PageLost
 from postroom.sender.policy import Attempt, Verdict
 from postroom.sender.settling import recounted, settlement
 from postroom.services import records
+from postroom.services.waiting import Waiting, with_waiting
 from postroom.storage import (
     AlreadyExists,
     Batch,
@@ -44,9 +45,11 @@ from postroom.storage import (
     Replace,
     Step,
     Store,
+    Value,
 )
 
 _NO_ATTEMPT = Attempt()
+_NO_WAIT = Waiting()
 
 Emails: TypeAlias = Mapping[Address, records.EmailRow]
 """The emails of a page that are not done, by the spelling that they are sent to."""
@@ -156,9 +159,11 @@ class PageStore:
         parked: bool,
         item: QueueMessage | None = None,
         patience: float = 0.0,
+        wait: Waiting = _NO_WAIT,
     ) -> Counts:
         """Record the verdicts and end the claim, and the work item, too, if nothing is left to do
-        for it: if no email is pending, or the page is parked. `PageLost`."""
+        for it: if no email is pending, the page is parked, or its emails wait for a hold.
+        `PageLost`."""
         partition = claim.item.partition
         planned = settlement(
             partition, verdicts, loaded.emails, loaded.leftover, loaded.counts, datetime.now(UTC)
@@ -168,8 +173,9 @@ class PageStore:
             steps: list[Step] = []
             if planned.changes:
                 steps.append(Batch(records.MESSAGES, planned.changes))
-            steps.append(Batch(records.PAGES, _ended(claim, loaded.page, counts, parked)))
-            if item is not None and (counts.pending == 0 or parked):
+            ended = _ended(claim, loaded.page, counts, wait, parked=parked)
+            steps.append(Batch(records.PAGES, ended))
+            if item is not None and (counts.pending == 0 or parked or wait.is_held):
                 steps.append(Finish(item))
             return steps
 
@@ -207,6 +213,18 @@ class PageStore:
         await self._archive.apply(operations)
         return recounted(planned, (await self._archive.query(KeyRange.only(partition))).entities)
 
+    async def reopen(self, archived: Entity, marks: Mapping[str, Value]) -> None:
+        """Make an email pending again that is done, for whoever has claimed its page. The page must
+        be loaded from the archive and settled afterwards: until then its row counts the old
+        outcome."""
+        kept = {
+            name: archived.properties[name]
+            for name in ("SubscriberGUID", "EmailAddress", "Tries")
+            if name in archived.properties
+        }
+        await self._emails.upsert(Entity(archived.partition, archived.row, {**kept, **marks}))
+        await self._archive.delete(archived.partition, archived.row, archived.etag)
+
     async def park(self, claim: Claim) -> None:
         """The message is paused: the page waits without a work item until it goes on."""
         page = Entity(*_key(claim.item), {"Parked": True})
@@ -231,9 +249,12 @@ def _loaded(page: Entity, emails: Emails) -> LoadedPage:
     return LoadedPage(page, emails, records.counts_from(page))
 
 
-def _ended(claim: Claim, page: Entity, counts: Counts, parked: bool) -> list[Operation]:
+def _ended(
+    claim: Claim, page: Entity, counts: Counts, wait: Waiting, *, parked: bool
+) -> list[Operation]:
     """The page as it is after its settlement, and the end of our claim."""
     properties = {**page.properties, **records.counts_properties(counts)}
     properties["Parked"] = parked and counts.pending > 0
+    with_waiting(properties, wait)
     properties.pop("Members", None)  # needed only until a sender has been here
     return [Replace(Entity(page.partition, page.row, properties)), claim.end]

@@ -88,10 +88,13 @@ class Judge:
             case ResultKind.IN_DOUBT:
                 return self.doubted(result.reply, before)
             case ResultKind.HELD:
-                # Not the recipient's fault and not an attempt: it waits for the message to go on.
-                return Verdict(EmailOutcome.PENDING, result.reply, before, self._now)
+                return self.held(result.reply, before)
             case _:
                 assert_never(result.kind)
+
+    def held(self, reply: str, before: Attempt) -> Verdict:
+        """Decide on an email that met a fault of somebody else: this was no attempt."""
+        return Verdict(EmailOutcome.PENDING, reply, before)
 
     def doubted(self, reply: str, before: Attempt) -> Verdict:
         """Decide on an email that was handed over without a reply: sent again after a growing

@@ -29,6 +29,7 @@ from postroom.sender.journal import Journal
 from postroom.sender.one_core import kept_on_one_core
 from postroom.sender.page_work import PageWork
 from postroom.sender.recovery import Recovery
+from postroom.sender.restoring import Restoring
 from postroom.sender.settings import SenderSettings
 from postroom.sender.window import Window
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
@@ -43,6 +44,7 @@ POISON_QUEUE = f"{SEND_QUEUE};poison"
 _OBEY_SECONDS = 0.25
 # A mail server may take ten minutes for its answer (RFC 5321 4.5.3.2.6).
 _MAIL_SERVER_PATIENCE = 15.0
+_HELD_SECONDS = 0.5
 _ROOM_SECONDS = 0.05  # until another look for room: answers come without a word to us
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
 
@@ -64,8 +66,11 @@ class Sender:
         self._window = Window(transport.at_once, settings.most_in_hand)
         self._sent = 0  # by pages that have ended
         self._turns = 0  # of the loop that takes pages
-        self._work = PageWork(store, transport, settings, limits, self._journal, self._room.set)
+        self._work = PageWork(
+            store, transport, settings, limits, self._journal, self._room.set, self._stop_sending
+        )
         self._store_wait = self._work.store_wait
+        self._restoring = Restoring(store, self.owner)
         self._recovery = Recovery(
             store, self.owner, settings.retry, settings.in_doubt, settings.lease
         )
@@ -122,6 +127,9 @@ class Sender:
             return
         try:
             self._journal.prepare()
+            if await self._work.faults.is_account_held():
+                # Pages are only put aside, or probe: there is no hurry.
+                await asyncio.wait([stop], timeout=_HELD_SECONDS)
             items = await self._queue.receive(room, lease=self._settings.lease)
             self._store_wait.worked()
             await self._begin(items)
@@ -263,11 +271,19 @@ class Sender:
                 if message is not None and message.status in _STOPPED:
                     in_hand.stop_sending()
 
+    def _stop_sending(self, ref: MessageRef | None) -> None:
+        """Stop sending a message, or everything: the mail server would say the same to all."""
+        for in_hand in self._in_hand.values():
+            if ref is None or in_hand.item.ref == ref:
+                in_hand.stop_sending()
+
     async def _recover(self) -> None:
-        """At the start and then every second: dead senders of this machine."""
+        """At the start and then every second: dead senders of this machine, and recipients whose
+        refusal does not count."""
         while True:
             try:
                 await self._recovery.settle_the_dead(self._settings.journals)
+                await self._restoring.restore()
             except StoreOutage as exc:
                 log.warning("the dead must wait: %s", exc)
             except Exception:  # looked at again: they have nobody else on this machine

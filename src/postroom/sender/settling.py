@@ -47,7 +47,7 @@ def settlement(
         email = emails[address]
         row = email.row_of(address)
         if outcome is pending:
-            changes.append(Merge(Entity(partition, row, _pending_properties(verdict))))
+            changes.append(Merge(Entity(partition, row, _pending_properties(verdict, now))))
             continue
         if last is None or last[0] is not outcome or last[1] is not attempt:
             last = outcome, attempt
@@ -64,7 +64,8 @@ def settlement(
     return Settlement(
         archive=[InsertMany(partition, rows, _shared(*kind, now)) for kind, rows in done.items()],
         changes=changes,
-        counts=before + _counts(tally),
+        # Who waits now is said by whoever knows the holds.
+        counts=msgspec.structs.replace(before + _counts(tally), deferred=0),
     )
 
 
@@ -107,7 +108,7 @@ def _shared(
     return properties
 
 
-def _pending_properties(verdict: Verdict) -> dict[str, Value]:
+def _pending_properties(verdict: Verdict, now: datetime) -> dict[str, Value]:
     attempt = verdict.attempt
     properties: dict[str, Value] = {"Tries": attempt.tries, "Reply": verdict.reply[:1000]}
     if attempt.first_tried_at is not None:
@@ -117,4 +118,5 @@ def _pending_properties(verdict: Verdict) -> dict[str, Value]:
         properties["Doubts"] = attempt.doubts
     if verdict.next_try_at is not None:
         properties["NextTryAt"] = verdict.next_try_at
+        properties["TriedAt"] = now
     return properties

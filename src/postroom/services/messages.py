@@ -25,6 +25,8 @@ from postroom.domain.pages import SCHEDULE_QUEUE
 from postroom.domain.refs import MessageRef
 from postroom.services import records
 from postroom.services.events import EventService, Severity
+from postroom.services.hold_rows import HoldService
+from postroom.services.holds import ACCOUNT, message_key
 from postroom.services.message_bodies import MessageBodies
 from postroom.services.message_contents import (
     NewBodies,
@@ -50,6 +52,7 @@ class MessageService(MessageRows):
         self._bodies = MessageBodies(store)
         self._bell = store.queue(SCHEDULE_QUEUE)
         self._events = EventService(store)
+        self._holds = HoldService(store)
 
     # -- what it says ------------------------------------------------------------------------
 
@@ -186,8 +189,21 @@ class MessageService(MessageRows):
         return paused
 
     async def resume(self, ref: str) -> Message:
-        """Go on where the message was paused."""
-        return await self._change_status(ref, None)
+        """Go on where the message was paused. Whoever resumes it has perhaps dealt with the cause
+        of a hold, which is therefore probed at once."""
+        resumed = await self._change_status(ref, None)
+        await self._holds.try_now([ACCOUNT, message_key(resumed.ref)])
+        return resumed
+
+    async def ask_for_retry(self, ref: str) -> Message:
+        """Note that deferred emails are to be tried again at once."""
+        for _ in range(_LOOKS):
+            old = await self.get(ref)
+            try:
+                return await self.save(msgspec.structs.replace(old, retry_at=datetime.now(UTC)))
+            except Overtaken:
+                continue  # the scheduler saves its progress: look again
+        raise Overtaken("message", ref)
 
     async def cancel(self, ref: str) -> Message:
         """End it for good: whoever has not got it yet will not."""

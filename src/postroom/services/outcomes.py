@@ -14,6 +14,7 @@ from postroom.domain.messages import Message
 from postroom.domain.pages import page_partition
 from postroom.services import records
 from postroom.services.page_search import PageSearch
+from postroom.services.waiting import Waiting, together, waiting_of
 from postroom.storage import Entity, InvalidValue, KeyRange, Store
 from postroom.storage.tokens import decode_token, encode_token
 
@@ -55,12 +56,20 @@ class OutcomeService:
         Each page has its part of all six in one row, so that they agree at every moment. A message
         that is done has its sum with it.
         """
+        return (await self.counts_and_waiting(message))[0]
+
+    async def counts_and_waiting(self, message: Message) -> tuple[Counts, Waiting]:
+        """Return the sum, and what its deferred emails wait for."""
         if message.counts is not None:
-            return message.counts
+            return message.counts, Waiting()
         result = Counts()
+        waiting: list[Waiting] = []
         async for page in self.pages(message):
-            result += records.counts_from(page)
-        return result
+            counts = records.counts_from(page)
+            result += counts
+            if counts.deferred:
+                waiting.append(waiting_of(page))
+        return result, together(waiting)
 
     def pages(self, message: Message, first: int = 0) -> AsyncIterator[Entity]:
         """Yield the rows of a message's pages, in order."""

@@ -16,9 +16,10 @@ from collections import OrderedDict, deque
 import msgspec
 
 from postroom.domain.emails import Counts
-from postroom.domain.messages import Message
+from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.refs import MessageRef
 from postroom.services.outcomes import OutcomeService
+from postroom.services.waiting import Waiting
 
 _FRESH = 1.0  # seconds for which figures are good enough
 _SHARE = 20  # counting takes at most one part in so many of the time
@@ -32,6 +33,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     counts: Counts
     rate: float | None = None
+    waiting: Waiting = Waiting()
 
     @property
     def seconds_left(self) -> float | None:
@@ -43,13 +45,18 @@ class _Seen:
 
     def __init__(self) -> None:
         self.counts = Counts()
+        self.waiting = Waiting()
+        self.resumptions = 0
         self.at = float("-inf")
         self.took = 0.0
         self.counting: asyncio.Task[None] | None = None
         self.done: deque[tuple[float, int]] = deque()
 
-    def note(self, counts: Counts, now: float, took: float) -> None:
+    def note(self, message: Message, counts: Counts, now: float, took: float) -> None:
         self.counts, self.at, self.took = counts, now, took
+        if message.status is MessageStatus.PAUSED or message.resumptions != self.resumptions:
+            self.done.clear()  # the pause is no part of the rate
+        self.resumptions = message.resumptions
         self.done.append((now, counts.done))
         while len(self.done) > 2 and self.done[1][0] <= now - _RATE_OVER:
             self.done.popleft()
@@ -78,14 +85,14 @@ class ProgressService:
             seen.counting.add_done_callback(_heard)
         if age > _STALE and seen.counting is not None:
             await asyncio.shield(seen.counting)
-        return Progress(seen.counts, seen.rate)
+        return Progress(seen.counts, seen.rate, seen.waiting)
 
     async def _count(self, message: Message, seen: _Seen) -> None:
         started = time.monotonic()
         try:
-            counts = await self._outcomes.counts(message)
+            counts, seen.waiting = await self._outcomes.counts_and_waiting(message)
             now = time.monotonic()
-            seen.note(counts, now, now - started)
+            seen.note(message, counts, now, now - started)
         finally:
             seen.counting = None
 

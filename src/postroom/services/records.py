@@ -17,6 +17,7 @@
 | `messageindex`   | `retry`       | ref             | which message tries its failed again |
 | `departed`       | list          | a digest        | see `services/departures.py`         |
 | `throttle`       | limit         | domain          | see `sender/throttle.py`             |
+| `holds`          | `hold`        | what is held    | see `services/hold_rows.py`          |
 | `signuplimit`    | end of time   | who or what     | see `services/signup_limits.py`      |
 | `storeinfo`      | `store`       | `data`          | see `services/conversions.py`        |
 
@@ -271,6 +272,7 @@ def message_entity(message: Message) -> Entity:
         "CompletedAt": message.completed_at,
         "RetryOf": message.retry_of,
         "FirstKeyedPage": message.first_keyed_page,
+        "RetryAt": message.retry_at,
         "Trace": message.trace or None,
         **_sum_properties(message.counts),
     }
@@ -303,6 +305,7 @@ def message_from(entity: Entity) -> Message:
         queued_at=read_optional(entity, "QueuedAt", datetime),
         completed_at=read_optional(entity, "CompletedAt", datetime),
         retry_of=None if retry_of is None else MessageRef(retry_of),
+        retry_at=read_optional(entity, "RetryAt", datetime),
         trace=read_optional(entity, "Trace", str) or "",
         first_keyed_page=read_optional(entity, "FirstKeyedPage", int),
         counts=counts_from(entity) if "Planned" in entity.properties else None,
@@ -321,6 +324,8 @@ class EmailRow(msgspec.Struct, frozen=True, gc=False):
     Doubts: int = 0
     """Attempts without a reply. Rows of earlier versions have the mark `WasInDoubt` alone."""
     NextTryAt: datetime | None = None
+    TriedAt: datetime | None = None
+    Reply: str = ""
 
     def row_of(self, address: Address) -> str:
         """Return this email's row: its address's key if it says how that is spelled."""
@@ -346,6 +351,7 @@ _COUNTS = {
 def counts_from(entity: Entity) -> Counts:
     return Counts(
         planned=read(entity, "Planned", int),
+        deferred=read_optional(entity, "Deferred", int) or 0,
         **{name: read_optional(entity, key, int) or 0 for key, name in _COUNTS.items()},
     )
 

@@ -1,24 +1,56 @@
-"""Retry only the failed: another message with the same content to those whom one did not reach."""
+"""Retry what a message did not reach: deferred emails at once, refused recipients by another
+message with the same content."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from postroom.domain.errors import NotNow
-from postroom.domain.messages import FINAL, Message
+from postroom.domain.messages import FINAL, Message, MessageStatus
+from postroom.domain.pages import SEND_QUEUE, WorkItem
 from postroom.domain.refs import MessageRef, new_ref
 from postroom.services import records
 from postroom.services.message_contents import NewBodies
 from postroom.services.messages import MessageService
 from postroom.services.outcomes import OutcomeService
-from postroom.storage import AlreadyExists, Entity, Store
+from postroom.services.waiting import waiting_of
+from postroom.storage import AlreadyExists, Entity, NewMessage, Store
 
 
 class RetryService:
     def __init__(self, store: Store, messages: MessageService, outcomes: OutcomeService) -> None:
         self._index = store.table(records.INDEX)
+        self._queue = store.queue(SEND_QUEUE)
         self._messages = messages
         self._outcomes = outcomes
+
+    async def retry(self, ref: str) -> Message:
+        """Retry what a message did not reach: deferred emails at once while it is being sent, and
+        refused recipients by another message when it is done. Return the message that does it."""
+        message = await self._messages.get(ref)
+        if message.status in FINAL:
+            return await self.retry_refused(ref)
+        return await self.retry_deferred(message)
+
+    async def retry_deferred(self, message: Message) -> Message:
+        """Make the deferred emails of a message due at once. `NotNow` if there are none.
+
+        Interrupted, some pages keep their times: it can be asked for again.
+        """
+        if message.status is MessageStatus.PAUSED:
+            raise NotNow(f"the message {message.ref} is Paused: resume it first")
+        pages = [
+            int(page.row)
+            async for page in self._outcomes.pages(message)
+            if waiting_of(page).next_try_at is not None
+        ]
+        if not pages:
+            raise NotNow(f"the message {message.ref} has no deferred emails")
+        asked = await self._messages.ask_for_retry(message.ref)
+        items = [WorkItem(message.day, message.ref, page, restarted=True) for page in pages]
+        # Senders remember a message for half a second.
+        await self._queue.put_many([NewMessage(str(item), delay=1.0) for item in items])
+        return asked
 
     async def retry_refused(self, ref: str) -> Message:
         """A message, due now, for the refused recipients of one that is done. `NotNow`, `NoSuch`.

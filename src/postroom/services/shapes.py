@@ -6,15 +6,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from postroom.domain.apps import app_values
-from postroom.domain.emails import Counts
 from postroom.domain.lists import MailingList, Subscriber
 from postroom.domain.matching import Match
 from postroom.domain.messages import Message
 from postroom.services.access import Rule
 from postroom.services.apps import AppState
+from postroom.services.hold_rows import reason_of
+from postroom.services.holds import Hold
 from postroom.services.imports import ImportReport
 from postroom.services.keys import ApiKey
 from postroom.services.message_history import HistoryEntry, stable_id
+from postroom.services.message_holds import Standing
 from postroom.services.outcomes import EmailRecord
 from postroom.services.queue_overview import QueueOverview
 from postroom.services.tracing import Trace
@@ -49,8 +51,8 @@ def of_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> dict[str
     }
 
 
-def of_message(message: Message, counts: Counts | None = None) -> dict[str, Any]:
-    """A message; in an index, where counting all would take long, without its counts."""
+def of_message(message: Message, standing: Standing | None = None) -> dict[str, Any]:
+    """A message; in an index, where counting all would take long, without how it stands."""
     shown = {
         "ref": message.ref,
         "list": message.list_name,
@@ -65,13 +67,29 @@ def of_message(message: Message, counts: Counts | None = None) -> dict[str, Any]
         "has_text": message.has_text,
         "etag": message.etag,
     }
-    return shown if counts is None else {**shown, "counts": counts.as_dict()}
+    if standing is None:
+        return shown
+    return {
+        **shown,
+        "counts": standing.counts.as_dict(),
+        "holds": [of_hold(hold) for hold in standing.holds],
+    }
 
 
-def of_scheduled(message: Message, counts: Counts, *, has_passed: bool) -> dict[str, Any]:
+def of_hold(hold: Hold) -> dict[str, Any]:
+    return {
+        "scope": hold.scope.value,
+        "reason": reason_of(hold),
+        "reply": hold.reply or None,
+        "since": of_moment(hold.since),
+        "next_probe": of_moment(hold.next_probe),
+    }
+
+
+def of_scheduled(message: Message, standing: Standing, *, has_passed: bool) -> dict[str, Any]:
     """A message, for whoever has just said when it goes out."""
     note = "the time has passed: it is sent now" if has_passed else None
-    return {**of_message(message, counts), "note": note}
+    return {**of_message(message, standing), "note": note}
 
 
 def of_email(email: EmailRecord) -> dict[str, Any]:

@@ -145,6 +145,7 @@ async def test_a_message_is_complete_only_when_nothing_is_pending_or_in_doubt(
         "suppressed": 1,
         "in_doubt": 0,
         "possible_duplicates": 0,
+        "deferred": 0,
     }
 
 

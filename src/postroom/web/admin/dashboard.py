@@ -13,8 +13,11 @@ from starlette.responses import Response
 from postroom.domain.lists import MailingList
 from postroom.domain.messages import Message
 from postroom.services.growth import GrowthPoint, ListSize
+from postroom.services.hold_rows import describe
+from postroom.services.holds import message_key
 from postroom.services.progress import Progress
 from postroom.services.users import Role
+from postroom.transport.contract import Scope
 from postroom.web.routing import Page
 from postroom.web.visit import Visit
 
@@ -81,10 +84,23 @@ async def live(visit: Visit) -> Response:
 
 
 async def _live(visit: Visit) -> dict[str, Any]:
-    under_way, health = await asyncio.gather(
-        visit.services.times.under_way(limit=_UNDER_WAY), visit.services.health.look()
+    under_way, health, holds = await asyncio.gather(
+        visit.services.times.under_way(limit=_UNDER_WAY),
+        visit.services.health.look(),
+        visit.services.holds.open_holds(),
     )
-    return {"under_way": await _moving(visit, under_way), "health": health}
+    moving = await _moving(visit, under_way)
+    wide = [hold for hold in holds.by_key.values() if hold.scope is not Scope.MESSAGE]
+    return {
+        "under_way": moving,
+        "health": health,
+        "holds": [(hold, describe(hold)) for hold in wide],
+        "held": {
+            each.message.ref: describe(holds.by_key[key])
+            for each in moving
+            if (key := message_key(each.message.ref)) in holds
+        },
+    }
 
 
 async def _recent(visit: Visit) -> list[Moving]:

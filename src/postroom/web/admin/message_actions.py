@@ -94,6 +94,20 @@ async def retry(visit: Visit) -> Response:
     return visit.redirect(f"/messages/{made.ref}", "This message tries only the failed again.")
 
 
+async def try_now(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    await visit.services.message_holds.try_now(ref)
+    await visit.audit("tried held emails of message", ref)
+    return visit.redirect(f"/messages/{ref}", "Trying now, with a single email.")
+
+
+async def retry_deferred(visit: Visit) -> Response:
+    message = await visit.services.messages.get(visit.parameter("ref"))
+    await visit.services.retries.retry_deferred(message)
+    await visit.audit("retried deferred emails of message", message.ref)
+    return visit.redirect(f"/messages/{message.ref}", "Retrying deferred emails now.")
+
+
 async def _ask_cancel(visit: Visit, message: Message) -> Response:
     counts = (await visit.services.progress.of(message)).counts
     waiting = counted(counts.pending, "recipient", "recipients")
@@ -120,5 +134,7 @@ PAGES = (
     Page("/messages/{ref}/resume", resume, role=Role.EDITOR, methods=("POST",)),
     Page("/messages/{ref}/cancel", cancel, role=Role.EDITOR, methods=("GET", "POST")),
     Page("/messages/{ref}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
+    Page("/messages/{ref}/try-now", try_now, role=Role.EDITOR, methods=("POST",)),
+    Page("/messages/{ref}/retry-deferred", retry_deferred, role=Role.EDITOR, methods=("POST",)),
     Page("/messages/{ref}/retry", retry, role=Role.EDITOR, methods=("GET", "POST")),
 )

@@ -21,6 +21,8 @@ from postroom.domain.messages import (
     MessageStatus,
 )
 from postroom.errors import PostroomError
+from postroom.services.hold_rows import describe
+from postroom.services.holds import Hold
 from postroom.services.progress import Progress
 from postroom.services.users import Role
 from postroom.web.routing import Page
@@ -34,6 +36,13 @@ _SECONDS_WAITING: Final = 5.0
 _LONGEST_STREAM: Final = 600.0
 BAR_WIDTH: Final = 1000
 PARTS: Final = ("accepted", "refused", "suppressed", "in_doubt", "pending")
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A hold, and what it means in plain words."""
+
+    hold: Hold
+    text: str
 
 
 class Stripe(msgspec.Struct, frozen=True):
@@ -67,7 +76,7 @@ async def details(visit: Visit) -> Response:
         estimate = await visit.services.estimates.of(message.list_name, limit)
     return visit.page(
         "admin/message.html",
-        message=message,
+        **await _waiting(visit, message, progress),
         counts=progress.counts,
         stripes=stripes(progress.counts),
         rate=rate_of(message, progress),
@@ -80,6 +89,22 @@ async def details(visit: Visit) -> Response:
         has_begun=message.queued_at is not None,
         may_become={status.value for status in TRANSITIONS[message.status]},
     )
+
+
+async def waiting(visit: Visit) -> Response:
+    """The part about holds and deferred emails, which is asked for again and again."""
+    message = await visit.services.messages.get(visit.parameter("ref"))
+    progress = await visit.services.progress.of(message)
+    return visit.page("admin/message_waiting.html", **await _waiting(visit, message, progress))
+
+
+async def _waiting(visit: Visit, message: Message, progress: Progress) -> dict[str, Any]:
+    holds = await visit.services.message_holds.of(message, progress.waiting)
+    return {
+        "message": message,
+        "waiting": progress.waiting,
+        "holds": [Shown(hold, describe(hold)) for hold in holds],
+    }
 
 
 async def events(visit: Visit) -> Response:
@@ -146,5 +171,6 @@ def _took(message: Message) -> str:
 
 PAGES = (
     Page("/messages/{ref}", details, role=Role.VIEWER),
+    Page("/messages/{ref}/waiting", waiting, role=Role.VIEWER),
     Page("/messages/{ref}/events", events, role=Role.VIEWER),
 )

@@ -190,21 +190,30 @@ async def cancel_message(request: Request, ref: RefPath) -> Response:
     return await _changed(request, ref, services_of(request).messages.cancel)
 
 
+@router.post("/messages/{ref}/try-now", **_CHANGED)
+async def try_message_now(request: Request, ref: RefPath) -> Response:
+    """Try now whether the cause of a message's holds is gone, with a single email for each."""
+    return await _changed(request, ref, services_of(request).message_holds.try_now)
+
+
 @router.post(
     "/messages/{ref}/retry",
-    status_code=201,
     response_model=MessageResult,
-    responses=tagged(201, problems(404, 409), located=True),
+    responses={
+        **tagged(200, problems(404, 409)),
+        **tagged(201, {}, located=True),
+    },
     openapi_extra=_NEEDS,
 )
 async def retry_message(request: Request, ref: RefPath) -> Response:
-    """Send the same once more to those whose email was refused, when the message is done.
+    """Retry deferred emails at once, or, once the message is done, those that were refused.
 
-    That is another message, and there is one however often this is asked.
+    For the latter another message is created, one however often this is called: 201.
     """
     services = services_of(request)
-    made = await services.retries.retry_refused(ref)
-    return _made(await _shape(services, made))
+    made = await services.retries.retry(ref)
+    shape = await _shape(services, made)
+    return resource(shape) if made.ref == ref else _made(shape)
 
 
 async def _changed(
@@ -218,15 +227,15 @@ def _made(shape: dict[str, Any]) -> Response:
 
 
 async def _shape(services: Services, message: Message) -> dict[str, Any]:
-    return shapes.of_message(message, await services.outcomes.counts(message))
+    return shapes.of_message(message, await services.message_holds.standing(message))
 
 
 async def _scheduled(
     services: Services, message: Message, wanted: datetime | None, now: datetime
 ) -> dict[str, Any]:
-    counts = await services.outcomes.counts(message)
+    standing = await services.message_holds.standing(message)
     passed = wanted is not None and has_passed(wanted, now)
-    return shapes.of_scheduled(message, counts, has_passed=passed)
+    return shapes.of_scheduled(message, standing, has_passed=passed)
 
 
 async def _matched(request: Request, ref: str) -> str | None:

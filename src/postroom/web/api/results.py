@@ -5,6 +5,7 @@ The answers themselves are made by `services.shapes`, as on the command line.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from postroom.domain.apps import OnPoison
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.messages import MessageStatus
+from postroom.transport.contract import Scope
 from postroom.web.api.fields import ListLanguage
 
 T = TypeVar("T")
@@ -93,6 +95,19 @@ class CountsResult(Result):
     suppressed: int
     in_doubt: int
     possible_duplicates: int
+    deferred: Annotated[
+        int, Field(description="A part of pending: these wait for another attempt, or for a hold.")
+    ]
+
+
+class HoldResult(Result):
+    """Why emails wait through no fault of their recipients, and when a single one is tried."""
+
+    scope: Annotated[Scope, Field(description="Which emails wait.")]
+    reason: str
+    reply: Annotated[str | None, Field(description="The mail server's reply.")]
+    since: Time
+    next_probe: Time
 
 
 class MessageResult(Result):
@@ -108,6 +123,7 @@ class MessageResult(Result):
     has_html: bool
     has_text: bool
     counts: CountsResult
+    holds: Sequence[HoldResult]
     etag: str
 
 

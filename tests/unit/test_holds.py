@@ -1,0 +1,196 @@
+"""Holds: whom they cover, when they are probed, and when they are lifted."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from postroom.domain.addresses import Address
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.providers import provider_of
+from postroom.domain.refs import MessageRef
+from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.refusals import RecentResults
+from postroom.sender.waiting import is_due, seconds_until_due, waiting
+from postroom.services.holds import (
+    ACCOUNT,
+    Fault,
+    Hold,
+    HoldKey,
+    Holds,
+    Refusal,
+    hold_key,
+    opened,
+    probed,
+)
+from postroom.services.records import EmailRow
+from postroom.services.waiting import Waiting, together, waiting_of, with_waiting
+from postroom.storage import Entity, Value
+from postroom.transport.contract import Result, ResultKind, Scope
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+REF = MessageRef("634852858215726983")
+ANN, BOB = Address("ann@gmail.com"), Address("bob@contoso.com")
+UNREACHABLE = Fault(Scope.ACCOUNT, ACCOUNT, "The mail server is unreachable", "refused")
+
+
+def held(scope: Scope = Scope.ACCOUNT) -> Result:
+    return Result(ResultKind.HELD, "451 later", scope, "It throttles us")
+
+
+def hold_of(scope: Scope, key: str = ACCOUNT) -> Hold:
+    return opened(Fault(scope, HoldKey(key), "Trouble", "451 later"), None, NOW)
+
+
+def seconds_between_probes(scope: Scope) -> list[float]:
+    hold, now, pauses = hold_of(scope), NOW, []
+    for _ in range(9):
+        pauses.append((hold.next_probe - now).total_seconds())
+        now = hold.next_probe
+        hold = probed(hold, held(scope), now)
+    return pauses
+
+
+def test_domains_of_one_family_are_one_provider() -> None:
+    families = [
+        ("ann@gmail.com", "bob@googlemail.com"),
+        ("ann@outlook.com", "bob@hotmail.com", "eve@live.com", "joe@msn.com"),
+        ("ann@yahoo.com", "bob@aol.com", "eve@ymail.com"),
+    ]
+    for family in families:
+        assert len({provider_of(Address(each)) for each in family}) == 1
+    assert provider_of(BOB) == "contoso.com"
+
+
+def test_each_scope_covers_its_emails_and_no_others() -> None:
+    other = MessageRef("634852858215726984")
+    for scope, covered in (
+        (Scope.ACCOUNT, {(REF, ANN), (REF, BOB), (other, ANN), (other, BOB)}),
+        (Scope.PROVIDER, {(REF, ANN), (other, ANN)}),
+        (Scope.MESSAGE, {(REF, ANN), (REF, BOB)}),
+    ):
+        holds = Holds([hold_of(scope, hold_key(scope, REF, ANN))])
+        everything = [(ref, address) for ref in (REF, other) for address in (ANN, BOB)]
+        assert {each for each in everything if holds.covering(*each)} == covered
+
+
+def test_the_pause_between_probes_grows_from_seconds_to_minutes() -> None:
+    assert seconds_between_probes(Scope.ACCOUNT) == [2, 4, 8, 15, 30, 60, 120, 120, 120]
+    assert seconds_between_probes(Scope.PROVIDER)[-3:] == [120, 300, 300]
+
+
+@pytest.mark.parametrize(
+    ("result", "is_lifted"),
+    [
+        (Result(ResultKind.ACCEPTED, "250 ok"), True),
+        (Result(ResultKind.REFUSED, "550 5.1.1 unknown", reason="The mailbox is unknown"), True),
+        (Result(ResultKind.DEFERRED, "450 greylisted"), True),
+        (held(Scope.PROVIDER), True),
+        (held(Scope.ACCOUNT), False),
+        (Result(ResultKind.IN_DOUBT), False),
+    ],
+)
+def test_a_probe_lifts_the_hold_unless_it_meets_the_fault_again(
+    result: Result, is_lifted: bool
+) -> None:
+    hold = opened(UNREACHABLE, None, NOW)
+    assert probed(hold, result, NOW).is_open is not is_lifted
+
+
+def test_trouble_that_comes_back_soon_is_the_same_trouble() -> None:
+    first = msgspec.structs.replace(opened(UNREACHABLE, None, NOW), interval=8, told="lifted")
+    lifted = msgspec.structs.replace(first, lifted_at=NOW)
+    soon = opened(UNREACHABLE, lifted, NOW + timedelta(minutes=1))
+    assert (soon.interval, soon.told) == (15, "opened")
+    late = opened(UNREACHABLE, lifted, NOW + timedelta(hours=1))
+    assert (late.interval, late.told) == (2, "")
+    other = opened(msgspec.structs.replace(UNREACHABLE, reason="Wrong password"), lifted, NOW)
+    assert (other.interval, other.told) == (2, "")
+
+
+# -- mass refusals ------------------------------------------------------------------------------
+
+
+def refuse(
+    recent: RecentResults, number: int, reply: str, domain: str = "x.example"
+) -> Fault | None:
+    refusal = Refusal(REF, 0, Address(f"user{number}@{domain}"))
+    return recent.refused(refusal, Result(ResultKind.REFUSED, reply))
+
+
+def test_the_same_reply_to_most_recipients_is_a_fault_of_the_account() -> None:
+    recent = RecentResults()
+    faults = [refuse(recent, n, f"550 5.5.0 go away user{n}@x.example (id {n})") for n in range(15)]
+    assert faults[:-1] == [None] * 14
+    fault = faults[-1]
+    assert fault is not None
+    assert (fault.scope, len(fault.refused)) == (Scope.ACCOUNT, 15)
+
+
+def test_refusals_among_many_accepted_are_the_recipients_own() -> None:
+    recent = RecentResults()
+    for number in range(200):
+        recent.accepted(Address(f"ok{number}@x.example"))
+        assert refuse(recent, number, "550 5.5.0 go away") is None
+
+
+def test_different_replies_are_different_opinions() -> None:
+    recent = RecentResults()
+    words = ["never", "ever", "again", "please", "thanks"]
+    assert not any(refuse(recent, n, f"550 5.5.0 {words[n % 5]}") for n in range(100))
+
+
+def test_a_provider_that_alone_refuses_is_held_alone() -> None:
+    recent = RecentResults()
+    for number in range(10):
+        recent.accepted(Address(f"ok{number}@y.example"))
+    faults = [refuse(recent, n, "550 5.5.0 no") for n in range(15)]
+    assert faults[-1] is not None
+    assert faults[-1].key == "provider:x.example"
+
+
+# -- what a page waits for -------------------------------------------------------------------------
+
+
+def test_a_page_whose_emails_all_wait_for_a_hold_needs_no_work_item() -> None:
+    emails = {ANN: EmailRow("1"), BOB: EmailRow("2")}
+    holds = Holds([hold_of(Scope.PROVIDER, "provider:gmail.com")])
+    done = {BOB: Verdict(EmailOutcome.ACCEPTED, "ok", Attempt(1, NOW))}
+    found = waiting(REF, emails, done, holds, NOW)
+    assert found.is_held
+    assert (found.deferred, found.held_by) == (1, ("provider:gmail.com",))
+    # Bob's turn has not come: the page is needed at once.
+    found = waiting(REF, emails, {}, holds, NOW)
+    assert not found.is_held
+    assert seconds_until_due(emails, {}, found, NOW) == 0.0
+
+
+def test_a_page_comes_back_when_its_first_deferred_email_is_due() -> None:
+    later = NOW + timedelta(minutes=5)
+    emails = {ANN: EmailRow("1", NextTryAt=later, Reply="450 busy"), BOB: EmailRow("2")}
+    deferred = Verdict(
+        EmailOutcome.PENDING, "450 busy", Attempt(1, NOW), later + timedelta(hours=1)
+    )
+    found = waiting(REF, emails, {BOB: deferred}, Holds(), NOW)
+    assert found == Waiting(2, later, "450 busy")
+    assert seconds_until_due(emails, {BOB: deferred}, found, NOW) == 300
+
+
+def test_a_retry_that_somebody_asks_for_is_for_earlier_attempts() -> None:
+    later = NOW + timedelta(hours=4)
+    email = EmailRow("1", NextTryAt=later, TriedAt=NOW)
+    assert not is_due(email, None, NOW)
+    assert is_due(email, NOW + timedelta(seconds=1), NOW)
+    assert not is_due(email, NOW - timedelta(seconds=1), NOW)
+
+
+def test_a_row_keeps_what_its_emails_wait_for() -> None:
+    wait = Waiting(3, NOW, "451 later", ("account", "provider:gmail.com"), is_held=True)
+    properties: dict[str, Value] = {"Planned": 100}
+    with_waiting(properties, wait)
+    assert waiting_of(Entity("p", "r", properties)) == wait
+    with_waiting(properties, Waiting())
+    assert properties == {"Planned": 100}
+    both = together([wait, Waiting(2, NOW - timedelta(hours=1), "450 busy")])
+    assert (both.deferred, both.reply) == (5, "451 later")
+    assert both.next_try_at == NOW - timedelta(hours=1)
