@@ -55,7 +55,7 @@ class Server:
             )
 
     def import_by_page(self, browser: httpx2.Client, file: Path) -> str:
-        """Upload, and return the page that shows how the import ended."""
+        """Upload, and return the page that shows how the check of the file ended."""
         token = _csrf(browser, "/lists/news/import")
         with file.open("rb") as upload:
             shown = browser.post("/lists/news/import", data={"csrf": token}, files={"file": upload})

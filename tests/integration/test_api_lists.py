@@ -221,6 +221,23 @@ def test_import_leaves_out_who_has_unsubscribed_unless_it_is_said(
     assert (told["added"], told["rejected"]) == (1, 0)
 
 
+def test_an_import_can_be_tried_without_writing(client: httpx2.Client) -> None:
+    file = b"email,status,city\nann@example.org,blocklisted,Rome\n"
+    headers = {"content-type": "text/csv"}
+    for params in ({"dry_run": "true"}, {}):
+        told = client.post(
+            "/lists/news/import", content=file, headers=headers, params=params
+        ).json()
+        assert told["dry_run"] is bool(params)
+        assert (told["added"], told["updated"], told["rejected"], told["blocked"]) == (1, 0, 0, 1)
+        assert told["ignored_columns"] == ["city"]
+        assert told["columns"][1] == {"name": "status", "meaning": "status"}
+        found = client.get("/lists/news/subscribers/ANN@example.org")
+        assert found.status_code == (404 if params else 200)
+    blocked = client.get("/lists/news/subscribers/ann@example.org").json()
+    assert blocked["blocked"] == "blocklisted in the imported file"
+
+
 def test_import_refuses_what_is_no_csv(client: httpx2.Client) -> None:
     json = client.post("/lists/news/import", json={"email": "x@y.org"})
     assert json.status_code == 415

@@ -52,6 +52,23 @@ def test_a_file_is_imported_and_told_about(cli: CommandLine) -> None:
     assert len(verified) == 2
 
 
+def test_a_dry_run_shows_what_an_import_would_do(cli: CommandLine) -> None:
+    (cli.folder / "people.csv").write_text(
+        "Mail,Status,City\nann@example.org,confirmed,Rome\nbob@example.org,blocklisted,Oslo\n"
+    )
+    told = cli.ok("subscriber", "import", "news", "people.csv", "--dry-run")
+    assert "Nothing has been written: this was a dry run." in told
+    assert "news: would be 2 added, 0 updated, 0 unchanged, 0 rejected (" in told
+    assert "1 newly confirmed, 1 blocked." in told
+    used = {line.split()[0]: line for line in told.splitlines() if line.split()}
+    assert "Email address" in used["Mail"]
+    assert "confirmed, blocklisted" in used["Status"]
+    assert "Not imported" in used["City"]
+    assert cli.json("subscriber", "ls", "news")["items"] == []
+    report = cli.json("subscriber", "import", "news", "people.csv", "--dry-run")
+    assert (report["dry_run"], report["added"], report["blocked"]) == (True, 2, 1)
+
+
 def test_all_rejected_lines_can_be_kept_in_a_file(cli: CommandLine) -> None:
     bad = "".join(f"=bad{number}\n" for number in range(30))
     data = f"email\nann@example.org\n{bad}".encode()

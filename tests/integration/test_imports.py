@@ -272,3 +272,42 @@ async def test_a_chunk_of_nobody_but_those_who_left_is_told_of_and_passed_over(
     )
     assert counts(report) == (0, 0, 0, 5)
     assert await on_list(services) == {}
+
+
+STATUSES = """email,status,city
+ann@example.org,active,Rome
+Bob@example.org,unsubscribed,Rome
+cem@example.org,blocklisted,Rome
+dan@example.org,pending,Rome
+eve@example.org,gold,Rome
+kim@example.org,bounced,Rome
+leo@example.org,unsubscribed,Rome
+bob@example.org,active,Rome
+"""
+
+
+async def test_nobody_who_is_blocked_or_unsubscribed_elsewhere_gets_mail(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "CHUNK_LINES", 3)  # bob's two lines are far from each other
+    for name in ("kim", "leo"):
+        await services.subscriptions.add("news", f"{name}@example.org", verified=True)
+    before = await on_list(services)
+    file = io.BytesIO(STATUSES.encode())
+    told = await services.imports.import_csv("news", file, verified=True, dry_run=True)
+    assert await on_list(services) == before, "a dry run writes nothing"
+    done = await take(services, STATUSES, verified=True)
+    assert counts(told) == counts(done) == (3, 1, 0, 1)
+    assert told.unsubscribed == done.unsubscribed == 3
+    assert (done.confirmed, done.blocked, done.lines) == (1, 2, 8)
+    assert (told.dry_run, done.dry_run) == (True, False)
+    assert done.ignored_columns == ["city"]
+    found = (await services.subscriptions.page("news")).subscribers
+    assert [each.address for each in found if each.may_receive] == ["ann@example.org"]
+    assert {str(each.address): each.blocked for each in found if each.blocked} == {
+        "cem@example.org": "blocklisted in the imported file",
+        "kim@example.org": "bounced in the imported file",
+    }
+    assert await check_rows_agree(store) == 4
+    again = await take(services, "email\nBOB@example.org\nleo@example.org\n", verified=True)
+    assert counts(again) == (0, 0, 0, 2), "they have left, and only they can come back"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
 from postroom.services.record_lines import LONGEST_RECORD
+from postroom.services.subscriber_columns import EMAIL_NAMES, STATUS_WORDS, Meaning, Standing
 from postroom.services.subscriber_files import (
-    EMAIL_NAMES,
     Chunk,
     SubscriberFile,
     protected,
@@ -28,6 +28,10 @@ def read(data: bytes | str, encoding: str | None = None, lines: int = 1000) -> l
 def only(data: bytes | str, encoding: str | None = None) -> Chunk:
     [chunk] = read(data, encoding)
     return chunk
+
+
+def unused(file: SubscriberFile) -> list[str]:
+    return [each.name for each in file.columns if each.name and each.meaning is Meaning.UNUSED]
 
 
 def problem(data: bytes | str, encoding: str | None = None) -> str:
@@ -136,7 +140,7 @@ def test_headers_that_cannot_be_used() -> None:
 def test_the_column_may_be_called_what_others_call_it(name: str) -> None:
     file = SubscriberFile(io.BytesIO(f"Name,{name.title()}\nAnn,ann@b.org\n".encode()))
     assert [chunk.wanted for chunk in file.chunks(10)] == [{"ann@b.org": None}]
-    assert file.ignored == ["Name"]
+    assert unused(file) == ["Name"]
 
 
 def test_a_column_email_is_taken_before_others() -> None:
@@ -169,10 +173,10 @@ def test_addresses_that_are_watched_come_with_their_lines() -> None:
 
 def test_other_columns_are_named_as_they_are_written() -> None:
     file = SubscriberFile(io.BytesIO(b"First Name,EMAIL,,Phone,verified\n"))
-    assert file.ignored == ["First Name", "Phone"]
+    assert unused(file) == ["First Name", "Phone"]
     assert list(file.chunks(10)) == []
     hostile = SubscriberFile(io.BytesIO(f"email,a\x1b\u202eb,{'x' * 5000}\n".encode()))
-    assert hostile.ignored == ["a��b", "x" * 100 + "…"]
+    assert unused(hostile) == ["a��b", "x" * 100 + "…"]
 
 
 def test_lines_that_cannot_be_used_are_named_with_their_number_and_reason() -> None:
@@ -275,3 +279,69 @@ def test_a_stopped_file_has_no_more_lines() -> None:
     assert next(chunks).lines == 2
     stop.set()
     assert list(chunks) == []
+
+
+@pytest.mark.parametrize(
+    ("standing", "word"), [(each, word) for each, words in STATUS_WORDS.items() for word in words]
+)
+def test_statuses_of_other_tools_are_understood(standing: Standing, word: str) -> None:
+    for written in (word, word.title(), word.replace(" ", "_"), f" {word.upper()} "):
+        chunk = only(f"email,status\nann@b.org,{written}\n")
+        assert not chunk.rejected
+        match standing:
+            case Standing.CONFIRMED:
+                assert chunk.wanted == {"ann@b.org": True}
+            case Standing.PENDING:
+                assert chunk.wanted == {"ann@b.org": False}
+            case Standing.UNSUBSCRIBED:
+                assert (chunk.wanted, list(chunk.unsubscribed)) == ({}, ["ann@b.org"])
+            case Standing.BLOCKED:
+                assert chunk.wanted == {"ann@b.org": False}
+                assert chunk.blocked == {"ann@b.org": f"{written.strip()} in the imported file"}
+
+
+def test_a_status_that_nobody_knows_verifies_nobody() -> None:
+    chunk = only("email,status\nann@b.org,golden\nbob@b.org,\n")
+    assert chunk.wanted == {"bob@b.org": None}
+    assert [each.reason for each in chunk.rejected] == [
+        "status 'golden' is not understood: use confirmed, pending, unsubscribed or blocked"
+    ]
+
+
+def test_a_state_may_be_a_place() -> None:
+    chunk = only("email,state\nann@b.org,CA\nbob@b.org,blocklisted\ncem@b.org,Active\n")
+    assert chunk.wanted == {"ann@b.org": None, "bob@b.org": False, "cem@b.org": True}
+    assert list(chunk.blocked) == ["bob@b.org"]
+
+
+def test_the_strictest_of_several_columns_counts() -> None:
+    header = "email,verified,status,Unsub Time,blacklisted"
+    rows = (
+        "ann@b.org,true,active,,0",
+        "bob@b.org,true,active,2024-01-02 10:00,0",
+        "cem@b.org,true,active,2024-01-02 10:00,1",
+        "dan@b.org,true,unconfirmed,,no",
+        "eve@b.org,false,confirmed,,",
+    )
+    chunk = only("\n".join((header, *rows)))
+    assert chunk.wanted == {
+        "ann@b.org": True, "cem@b.org": False, "dan@b.org": False, "eve@b.org": False,
+    }  # fmt: skip
+    assert list(chunk.unsubscribed) == ["bob@b.org"]
+    assert chunk.blocked == {"cem@b.org": "blacklisted in the imported file"}
+
+
+def test_who_has_unsubscribed_in_one_line_is_not_brought_back_by_another() -> None:
+    chunk = only("email,status\nann@b.org,active\nAnn@b.org,unsubscribed\nANN@b.org,active\n")
+    assert (chunk.wanted, list(chunk.unsubscribed)) == ({}, ["ann@b.org"])
+    assert (chunk.lines, chunk.repeated) == (3, 2)
+
+
+def test_the_first_rows_are_shown_as_they_are() -> None:
+    rows = [f"u{n}@b.org,Zoé {n},x" for n in range(9)]
+    file = SubscriberFile(io.BytesIO("\n".join(("email,name,state", *rows)).encode()))
+    assert file.sample == [[f"u{n}@b.org", f"Zoé {n}", "x"] for n in range(5)]
+    assert [each.meaning for each in file.columns] == [
+        Meaning.ADDRESS, Meaning.UNUSED, Meaning.STATE,
+    ]  # fmt: skip
+    assert sum(len(chunk.wanted) for chunk in file.chunks(4)) == 9

@@ -25,8 +25,8 @@ async def upload(editor: Visitor, data: bytes, **fields: str) -> httpx2.Response
     return await editor.post(HERE, fields, files={"file": ("people.csv", data, "text/csv")})
 
 
-async def finished(editor: Visitor, begun: httpx2.Response) -> tuple[str, str]:
-    """The page of an import once it has ended, and its address."""
+async def previewed(editor: Visitor, begun: httpx2.Response) -> tuple[str, str]:
+    """Return the page of an import once nothing is under way, and its address."""
     assert begun.status_code == 303, begun.text
     where = begun.headers["location"]
     for _ in range(600):
@@ -37,6 +37,14 @@ async def finished(editor: Visitor, begun: httpx2.Response) -> tuple[str, str]:
     raise TimeoutError("the import did not end within 30 s")
 
 
+async def finished(editor: Visitor, begun: httpx2.Response, **fields: str) -> tuple[str, str]:
+    """Confirm the preview with the answers of the upload; return the page once it is imported."""
+    page, where = await previewed(editor, begun)
+    assert "Nothing has been changed yet." in page
+    assert "The file is imported." not in page
+    return await previewed(editor, await editor.post(where, {"action": "import", **fields}))
+
+
 async def test_a_file_is_imported_and_its_bad_lines_are_reported(
     site: Site, editor: Visitor
 ) -> None:
@@ -45,7 +53,7 @@ async def test_a_file_is_imported_and_its_bad_lines_are_reported(
     page, where = await finished(editor, await upload(editor, data))
     assert "The file is imported." in page
     assert ">2,001<" in page
-    assert "Columns that were ignored: colour" in page
+    assert "Columns that were not imported: colour" in page
     assert "&lt;b&gt;bob" in page
     assert "<b>bob" not in page
     report = await editor.get(f"{where}/rejected.csv")
@@ -67,13 +75,20 @@ async def test_what_lines_do_not_say_the_form_says_and_other_encodings_are_read(
     site: Site, editor: Visitor
 ) -> None:
     data = "email;name\nann@example.com;Zoé\n".encode("windows-1252")
-    page, _ = await finished(editor, await upload(editor, data))
-    assert "The import stopped: file: line 2 is not in UTF-8" in page
+    page, where = await previewed(editor, await upload(editor, data))
+    assert "cannot be imported as it is: file: line 2 is not in UTF-8" in page
     assert "--encoding" not in page
-    assert "Nothing was imported." in page
-    assert f'href="{HERE}" role="button">Try again<' in page
-    begun = await upload(editor, data, encoding="windows-1252", verified="yes")
-    page, _ = await finished(editor, begun)
+    assert 'value="import"' not in page, "there is nothing to confirm"
+    refused = await editor.post(where, {"action": "import"})
+    assert "cannot be imported as it is" in (await previewed(editor, refused))[0]
+    # Corrected in the preview, without another upload: it is shown again before it is imported.
+    answers = {"encoding": "windows-1252", "verified": "yes"}
+    again = await editor.post(where, {"action": "import", **answers})
+    page, where = await previewed(editor, again)
+    assert "Zoé" in page
+    assert "Nothing has been changed yet." in page
+    assert (await site.services.search.find("news")).subscribers == []
+    page, _ = await previewed(editor, await editor.post(where, {"action": "import", **answers}))
     assert "The file is imported." in page
     assert (await site.services.subscriptions.get("news", "ann@example.com")).verified
 
@@ -89,7 +104,8 @@ async def test_whoever_has_unsubscribed_comes_back_only_if_the_form_says_so(
     assert [each.address async for each in site.services.subscriptions.all(ann.list_name)] == [
         "bob@example.com"
     ]
-    page, _ = await finished(editor, await upload(editor, data, even_unsubscribed="yes"))
+    bringing = {"even_unsubscribed": "yes"}
+    page, _ = await finished(editor, await upload(editor, data, **bringing), **bringing)
     assert "only its owner can come back" not in page
     assert not (await site.services.subscriptions.get("news", "ann@example.com")).verified
 
@@ -101,9 +117,11 @@ async def test_a_file_that_is_none_is_refused_in_one_line(editor: Visitor) -> No
         (b"\x00\x01\x02\x03", "UTF-16"),
         (b"ann@example.com\n", "a header line must come before it"),
     ):
-        page, _ = await finished(editor, await upload(editor, data))
-        assert "The import stopped" in page
+        page, where = await previewed(editor, await upload(editor, data))
+        assert "cannot be imported as it is" in page
         assert problem in page
+        again = await editor.post(where, {"action": "check"})
+        assert problem in (await previewed(editor, again))[0]
 
 
 async def test_without_a_file_it_asks_for_one(editor: Visitor) -> None:
@@ -122,3 +140,53 @@ async def test_after_a_restart_it_says_what_to_do(site: Site, editor: Visitor) -
     await site.services.lists.create("other", "Other", "other@contoso.example")
     elsewhere = await editor.get(where.replace("/news/", "/other/"))
     assert "Nothing is known of this import" in elsewhere.text
+
+
+async def test_a_preview_says_what_will_happen_before_anything_is_written(
+    site: Site, editor: Visitor
+) -> None:
+    await site.services.subscriptions.add("news", "Gone@example.com", verified=True)
+    await site.services.subscriptions.add("news", "kim@example.com", verified=True)
+    data = (
+        "E-Mail;Status;City\nann@example.com;confirmed;Köln\ngone@example.com;unsubscribed;Rom\n"
+        "bad@example.com;blocklisted;Oslo\nwaits@example.com;pending;Bern\nodd@example.com;gold;\n"
+    ).encode()
+    page, where = await previewed(editor, await upload(editor, data, verified="yes"))
+    for text in (
+        "<strong>3</strong> new subscribers",
+        "<strong>1</strong> of them will be confirmed",
+        "<strong>1</strong> have unsubscribed elsewhere",
+        "<strong>1</strong> will be blocked",
+        "<strong>1</strong> lines cannot be used",
+        "These columns are not imported: <strong>City</strong>",
+        "Köln",
+        "status &#39;gold&#39; is not understood",
+    ):
+        assert text in page, text
+    assert [each.address for each in (await site.services.search.find("news")).subscribers] == [
+        "Gone@example.com", "kim@example.com",
+    ]  # fmt: skip
+    confirmed = {"action": "import", "verified": "yes"}
+    page, _ = await previewed(editor, await editor.post(where, confirmed))
+    assert "The file is imported." in page
+    found = {str(e.address): e for e in (await site.services.search.find("news")).subscribers}
+    assert set(found) == {
+        "ann@example.com", "bad@example.com", "kim@example.com", "waits@example.com",
+    }  # fmt: skip
+    assert [each for each in found if found[each].may_receive] == [
+        "ann@example.com", "kim@example.com",
+    ]  # fmt: skip
+    assert found["bad@example.com"].blocked == "blocklisted in the imported file"
+    # Somebody who left elsewhere is not brought back by another file, either.
+    page, _ = await finished(editor, await upload(editor, b"email\ngone@example.com\n"))
+    assert "only its owner can come back" in page
+    # Confirming twice imports once.
+    await editor.post(where, confirmed)
+    assert len((await site.services.search.find("news")).subscribers) == 4
+
+
+async def test_only_so_many_files_wait_for_a_confirmation(site: Site, editor: Visitor) -> None:
+    first = (await previewed(editor, await upload(editor, b"email\nann@example.com\n")))[1]
+    for _ in range(11):
+        await previewed(editor, await upload(editor, b"email\nbob@example.com\n"))
+    assert "Nothing is known of this import" in (await editor.get(first)).text

@@ -81,7 +81,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/lists/{name}/delete": ("/lists/{list}/delete",),
     "/lists/{name}/appearance": ("/lists/{list}/appearance",),
     "/lists/{name}/import": ("/lists/{list}/import",),
-    "/lists/{name}/import/{run}": ("/lists/{list}/import/{run}", "/lists/{list}/import/nope"),
+    "/lists/{name}/import/{run}": (
+        "/lists/{list}/import/{run}",
+        "/lists/{list}/import/{preview}",
+        "/lists/{list}/import/nope",
+    ),
     "/lists/{name}/subscribers": (
         "/lists/{list}/subscribers",
         "/lists/{list}/subscribers?state=verified&q=user0&sort=-since",
@@ -208,7 +212,8 @@ async def furnished(site: Site) -> World:
     await services.store.table("departed").insert(Entity("one", "first", scratch))
     await services.store.container("mailbodies").put("some.txt", b"some text")
     names["mail"] = await _outbox(admin)
-    names["run"] = await _import(admin)
+    names["run"] = await _import(admin, confirm=True)
+    names["preview"] = await _import(admin, confirm=False)
     await services.growth.count_due()
     return World(site, admin, names)
 
@@ -287,15 +292,24 @@ async def _outbox(admin: Visitor) -> str:
     return index.text.partition('href="/outbox/')[2].partition('"')[0]
 
 
-async def _import(admin: Visitor) -> str:
-    """An import with lines that are refused; answers its name once it is over."""
-    file = {"file": ("people.csv", b"email\ndora@example.com\n<b>nobody\n", "text/csv")}
+async def _import(admin: Visitor, *, confirm: bool) -> str:
+    """Return the name of an import with lines that are refused: over, or only previewed."""
+    content = b"email,status,city\ndora@example.com,active,Rome\n<b>nobody,,\n"
+    file = {"file": ("people.csv", content, "text/csv")}
     begun = await admin.post(f"/lists/{LIST}/import", {}, files=file)
     assert begun.status_code == 303, begun.text
     run: str = begun.headers["location"].rpartition("/")[2]
+    await _until_idle(admin, run)
+    if confirm:
+        await admin.post(f"/lists/{LIST}/import/{run}", {"action": "import"})
+        await _until_idle(admin, run)
+    return run
+
+
+async def _until_idle(admin: Visitor, run: str) -> None:
     for _ in range(600):
         found = admin.site.context.import_runs.find(LIST, run)
         if found is not None and not found.is_running:
-            return run
+            return
         await asyncio.sleep(0.05)
     raise TimeoutError("the import did not end within 30 s")

@@ -50,6 +50,9 @@ _ERRORS_SHOWN = 10
     help="Bring those back who have unsubscribed. Only if they have asked you to.",
 )
 @click.option(
+    "--dry-run", is_flag=True, help="Only show what the import would do. Nothing is written."
+)
+@click.option(
     "--rejected",
     metavar="FILE",
     type=click.Path(dir_okay=False),
@@ -64,14 +67,17 @@ def import_file(
     encoding: str | None,
     verified: bool,
     even_unsubscribed: bool,
+    dry_run: bool,
     rejected: str | None,
     as_json: bool,
 ) -> None:
     """Put the addresses of a CSV file on a list.
 
     FILE may be '-' for standard input. It has a header line with a column 'email' (or 'E-Mail
-    address' and the like), and perhaps one 'verified' (true or false) and one 'blocked' (why);
-    other columns are ignored. Addresses that are on the list are updated: they are verified or not
+    address' and the like), and perhaps one 'verified' (true or false), one 'blocked' (why) and one
+    'status' with the words of other tools: whoever is unsubscribed there leaves the list, and
+    whoever is blocklisted, cleaned or bounced is blocked. --dry-run shows what each column is used
+    for and what would be done. Addresses that are on the list are updated: they are verified or not
     as their line says, and stay as they are where it says nothing. Whoever has unsubscribed from
     the list stays off it. Lines that cannot be used are reported and do not stop the others. An
     interrupted import is finished by importing again.
@@ -91,6 +97,7 @@ def import_file(
                 encoding=encoding,
                 verified=verified,
                 even_unsubscribed=even_unsubscribed,
+                dry_run=dry_run,
                 progress=lambda done, report: advance(done, report.lines),
                 on_rejected=tell_rejected,
             )
@@ -102,6 +109,8 @@ def import_file(
     if as_json:
         output.print_json(shapes.of_import(report))
     else:
+        if dry_run:
+            _show_preview(report)
         _show_report(report, list_name, time.monotonic() - started, rejected)
     if report.rejected and report.rejected == report.lines:
         raise FileTrouble("no line of the file could be used")
@@ -137,15 +146,34 @@ def export_list(settings: Settings, list_name: str, target: str, as_json: bool) 
         output.say(f"{count:,} subscribers of {list_name} are in {target}.")
 
 
+def _show_preview(report: ImportReport) -> None:
+    """Show the first rows under the names of the columns, and what each column is used for."""
+    rows = [
+        (
+            output.plain(column.name),
+            column.meaning.text,
+            output.plain(", ".join(row[place] for row in report.sample if place < len(row))),
+        )
+        for place, column in enumerate(report.columns)
+    ]
+    heads = ("column", "used as", "first lines")
+    output.console().print(output.table(heads, rows))
+    output.say("Nothing has been written: this was a dry run.")
+
+
 def _show_report(
     report: ImportReport, list_name: str, seconds: float, rejected_file: str | None
 ) -> None:
     rate = report.lines / max(seconds, 0.001)
+    what = "would be " if report.dry_run else ""
+    left = f" {report.unsubscribed:,} unsubscribed," if report.unsubscribed else ""
     output.say(
-        f"{list_name}: {report.added:,} added, {report.updated:,} updated,"
-        f" {report.unchanged:,} unchanged, {report.rejected:,} rejected"
+        f"{list_name}: {what}{report.added:,} added, {report.updated:,} updated,"
+        f" {report.unchanged:,} unchanged,{left} {report.rejected:,} rejected"
         f" ({seconds:,.1f} s, {rate:,.0f} lines/s)"
     )
+    if report.dry_run or report.blocked:
+        output.say(f"{report.confirmed:,} newly confirmed, {report.blocked:,} blocked.")
     if report.ignored_columns:
         output.say(f"Ignored columns: {', '.join(report.ignored_columns)}")
     if report.errors:

@@ -7,15 +7,16 @@ and confirming again forgets the row; what an administrator does leaves it as it
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.addresses import Address, AddressKey
 from postroom.domain.lists import ListName
 from postroom.services import records
 from postroom.storage import Batch, Conflict, Delete, Entity, KeyRange, NotFound, Store, Upsert
@@ -61,6 +62,20 @@ class Departures:
         """The step that remembers a departure; it comes before the one that removes."""
         row = departed_row(list_name, address)
         return Batch(records.DEPARTED, [Upsert(Entity(list_name, row, {"LeftAt": at}))])
+
+    async def note_many(
+        self, list_name: ListName, addresses: Sequence[AddressKey], at: datetime
+    ) -> None:
+        """Remember that these addresses left; those who are remembered keep their time."""
+        known = await asyncio.gather(*(self.left_at(list_name, each) for each in addresses))
+        rows = {
+            departed_row(list_name, address)
+            for address, left_at in zip(addresses, known, strict=True)
+            if left_at is None
+        }
+        upserts = [Upsert(Entity(list_name, row, {"LeftAt": at})) for row in sorted(rows)]
+        for start in range(0, len(upserts), _BATCH):
+            await self._rows.apply(upserts[start : start + _BATCH])
 
     async def left_at(self, list_name: ListName, address: Address) -> datetime | None:
         """When the owner of an address left a list; None: did not, or came back."""

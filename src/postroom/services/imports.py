@@ -7,6 +7,8 @@
   counts (so a file that was exported, edited and imported again means what it says); a line that
   says nothing changes nothing. If a file names an address more than once, the last word counts.
 - An address that is blocked stays so. A line that says why one is blocked blocks it.
+- An address that has unsubscribed elsewhere, by its line, leaves the list, and is remembered as
+  having left: no other line of the file and no later import brings it back.
 - Whoever has left the list by their own act stays away, and their line is reported, unless the
   caller wants them even so: only they can come back, by signing up.
 - A line that cannot be used is reported, and does not stop the others. After too many of
@@ -23,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TypeVar
 
@@ -36,9 +38,19 @@ from postroom.services import records
 from postroom.services.departures import DepartedFrom, Departures
 from postroom.services.events import EventService
 from postroom.services.lists import ListService
+from postroom.services.subscriber_columns import Column, Meaning
 from postroom.services.subscriber_files import Chunk, RejectedLine, SubscriberFile
 from postroom.services.unusable_lines import UnusableLines
-from postroom.storage import Conflict, Entity, KeyRange, Operation, Replace, Store, Table
+from postroom.storage import (
+    Conflict,
+    Entity,
+    KeyRange,
+    NotFound,
+    Operation,
+    Replace,
+    Store,
+    Table,
+)
 
 CHUNK_LINES = 20_000
 BATCH = 50  # subscribers: two rows each make the 100 operations of one atomic batch
@@ -50,21 +62,34 @@ T = TypeVar("T")
 
 
 class ImportReport(msgspec.Struct):
-    """What an import did. Each line that was read is in one of the four counts.
+    """What an import did, or would do (`dry_run`). Each line is in one of the first five counts.
 
-    `errors` holds the first of the rejected lines; `rejected` counts them all.
+    `unsubscribed` addresses are not on the list afterwards. Of all others, so many are `confirmed`
+    that were not, and so many are `blocked` by their line. `errors` holds the first of the rejected
+    lines; `rejected` counts them all. `sample` has the first rows as they are in the file.
     """
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0
+    unsubscribed: int = 0
     rejected: int = 0
+    confirmed: int = 0
+    blocked: int = 0
     errors: list[RejectedLine] = []
-    ignored_columns: list[str] = []
+    columns: list[Column] = []
+    sample: list[list[str]] = []
+    dry_run: bool = False
 
     @property
     def lines(self) -> int:
-        return self.added + self.updated + self.unchanged + self.rejected
+        return self.added + self.updated + self.unchanged + self.unsubscribed + self.rejected
+
+    @property
+    def ignored_columns(self) -> list[str]:
+        """Return the names of the columns that are not used."""
+        unused = (each.name for each in self.columns if each.meaning is Meaning.UNUSED)
+        return [name for name in unused if name]
 
 
 Progress = Callable[[int, ImportReport], None]
@@ -88,19 +113,28 @@ class ImportService:
         encoding: str | None = None,
         verified: bool = False,
         even_unsubscribed: bool = False,
+        dry_run: bool = False,
         progress: Progress | None = None,
         on_rejected: OnRejected | None = None,
     ) -> ImportReport:
         """Put the addresses of a file on a list. `NoSuch` list; `Invalid` file.
 
         The file must allow seeking. `verified` counts for new addresses whose line says nothing.
-        `even_unsubscribed` brings back those who have left.
+        `even_unsubscribed` brings back those who have left. With `dry_run` nothing is written, and
+        the report says what would be done; an address that is new and occurs again more than
+        `CHUNK_LINES` later counts as added twice.
         """
         mailing_list = await self._lists.get(list_name)
         stop = threading.Event()
         source = await _in_thread(stop, lambda: SubscriberFile(file, encoding, stop))
-        report = ImportReport(ignored_columns=source.ignored)
-        importing = _Importing(self._rows, mailing_list.name, report, verified_unless_said=verified)
+        report = ImportReport(columns=source.columns, sample=source.sample, dry_run=dry_run)
+        importing = _Importing(
+            self._rows,
+            self._departures,
+            mailing_list.name,
+            report,
+            verified_unless_said=verified,
+        )
         done = 0
         try:
             left = None
@@ -111,6 +145,7 @@ class ImportService:
                 async for chunk in chunks:
                     await self._lists.get(list_name)  # it may have been deleted meanwhile
                     unusable.count(chunk.lines, chunk.empty, chunk.rejected)
+                    await importing.unsubscribe(chunk)
                     if chunk.watched:
                         await self._leave_out_departed(mailing_list.name, chunk)
                     _note_rejected(report, chunk.rejected, on_rejected)
@@ -120,6 +155,8 @@ class ImportService:
                     unusable.check(added=report.added, updated=report.updated)
         finally:
             source.release()
+        if dry_run:
+            return report
         await self._events.record(
             "import",
             f"an import into {list_name} is finished: {report.added:,} added,"
@@ -170,6 +207,7 @@ class _Prepared(msgspec.Struct):
     spellings: dict[AddressKey, Address]
     blocked: dict[AddressKey, str]
     watched: dict[AddressKey, int]
+    unsubscribed: list[AddressKey]
     batches: list[_Batch]
     rejected: list[RejectedLine]
     lines: int
@@ -184,6 +222,7 @@ def _prepared(chunk: Chunk) -> _Prepared:
         spellings=chunk.spellings,
         blocked=chunk.blocked,
         watched=chunk.watched,
+        unsubscribed=sorted(chunk.unsubscribed),
         batches=_batches(chunk.wanted),
         rejected=chunk.rejected,
         lines=chunk.lines,
@@ -206,15 +245,45 @@ class _Importing:
     """One import under way."""
 
     def __init__(
-        self, rows: Table, name: ListName, report: ImportReport, *, verified_unless_said: bool
+        self,
+        rows: Table,
+        departures: Departures,
+        name: ListName,
+        report: ImportReport,
+        *,
+        verified_unless_said: bool,
     ) -> None:
         self._rows = rows
+        self._departures = departures
         self._list = name
         self._report = report
         self._verified_unless_said = verified_unless_said
         self._now = datetime.now(UTC)
         # Whether to look first: as long as nothing was there, an insertion is tried blindly.
-        self._look_first = False
+        self._look_first = report.dry_run
+        self._unsubscribed: set[AddressKey] = set()
+
+    async def unsubscribe(self, chunk: _Prepared) -> None:
+        """Let those leave whose line says that they did; earlier chunks' are not wanted, either."""
+        back = self._unsubscribed & chunk.wanted.keys() if self._unsubscribed else set()
+        for each in back:
+            del chunk.wanted[each]
+            chunk.watched.pop(each, None)
+        if back:
+            self._report.unsubscribed += len(back)
+            chunk.batches = await asyncio.to_thread(_batches, chunk.wanted)
+        self._unsubscribed.update(chunk.unsubscribed)
+        self._report.unsubscribed += len(chunk.unsubscribed)
+        if self._report.dry_run:
+            return
+        for start in range(0, len(chunk.unsubscribed), BATCH):
+            addresses = chunk.unsubscribed[start : start + BATCH]
+            # Remembered first: an interruption leaves somebody on the list, never out of mind.
+            await self._departures.note_many(self._list, addresses, self._now)
+            for subscriber in (await self._read(addresses)).values():
+                if subscriber.key in addresses:
+                    with suppress(NotFound):  # they left by themselves at this moment
+                        await self._rows.apply(records.subscriber_removal(subscriber))
 
     async def write(self, chunk: _Prepared, tell: Callable[[int], None] | None) -> None:
         """Write all of a chunk; `tell` is told how many of its addresses are done."""
@@ -236,10 +305,10 @@ class _Importing:
         for _ in range(_TRIES):
             if self._look_first:
                 there = await self._read(addresses)
-                self._look_first = bool(there)
+                self._look_first = bool(there) or self._report.dry_run
             operations, added, updated = self._operations(chunk, addresses, guids, there)
             try:
-                if operations:
+                if operations and not self._report.dry_run:
                     await self._rows.apply(operations)
             except Conflict:
                 self._look_first = True
@@ -248,6 +317,7 @@ class _Importing:
             self._report.added += added
             self._report.updated += updated
             self._report.unchanged += len(addresses) - added - updated
+            self._count_states(chunk, addresses, there)
             return
         raise Overtaken("list", self._list)
 
@@ -279,6 +349,20 @@ class _Importing:
                     self._list, added, self._now, verified_at, chunk.blocked, chunk.spellings
                 )
         return operations, sum(map(len, new.values())), updated
+
+    def _count_states(
+        self, chunk: _Prepared, addresses: list[AddressKey], there: dict[AddressKey, Subscriber]
+    ) -> None:
+        """Count who is confirmed now and was not, and whom a line blocks."""
+        wanted, default = chunk.wanted, self._verified_unless_said
+        for address in addresses:
+            said = wanted[address]
+            if address in there:
+                self._report.confirmed += bool(said) and not there[address].verified
+            else:
+                self._report.confirmed += default if said is None else said
+        if chunk.blocked:
+            self._report.blocked += len(chunk.blocked.keys() & set(addresses))
 
     def _changed(self, old: Subscriber, said: bool | None, blocked: str | None) -> Subscriber:
         """As the line wants it."""

@@ -44,7 +44,7 @@ from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.messages import Message, MessageStatus
 from postroom.domain.refs import MessageRef
-from postroom.storage import Entity, InsertMany, StoreDamaged, Value
+from postroom.storage import Delete, Entity, InsertMany, StoreDamaged, Value
 
 LISTS = "mailinglist"
 LIST_INDEX = "listindex"
@@ -178,6 +178,19 @@ def lookup_entity(subscriber: Subscriber, guid: SubscriberGuid | None = None) ->
     """Return the row that leads from a GUID to a subscriber: its own, or one merged into it."""
     row = guid_row(guid or subscriber.guid)
     return Entity(subscriber.list_name, row, {"EmailAddress": subscriber.address})
+
+
+def lookup_entities(subscriber: Subscriber) -> list[Entity]:
+    """Return the look-up row of each GUID that leads to a subscriber, its own first."""
+    return [lookup_entity(subscriber, guid) for guid in (subscriber.guid, *subscriber.merged_guids)]
+
+
+def subscriber_removal(subscriber: Subscriber, etag: str | None = None) -> list[Delete]:
+    """Return what removes all rows of a subscriber, in one batch."""
+    return [
+        Delete(subscriber.list_name, email_row(subscriber.address), etag),
+        *(Delete(each.partition, each.row) for each in lookup_entities(subscriber)),
+    ]
 
 
 def new_subscribers(

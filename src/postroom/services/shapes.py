@@ -103,13 +103,18 @@ def of_email(email: EmailRecord) -> dict[str, Any]:
 
 
 def of_import(report: ImportReport) -> dict[str, Any]:
-    """Added, updated and rejected are all lines. Those `unchanged` are a part of the updated ones:
-    they were on the list already, just as their line says."""
+    """Added, updated and rejected are all lines. A part of the updated ones is `unchanged` (on the
+    list already, just as their line says) or `unsubscribed` (not on the list from now on)."""
     return {
+        "dry_run": report.dry_run,
         "added": report.added,
-        "updated": report.updated + report.unchanged,
+        "updated": report.updated + report.unchanged + report.unsubscribed,
         "unchanged": report.unchanged,
+        "unsubscribed": report.unsubscribed,
+        "blocked": report.blocked,
+        "confirmed": report.confirmed,
         "rejected": report.rejected,
+        "columns": [{"name": each.name, "meaning": each.meaning} for each in report.columns],
         "ignored_columns": report.ignored_columns,
         "errors": [
             {"line": each.line, "email": each.email, "reason": each.reason}

@@ -1,10 +1,8 @@
 """Subscribers in CSV files: how a file is understood, and which of its lines can be used.
 
-A file has a header line with a column `email` (or another of `EMAIL_NAMES`), and perhaps one
-`verified` (true/false, yes/no, 1/0; empty says nothing) and one `blocked` (why; empty says
-nothing). Case does not count there, and other columns are ignored. The delimiter is a comma, a
-semicolon or a tab: the one that finds the column. The file is in UTF-8, or in UTF-16 with its mark,
-or in what the caller says.
+A file has a header line (`subscriber_columns.py` says what its columns mean). The delimiter is a
+comma, a semicolon or a tab: the one that finds the column of addresses. The file is in UTF-8, or in
+UTF-16 with its mark, or in what the caller says.
 
 The whole file is decoded once before its first line is used, so that one in a wrong encoding is
 refused before anything was done. Memory stays flat whatever is in the file (`record_lines.py`).
@@ -26,27 +24,22 @@ import msgspec
 from postroom.domain.addresses import Address, AddressKey, address_key, parse_address
 from postroom.domain.errors import Invalid
 from postroom.services.record_lines import RecordLines, RecordTooLong
+from postroom.services.subscriber_columns import (
+    EMAIL,
+    LONGEST_HEADER,
+    VERIFIED,
+    Column,
+    Columns,
+    Standing,
+    shown,
+)
 
-EMAIL, VERIFIED, BLOCKED = "email", "verified", "blocked"
-
-# What spreadsheets, address books and other services call the column, the usual ones first. Only
-# letters and digits count: `E-Mail_Address` is `email address`.
-EMAIL_NAMES: Final = (
-    "email", "e-mail", "mail", "email address", "mail address", "e-mail-adresse", "adresse e-mail",
-    "mailadresse", "adresse mail", "adresse email", "courriel", "correo electrónico",
-    "e-mail 1 - value", "primary email", "subscriber email", "contact email",
-    "이메일", "이메일 주소", "전자우편", "электронная почта", "эл. почта",
-    "адрес электронной почты",
-)  # fmt: skip
-_NAMES_SHOWN = 7
-DELIMITERS: Final = ",;\t"
 _PIECE = 256 * 1024  # bytes, read at once
-_LONGEST_HEADER = 64 * 1024
-_LONGEST_SHOWN = 100
-_LONGEST_FOUND = 300
 _LONGEST_REASON = 1000
 _REASON_NOT_SAID = "blocked in the file that was imported"
 _REJECTED_AT_ONCE = 1000  # in one chunk: a rejected line may take milliseconds
+_SAMPLE = 5  # rows that a preview shows
+_NO_STANDING: Final = None, ""
 _MOST_LINES = 100  # of one record: a cell may hold line breaks, but so many are a missing quote
 
 _TRUTH: Final = {
@@ -108,7 +101,8 @@ class Chunk(msgspec.Struct):
     `spellings` has the addresses that differ from their keys. `blocked` says why, for those whose
     line does; `watched` has the lines of those that the caller wants to look at. `lines` counts
     lines that are not `empty`; `repeated` lines are about an address that an earlier line of the
-    chunk was about. `bytes_read` is how much was read.
+    chunk was about. `unsubscribed` has those whose line says that they left; they are not wanted.
+    `bytes_read` is how much was read.
     """
 
     wanted: dict[AddressKey, bool | None]
@@ -116,6 +110,7 @@ class Chunk(msgspec.Struct):
     spellings: dict[AddressKey, Address] = {}
     blocked: dict[AddressKey, str] = {}
     watched: dict[AddressKey, int] = {}
+    unsubscribed: dict[AddressKey, Address] = {}
     lines: int = 0
     empty: int = 0
     repeated: int = 0
@@ -123,7 +118,7 @@ class Chunk(msgspec.Struct):
 
 
 class SubscriberFile:
-    """A CSV file, understood. `ignored` names the columns that are not ours.
+    """A CSV file, understood. `sample` has its first rows, `columns` says what each is used for.
 
     Made from a binary file that can be read again from its beginning; `Invalid` says in one line
     what is wrong with it and what to do. It blocks: use it in a thread. Setting `stop` in another
@@ -137,19 +132,26 @@ class SubscriberFile:
         self._file = file
         self._encoding = _checked_encoding(encoding) if encoding else _marked_encoding(file)
         _check_decodes(file, self._encoding, stop, was_given=encoding is not None)
-        file.seek(0)
-        self._text = io.TextIOWrapper(file, self._encoding, newline="")
-        self._delimiter, columns = _understood_header(self._text.readline(_LONGEST_HEADER))
-        names = list(map(str.lower, columns))
-        self._email = _email_column(columns)
-        self._verified = names.index(VERIFIED) if VERIFIED in names else None
-        self._blocked = names.index(BLOCKED) if BLOCKED in names else None
-        ours = (self._email, self._verified, self._blocked)
-        self.ignored = [
-            shown(each) for place, each in enumerate(columns) if each and place not in ours
-        ]
+        self._columns = self._open()
+        self.sample = _first_rows(RecordLines(self._text, stop, already_read=1), self._columns)
+        self.release()
+        self._open()
         self._lines = RecordLines(self._text, stop, already_read=1)
-        self._rows = csv.reader(self._lines, delimiter=self._delimiter)
+        self._rows = csv.reader(self._lines, delimiter=self._columns.delimiter)
+
+    @property
+    def columns(self) -> list[Column]:
+        return self._columns.all
+
+    def _open(self) -> Columns:
+        """Begin to read, behind the header line, which is returned."""
+        self._file.seek(0)
+        self._text = io.TextIOWrapper(self._file, self._encoding, newline="")
+        try:
+            return Columns(self._text.readline(LONGEST_HEADER))
+        except Invalid:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Leave the binary file open for whoever opened it."""
@@ -165,7 +167,9 @@ class SubscriberFile:
 
     def _chunk(self, lines: int, watch: Callable[[AddressKey], bool] | None) -> Chunk | None:
         chunk = Chunk({}, [])
-        email, verified, blocked = self._email, self._verified, self._blocked
+        columns = self._columns
+        email, verified, blocked = columns.email, columns.verified, columns.blocked
+        standing_of = columns.standing if columns.has_statuses else None
         source = self._lines
         read = 0
         while True:
@@ -185,16 +189,17 @@ class SubscriberFile:
                         address = parse_address(raw if raw[:1] != "'" else unprotected(raw))
                         said = None if verified is None else _TRUTH[row[verified].strip().lower()]
                         why = "" if blocked is None else row[blocked]
+                        standing = standing_of(row) if standing_of else _NO_STANDING
                     except (IndexError, KeyError, Invalid):
                         self._look_closer(chunk, line, row, watch)
                         if len(chunk.rejected) >= _REJECTED_AT_ONCE:
                             break
                         continue
                     chunk.lines += 1
-                    key = _want(chunk, address, said)
+                    key = _want(chunk, address, said, standing)
                     if why:
                         _block(chunk, key, why)
-                    if watch is not None and watch(key):
+                    if watch is not None and key in chunk.wanted and watch(key):
                         chunk.watched[key] = line
                 chunk.bytes_read = self._file.tell()
                 return chunk if read else None
@@ -202,7 +207,7 @@ class SubscriberFile:
                 read += 1
                 line, source.used = source.used + 1, source.number
                 _reject_unreadable(chunk, line, source.used, exc)
-                self._rows = csv.reader(source, delimiter=self._delimiter)
+                self._rows = csv.reader(source, delimiter=columns.delimiter)
 
     def _look_closer(
         self,
@@ -216,26 +221,44 @@ class SubscriberFile:
             chunk.empty += 1
             return
         chunk.lines += 1
-        raw = row[self._email] if self._email < len(row) else ""
+        columns = self._columns
+        raw = row[columns.email] if columns.email < len(row) else ""
         try:
             address = parse_address(_checked_cell(raw))
             said = self._said(row)
+            standing = columns.standing(row)
         except Invalid as exc:
             chunk.rejected.append(RejectedLine(line, shown(raw), exc.problem))
             return
-        key = _want(chunk, address, said)
-        if self._blocked is not None and self._blocked < len(row):
-            _block(chunk, key, row[self._blocked])
-        if watch is not None and watch(key):
+        key = _want(chunk, address, said, standing)
+        if columns.blocked is not None and columns.blocked < len(row):
+            _block(chunk, key, row[columns.blocked])
+        if watch is not None and key in chunk.wanted and watch(key):
             chunk.watched[key] = line
 
     def _said(self, row: list[str]) -> bool | None:
-        if self._verified is None or self._verified >= len(row):
+        place = self._columns.verified
+        if place is None or place >= len(row):
             return None
-        word = row[self._verified].strip().lower()
+        word = row[place].strip().lower()
         if word not in _TRUTH:
             raise Invalid(VERIFIED, f"'verified' is true or false, not {shown(word)!r}")
         return _TRUTH[word]
+
+
+def _first_rows(lines: RecordLines, columns: Columns) -> list[list[str]]:
+    """Return the first rows as they are in the file, cut to what can be shown."""
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(lines, delimiter=columns.delimiter):
+            lines.used = lines.number
+            if row:
+                rows.append([shown(cell) for cell in row[: len(columns.names)]])
+            if len(rows) == _SAMPLE:
+                break
+    except csv.Error:
+        return rows  # reported with its line when the file is read
+    return rows
 
 
 def _reject_unreadable(chunk: Chunk, first: int, last: int, exc: csv.Error) -> None:
@@ -253,19 +276,39 @@ def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
     chunk.rejected.append(RejectedLine(first, "", reason))
 
 
-def _want(chunk: Chunk, address: Address, said: bool | None) -> AddressKey:
+def _want(
+    chunk: Chunk, address: Address, said: bool | None, standing: tuple[Standing | None, str]
+) -> AddressKey:
     """Note what a line wants; return the key of its address.
 
-    The first line about an address says how it is spelled, the last one what is wanted.
+    The first line about an address says how it is spelled, the last one what is wanted; but once a
+    line says that somebody has unsubscribed, no other brings them back.
     """
     wanted, key = chunk.wanted, address_key(address)
+    stands, word = standing
+    if key in chunk.unsubscribed:
+        chunk.repeated += 1
+        return key
     if key in wanted:
         chunk.repeated += 1
-        if said is None:
-            return key
     elif key != address:
         chunk.spellings[key] = address
-    wanted[key] = said
+    if stands is Standing.UNSUBSCRIBED:
+        wanted.pop(key, None)
+        chunk.watched.pop(key, None)
+        chunk.blocked.pop(key, None)
+        chunk.unsubscribed[key] = address
+        return key
+    if stands is Standing.BLOCKED:
+        chunk.blocked[key] = shown(f"{word} in the imported file", longest=_LONGEST_REASON)
+    if stands in (Standing.PENDING, Standing.BLOCKED):
+        said = False
+    elif stands is Standing.CONFIRMED and said is None:
+        said = True
+    if said is None:
+        wanted.setdefault(key, None)
+    else:
+        wanted[key] = said
     return key
 
 
@@ -276,14 +319,6 @@ def _block(chunk: Chunk, address: AddressKey, cell: str) -> None:
         is_reason = cell.strip().lower() not in _TRUTH
         reason = " ".join(unprotected(cell).split()) if is_reason else _REASON_NOT_SAID
         chunk.blocked[address] = shown(reason, longest=_LONGEST_REASON)
-
-
-def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
-    """What stood in the file, fit for one line of a report."""
-    plain = "".join(
-        each if each.isprintable() else " " if each == "\t" else "�" for each in text[:longest]
-    )
-    return plain if len(text) <= longest else f"{plain}…"
 
 
 def _checked_cell(raw: str) -> str:
@@ -360,57 +395,3 @@ def _not_decoded(line: int, encoding: str, was_given: bool) -> str:
         f"line {line} is not in {name}: save the file as UTF-8, or name the encoding that it is in"
         " (such as windows-1252)"
     )
-
-
-# -- header ---------------------------------------------------------------------------------------
-
-
-def _understood_header(line: str) -> tuple[str, list[str]]:
-    """The delimiter and the names of the columns."""
-    if len(line) == _LONGEST_HEADER and line[-1] not in "\r\n":
-        problem = f"the first line must name the columns; it is longer than {_LONGEST_HEADER:,}"
-        raise Invalid("file", f"{problem} characters")
-    header = line.removeprefix("\ufeff").rstrip("\r\n")
-    if not header.strip():
-        raise Invalid("file", "has no header line: the first line must name a column 'email'")
-    # Most columns first; a comma where nothing is divided.
-    for delimiter in sorted(DELIMITERS, key=header.count, reverse=True):
-        columns = [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter))]
-        if any(_squeezed(each) in _SQUEEZED_NAMES for each in columns):
-            _check_named_once(columns)
-            return delimiter, columns
-    if "@" in header:
-        raise Invalid("file", "the first line holds an address: a header line must come before it")
-    most_used = max(DELIMITERS, key=header.count)
-    found = ", ".join(repr(shown(each.strip())) for each in header.split(most_used))
-    raise Invalid(
-        "file",
-        f"has no column 'email': it has {shown(found, longest=_LONGEST_FOUND)}; understood are"
-        f" {', '.join(EMAIL_NAMES[:_NAMES_SHOWN])} and the like",
-    )
-
-
-def _squeezed(name: str) -> str:
-    """Letters and digits alone: how a column is written does not count."""
-    return "".join(filter(str.isalnum, name.casefold()))
-
-
-_SQUEEZED_NAMES: Final = frozenset(map(_squeezed, EMAIL_NAMES))
-
-
-def _email_column(columns: list[str]) -> int:
-    """The column `email`; without it, the only one that is called something like it."""
-    names = list(map(str.lower, columns))
-    if EMAIL in names:
-        return names.index(EMAIL)
-    fitting = [at for at, name in enumerate(names) if _squeezed(name) in _SQUEEZED_NAMES]
-    if len(fitting) > 1:
-        found = " and ".join(repr(shown(columns[at])) for at in fitting)
-        raise Invalid("file", f"has addresses in the columns {found}: name one of them 'email'")
-    return fitting[0]
-
-
-def _check_named_once(columns: list[str]) -> None:
-    for name in (EMAIL, VERIFIED, BLOCKED):
-        if list(map(str.lower, columns)).count(name) > 1:
-            raise Invalid("file", f"has the column {name!r} twice")

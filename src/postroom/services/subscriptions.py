@@ -37,7 +37,6 @@ from postroom.storage import (
     Batch,
     Conflict,
     Delete,
-    Entity,
     Insert,
     KeyRange,
     NewMessage,
@@ -291,7 +290,7 @@ class SubscriptionService:
         if new.address == old.address:
             return old
         entity = records.subscriber_entity(new)
-        changes: list[Operation] = [Replace(each) for each in _lookups(new)]
+        changes: list[Operation] = [Replace(each) for each in records.lookup_entities(new)]
         if new.key == old.key:
             changes.insert(0, Replace(entity, old.etag))
         else:
@@ -385,7 +384,7 @@ class SubscriptionService:
         name, address = subscriber.list_name, subscriber.address
         steps: list[Step] = [
             self._departures.noting(name, address, datetime.now(UTC)),
-            Batch(records.LISTS, _removal(subscriber)),
+            Batch(records.LISTS, records.subscriber_removal(subscriber)),
         ]
         try:
             await self._store.write_in_order(steps)
@@ -401,7 +400,7 @@ class SubscriptionService:
     async def _remove(self, subscriber: Subscriber, etag: str | None = None) -> bool:
         """Both rows together; False if somebody else was quicker."""
         try:
-            await self._rows.apply(_removal(subscriber, etag))
+            await self._rows.apply(records.subscriber_removal(subscriber, etag))
         except NotFound:
             return False
         return True
@@ -420,20 +419,8 @@ def new_subscriber(name: ListName, address: Address, *, verified: bool) -> Subsc
 
 
 def _insertion(subscriber: Subscriber) -> list[Insert]:
-    return [Insert(records.subscriber_entity(subscriber)), *map(Insert, _lookups(subscriber))]
-
-
-def _removal(subscriber: Subscriber, etag: str | None = None) -> list[Delete]:
-    return [
-        Delete(subscriber.list_name, records.email_row(subscriber.address), etag),
-        *(Delete(each.partition, each.row) for each in _lookups(subscriber)),
-    ]
-
-
-def _lookups(subscriber: Subscriber) -> list[Entity]:
-    """Return the look-up row of each GUID that leads to a subscriber, its own first."""
-    guids = (subscriber.guid, *subscriber.merged_guids)
-    return [records.lookup_entity(subscriber, guid) for guid in guids]
+    entities = [records.subscriber_entity(subscriber), *records.lookup_entities(subscriber)]
+    return [Insert(each) for each in entities]
 
 
 def _item(subscriber: Subscriber, language: str) -> NewMessage:

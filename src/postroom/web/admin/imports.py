@@ -1,4 +1,4 @@
-"""A CSV file into a list: upload, progress, and which lines could not be used."""
+"""A CSV file into a list: upload, preview, progress, and which lines could not be used."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import NoSuch
 from postroom.services.users import Role
-from postroom.web.import_runs import ImportRun, kept_file
+from postroom.web.import_runs import Answers, ImportRun, kept_file
 from postroom.web.routing import Page
 from postroom.web.visit import Visit
 
 LARGEST_FILE: Final = 200 * 1024 * 1024
 _SHOWN: Final = 50
 ENCODINGS: Final = {
-    "": "UTF-8 or UTF-16 (found by itself)",
+    "": "UTF-8 or UTF-16 (detected automatically)",
     "windows-1252": "Windows-1252 (Western Europe)",
     "windows-1250": "Windows-1250 (Central Europe)",
     "windows-1251": "Windows-1251 (Cyrillic)",
@@ -41,23 +41,41 @@ async def upload(visit: Visit) -> Response:
     kept = await asyncio.to_thread(kept_file, file.file)
     await file.close()
     run = visit.context.import_runs.begin(
-        mailing_list.name,
-        kept,
-        file_name=file.filename,
-        encoding=await visit.text("encoding") or None,
-        verified=bool(await visit.text("verified")),
-        even_unsubscribed=bool(await visit.text("even_unsubscribed")),
+        mailing_list.name, kept, file_name=file.filename, answers=await _answers(visit)
     )
-    await visit.audit("imported into list", f"{mailing_list.name}: {file.filename}")
     return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
 
 
 async def watch(visit: Visit) -> Response:
+    """Show the check of a file, its preview, and then the import."""
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     run = visit.context.import_runs.find(mailing_list.name, visit.parameter("run"))
     template = "admin/import_progress.html" if visit.is_partial else "admin/import_run.html"
     shown = [] if run is None or run.is_running else run.report.errors[:_SHOWN]
-    return visit.page(template, list=mailing_list, run=run, shown=shown)
+    return visit.page(template, list=mailing_list, run=run, shown=shown, encodings=ENCODINGS)
+
+
+async def confirm(visit: Visit) -> Response:
+    """Import what the preview shows; if somebody has changed an answer, check again first."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    runs = visit.context.import_runs
+    run = runs.find(mailing_list.name, visit.parameter("run"))
+    if run is None:
+        return visit.redirect(f"/lists/{mailing_list.name}/import/{visit.parameter('run')}")
+    answers = await _answers(visit)
+    if answers != run.answers or await visit.text("action") != "import":
+        runs.check_again(run, answers)
+    elif runs.confirm(run):
+        await visit.audit("imported into list", f"{mailing_list.name}: {run.file_name}")
+    return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
+
+
+async def _answers(visit: Visit) -> Answers:
+    return Answers(
+        encoding=await visit.text("encoding"),
+        verified=bool(await visit.text("verified")),
+        even_unsubscribed=bool(await visit.text("even_unsubscribed")),
+    )
 
 
 async def rejected(visit: Visit) -> Response:
@@ -84,5 +102,6 @@ PAGES = (
         max_body=LARGEST_FILE,
     ),
     Page("/lists/{name}/import/{run}", watch, role=Role.EDITOR),
+    Page("/lists/{name}/import/{run}", confirm, role=Role.EDITOR, methods=("POST",)),
     Page("/lists/{name}/import/{run}/rejected.csv", rejected, role=Role.EDITOR),
 )

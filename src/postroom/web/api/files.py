@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.services import shapes
 from postroom.services.keys import Scope
-from postroom.services.subscriber_files import EMAIL_NAMES
+from postroom.services.subscriber_columns import EMAIL_NAMES
 from postroom.web.api.documenting import problems
 from postroom.web.api.fields import IsVerified, ListPath
 from postroom.web.api.heading import wants_body
@@ -65,17 +65,23 @@ async def import_subscribers(
         IsVerified,
         Query(description="Whether those come back who have unsubscribed from the list."),
     ] = None,
+    dry_run: Annotated[
+        IsVerified,
+        Query(description="Only report what the import would do; nothing is written."),
+    ] = None,
 ) -> Response:
     """Put the addresses of a CSV file on a list.
 
-    It has a header line with a column `email`, and perhaps one `verified` (true or false) and one
-    `blocked` (why); other columns are ignored. It is in UTF-8, or in the encoding that the type
-    names: `text/csv; charset=windows-1252`. Lines that cannot be used are reported and do not stop
-    the others; so are those of people who have unsubscribed from the list. An address that is on
-    the list keeps its links; where its line says true or false, that counts. The import stops if
-    the client disconnects, and with status 422 if more than 10,000 lines, and more than a tenth of
-    them all, cannot be used. A line has at most 131,072 characters. An interrupted import is
-    finished by importing again.
+    It has a header line with a column `email`, and perhaps one `verified` (true or false), one
+    `blocked` (why) and one `status` or `state` with the words of other tools: people who are
+    `unsubscribed` there leave the list, and those who are `blocklisted`, `cleaned` or `bounced` are
+    blocked. Other columns are not used; the result names them. It is in UTF-8, or in the encoding
+    that the type names: `text/csv; charset=windows-1252`. Lines that cannot be used are reported
+    and do not stop the others; so are those of people who have unsubscribed from the list. An
+    address that is on the list keeps its links; where its line says true or false, that counts.
+    The import stops if the client disconnects, and with status 422 if more than 10,000 lines, and
+    more than a tenth of them all, cannot be used. A line has at most 131,072 characters. An
+    interrupted import is finished by importing again.
     """
     media_type, encoding = _format(request)
     if media_type != CSV:
@@ -93,6 +99,7 @@ async def import_subscribers(
                 encoding=encoding,
                 verified=verified or False,
                 even_unsubscribed=even_unsubscribed or False,
+                dry_run=dry_run or False,
             ),
         )
     return answer(shapes.of_import(report))

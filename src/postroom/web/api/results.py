@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from postroom.domain.apps import OnPoison
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.messages import MessageStatus
+from postroom.services.subscriber_columns import Meaning
 from postroom.transport.contract import Scope
 from postroom.web.api.fields import ListLanguage
 
@@ -66,15 +67,29 @@ class RejectedLineResult(Result):
     reason: str
 
 
-class ImportResult(Result):
-    """Added, updated and rejected are all lines. Those `unchanged`, which were on the list already
-    just as their line says, are a part of the updated ones. `errors` has the rejected ones, up to
-    10,000 of them."""
+class ColumnResult(Result):
+    """What a column of a file is used for."""
 
+    name: str
+    meaning: Meaning
+
+
+class ImportResult(Result):
+    """Added, updated and rejected are all lines. A part of the updated ones is `unchanged` (on the
+    list already, just as their line says) or `unsubscribed` (not on the list from now on).
+    `confirmed` counts those who are verified now and were not, `blocked` those whom their line
+    blocks. `errors` has the rejected lines, up to 10,000 of them. With `dry_run` nothing has been
+    written."""
+
+    dry_run: bool
     added: int
     updated: int
     unchanged: int
+    unsubscribed: int
+    blocked: int
+    confirmed: int
     rejected: int
+    columns: list[ColumnResult]
     ignored_columns: list[str]
     errors: list[RejectedLineResult]
 

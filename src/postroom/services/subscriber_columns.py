@@ -1,0 +1,265 @@
+"""The columns of a CSV file of subscribers: what each is for, and what other tools' statuses mean.
+
+How a column is written does not count: `E-Mail_Address` is `email address`.
+
+| column                               | meaning                                                  |
+|--------------------------------------|----------------------------------------------------------|
+| `email`, or another of `EMAIL_NAMES` | the address                                              |
+| `verified`, `confirmed`              | true/false, yes/no, 1/0; empty says nothing              |
+| `blocked`                            | why, or just true; empty says nothing                    |
+| `status` and the like, `state`       | one of `STATUS_WORDS`; a `state` may also be a place, so |
+|                                      | a word that is none of these says nothing there          |
+| `unsubscribed`, `unsub_time`, …      | anything but a no: this address has unsubscribed         |
+| `blocklisted`, `bounced`, …          | anything but a no: this address must not get mail        |
+
+Of several columns the strictest word counts: blocked, unsubscribed, pending, confirmed. A status
+that is not understood is an error of its line: nobody is verified by a word that nobody knows.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from enum import IntEnum, StrEnum
+from typing import Final
+
+import msgspec
+
+from postroom.domain.errors import Invalid
+
+EMAIL, VERIFIED, BLOCKED = "email", "verified", "blocked"
+
+# What spreadsheets, address books and other services call the column, the usual ones first.
+EMAIL_NAMES: Final = (
+    "email", "e-mail", "mail", "email address", "mail address", "e-mail-adresse", "adresse e-mail",
+    "mailadresse", "adresse mail", "adresse email", "courriel", "correo electrónico",
+    "e-mail 1 - value", "primary email", "subscriber email", "contact email",
+    "이메일", "이메일 주소", "전자우편", "электронная почта", "эл. почта",
+    "адрес электронной почты",
+)  # fmt: skip
+DELIMITERS: Final = ",;\t"
+LONGEST_HEADER: Final = 64 * 1024  # characters
+_NAMES_SHOWN: Final = 7
+_LONGEST_SHOWN: Final = 100
+_LONGEST_FOUND: Final = 300
+
+
+class Meaning(StrEnum):
+    """What a column is used for."""
+
+    ADDRESS = "address"
+    VERIFIED = "verified"
+    BLOCKED = "blocked"
+    STATUS = "status"
+    STATE = "state"
+    HAS_UNSUBSCRIBED = "has_unsubscribed"
+    IS_BLOCKED = "is_blocked"
+    UNUSED = "unused"
+
+    @property
+    def text(self) -> str:
+        """Return it in words, for a preview."""
+        return _MEANINGS_IN_WORDS[self]
+
+
+_MEANINGS_IN_WORDS: Final = {
+    Meaning.ADDRESS: "Email address",
+    Meaning.VERIFIED: "Confirmed: yes or no",
+    Meaning.BLOCKED: "Reason for blocking",
+    Meaning.STATUS: "Status",
+    Meaning.STATE: "Status, if it is one",
+    Meaning.HAS_UNSUBSCRIBED: "Has unsubscribed",
+    Meaning.IS_BLOCKED: "Is blocked",
+    Meaning.UNUSED: "Not imported",
+}
+
+
+class Standing(IntEnum):
+    """How an address stands in the tool that a file comes from; the larger is the stricter."""
+
+    CONFIRMED = 1
+    PENDING = 2
+    UNSUBSCRIBED = 3
+    BLOCKED = 4
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a file, in its order, and what it is used for."""
+
+    name: str
+    meaning: Meaning
+
+
+# The words of Brevo, ConvertKit, listmonk, Mailchimp, MailerLite, Mailman, phpList and Sendy.
+STATUS_WORDS: Final = {
+    Standing.CONFIRMED: (
+        "confirmed", "active", "enabled", "subscribed", "verified", "opted in", "double opt-in",
+    ),
+    Standing.PENDING: (
+        "pending", "unconfirmed", "unverified", "not confirmed", "not verified", "inactive",
+        "nonsubscribed", "not subscribed", "never subscribed", "transactional", "single opt-in",
+    ),
+    Standing.UNSUBSCRIBED: (
+        "unsubscribed", "unsubscribe", "unsub", "opted out", "opt-out", "cancelled", "canceled",
+        "removed", "left", "disabled", "archived", "by user",
+    ),
+    Standing.BLOCKED: (
+        "blocklisted", "blacklisted", "blocked", "cleaned", "bounced", "hard bounce",
+        "hard bounced", "soft bounced", "complained", "complaint", "spam", "spam complaint",
+        "marked as spam", "abuse", "junk", "banned", "suppressed", "invalid", "by bounces",
+        "by admin",
+    ),
+}  # fmt: skip
+
+_COLUMN_NAMES: Final = {
+    Meaning.STATUS: (
+        "status", "subscription status", "subscriber status", "email status", "contact status",
+        "member status", "marketing status", "opt-in status", "subscription state",
+    ),
+    Meaning.STATE: ("state",),
+    Meaning.HAS_UNSUBSCRIBED: (
+        "unsubscribed", "unsubscribed at", "unsubscribe date", "unsubscribe time", "unsub time",
+        "opted out", "opt-out", "opted out at", "opt-out date", "opt-out time",
+    ),
+    Meaning.IS_BLOCKED: (
+        "blocklisted", "blacklisted", "bounced", "bounced at", "complained", "cleaned",
+        "clean time", "marked as spam", "suppressed",
+    ),
+}  # fmt: skip
+_NO: Final = frozenset({"", "0", "no", "n", "false", "f", "none", "null", "never", "nil", "na"})
+
+
+def squeezed(name: str) -> str:
+    """Return a name's letters and digits alone: how else it is written does not count."""
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
+_EMAIL_KEYS: Final = frozenset(map(squeezed, EMAIL_NAMES))
+_MEANINGS: Final = {
+    squeezed(name): meaning for meaning, names in _COLUMN_NAMES.items() for name in names
+}
+_STANDINGS: Final = {
+    squeezed(word): standing for standing, words in STATUS_WORDS.items() for word in words
+}
+
+
+class Columns:
+    """The header line of a file, understood. `Invalid` says what is wrong with it."""
+
+    def __init__(self, header: str) -> None:
+        self.delimiter, self.names = _understood_header(header)
+        names = list(map(str.lower, self.names))
+        self.email = _email_column(self.names)
+        self.verified = next(
+            (names.index(each) for each in (VERIFIED, "confirmed") if each in names), None
+        )
+        self.blocked = names.index(BLOCKED) if BLOCKED in names else None
+        taken = (self.email, self.verified, self.blocked)
+        self._statuses = [
+            (place, _MEANINGS[squeezed(name)])
+            for place, name in enumerate(names)
+            if place not in taken and squeezed(name) in _MEANINGS
+        ]
+
+    @property
+    def has_statuses(self) -> bool:
+        return bool(self._statuses)
+
+    @property
+    def all(self) -> list[Column]:
+        """Return what each column is used for, in the file's order."""
+        known = dict(self._statuses)
+        known[self.email] = Meaning.ADDRESS
+        if self.verified is not None:
+            known[self.verified] = Meaning.VERIFIED
+        if self.blocked is not None:
+            known[self.blocked] = Meaning.BLOCKED
+        return [
+            Column(shown(name), known.get(place, Meaning.UNUSED))
+            for place, name in enumerate(self.names)
+        ]
+
+    def standing(self, row: Sequence[str]) -> tuple[Standing | None, str]:
+        """Return what a row says about an address's standing elsewhere, and in which word.
+
+        `Invalid` for a status that is not understood.
+        """
+        found: tuple[Standing | None, str] = None, ""
+        for place, meaning in self._statuses:
+            if place >= len(row):
+                continue
+            standing = _standing(meaning, row[place])
+            if standing is not None and (found[0] is None or standing > found[0]):
+                is_word = meaning in (Meaning.STATUS, Meaning.STATE)
+                found = standing, row[place].strip() if is_word else self.names[place]
+        return found
+
+
+def _standing(meaning: Meaning, cell: str) -> Standing | None:
+    word = squeezed(cell)
+    if meaning in (Meaning.HAS_UNSUBSCRIBED, Meaning.IS_BLOCKED):
+        if word in _NO:
+            return None
+        is_blocked = meaning is Meaning.IS_BLOCKED
+        return Standing.BLOCKED if is_blocked else Standing.UNSUBSCRIBED
+    if not word or word in _STANDINGS or meaning is Meaning.STATE:
+        return _STANDINGS.get(word)
+    raise Invalid(
+        "status",
+        f"status {shown(cell.strip())!r} is not understood: use confirmed, pending, unsubscribed"
+        " or blocked",
+    )
+
+
+def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
+    """Return what stood in the file, fit for one line of a report."""
+    plain = "".join(
+        each if each.isprintable() else " " if each == "\t" else "�" for each in text[:longest]
+    )
+    return plain if len(text) <= longest else f"{plain}…"
+
+
+# -- header ---------------------------------------------------------------------------------------
+
+
+def _understood_header(line: str) -> tuple[str, list[str]]:
+    """Return the delimiter and the names of the columns."""
+    if len(line) == LONGEST_HEADER and line[-1] not in "\r\n":
+        problem = f"the first line must name the columns; it is longer than {LONGEST_HEADER:,}"
+        raise Invalid("file", f"{problem} characters")
+    header = line.removeprefix("\ufeff").rstrip("\r\n")
+    if not header.strip():
+        raise Invalid("file", "has no header line: the first line must name a column 'email'")
+    # Most columns first; a comma where nothing is divided.
+    for delimiter in sorted(DELIMITERS, key=header.count, reverse=True):
+        columns = [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter))]
+        if any(squeezed(each) in _EMAIL_KEYS for each in columns):
+            _check_named_once(columns)
+            return delimiter, columns
+    if "@" in header:
+        raise Invalid("file", "the first line holds an address: a header line must come before it")
+    most_used = max(DELIMITERS, key=header.count)
+    found = ", ".join(repr(shown(each.strip())) for each in header.split(most_used))
+    raise Invalid(
+        "file",
+        f"has no column 'email': it has {shown(found, longest=_LONGEST_FOUND)}; understood are"
+        f" {', '.join(EMAIL_NAMES[:_NAMES_SHOWN])} and the like",
+    )
+
+
+def _email_column(columns: list[str]) -> int:
+    """Return the column `email`; without it, the only one that is called something like it."""
+    names = list(map(str.lower, columns))
+    if EMAIL in names:
+        return names.index(EMAIL)
+    fitting = [at for at, name in enumerate(names) if squeezed(name) in _EMAIL_KEYS]
+    if len(fitting) > 1:
+        found = " and ".join(repr(shown(columns[at])) for at in fitting)
+        raise Invalid("file", f"has addresses in the columns {found}: name one of them 'email'")
+    return fitting[0]
+
+
+def _check_named_once(columns: list[str]) -> None:
+    for name in (EMAIL, VERIFIED, BLOCKED):
+        if list(map(str.lower, columns)).count(name) > 1:
+            raise Invalid("file", f"has the column {name!r} twice")
