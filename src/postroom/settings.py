@@ -390,7 +390,7 @@ SETTINGS = (
     Setting(
         "alert_from",
         "",
-        "The From address of such mails. Without it: the same as alert_email.",
+        "The From address of such mails, and of test mails. Without it: that of the first list.",
         _address,
     ),
     Setting(

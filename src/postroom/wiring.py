@@ -46,6 +46,7 @@ from postroom.services.logos import LogoService
 from postroom.services.message_holds import MessageHolds
 from postroom.services.message_times import MessageTimes
 from postroom.services.messages import MessageService
+from postroom.services.notice_sender import NoticeSender
 from postroom.services.outcomes import OutcomeService
 from postroom.services.personal_data import PersonalDataService
 from postroom.services.progress import ProgressService
@@ -289,7 +290,7 @@ def make_alerts(store: Store, transport: Transport, settings: Settings) -> Alert
     """Whoever wants to be told is told; None if nobody wants to."""
     channels: list[Channel] = []
     if to := settings.value("alert_email"):
-        sender = settings.value("alert_from") or to
+        sender = NoticeSender(Services(store).lists, settings.value("alert_from"))
         channels.append(MailChannel(transport, sender, to, settings.value("base_url")))
     if url := settings.value("alert_webhook"):
         channels.append(WebhookChannel(url))

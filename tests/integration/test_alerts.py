@@ -15,8 +15,10 @@ import pytest
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.domain.addresses import Address
 from postroom.services.events import EventService, Severity
+from postroom.services.notice_sender import NoticeSender
 from postroom.storage import Store, open_store
 from postroom.transport.opening import open_transport
+from postroom.wiring import Services
 from tests.services.recording_smtp import running_recording_smtp
 
 
@@ -154,7 +156,7 @@ async def test_a_mail_tells_what_happened_and_where_to_look(store: Store, tmp_pa
         transport = open_transport(server.url, folder=tmp_path)
         channel = MailChannel(
             transport,
-            Address("postroom@example.com"),
+            NoticeSender(Services(store).lists, Address("postroom@example.com")),
             Address("admin@example.com"),
             "https://news.example.com",
         )
@@ -173,3 +175,30 @@ async def test_a_mail_tells_what_happened_and_where_to_look(store: Store, tmp_pa
     assert "Subject: Postroom: message 1 pauses itself: 535 wrong password" in content
     assert "https://news.example.com/events" in content
     assert "Auto-Submitted: auto-generated" in content
+
+
+async def test_an_alert_comes_from_the_first_list_and_says_so_if_there_is_none(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running_recording_smtp() as server:
+        transport = open_transport(server.url, folder=tmp_path)
+        channel = MailChannel(
+            transport,
+            NoticeSender(Services(store).lists, None),
+            Address("admin@example.com"),
+            "https://x.example",
+        )
+        try:
+            alerts = await begun(store, channel)
+            await EventService(store).record("host", "a queue faults", severity=Severity.ERROR)
+            assert await alerts.tell_new_ones() == 0
+            assert "set alert_from, or create a list" in caplog.text
+
+            await Services(store).lists.create("news", "News", "hello@contoso.example")
+            assert await alerts.tell_new_ones() == 1
+        finally:
+            await transport.close()
+        [mail] = server.accepted()
+
+    assert mail.sender == "hello@contoso.example"
+    assert mail.recipients == ("admin@example.com",)

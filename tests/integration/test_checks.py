@@ -177,6 +177,34 @@ async def test_a_test_mail_is_sent_on_request_only(tmp_path: Path) -> None:
         [mail] = server.accepted()
         assert mail.recipients == ("ann@example.com",)
         assert b"Subject: Postroom: a test mail" in mail.content
+        # From the list's address: the mail server need not let us write in ann's name.
+        assert mail.sender == "hello@news.contoso.se"
+        assert b"From: Postroom <hello@news.contoso.se>" in mail.content
+
+
+async def test_the_from_address_of_a_test_mail_can_be_chosen(tmp_path: Path) -> None:
+    with running_recording_smtp() as server:
+        environment = {"transport": server.url, "alert_from": "alerts@contoso.se"}
+        settings = await settings_with_a_list(tmp_path, environment)
+
+        await check_everything(settings, mail_to="ann@example.com")
+        await check_everything(settings, mail_to="ann@example.com", mail_from="me@contoso.se")
+        found = await check_everything(settings, mail_to="ann@example.com", mail_from="me")
+
+        assert [each.sender for each in server.accepted()] == ["alerts@contoso.se", "me@contoso.se"]
+        assert found[-1].state is State.ERROR
+
+
+async def test_without_a_list_a_test_mail_asks_for_a_from_address(tmp_path: Path) -> None:
+    with running_recording_smtp() as server:
+        variables = {"POSTROOM_DATA": str(tmp_path), "POSTROOM_TRANSPORT": server.url}
+        settings = load_settings(variables, tmp_path)
+        found = await check_everything(settings, mail_to="ann@example.com")
+        assert server.accepted() == []
+
+    assert (found[-1].part, found[-1].state) == ("test mail", State.ERROR)
+    assert "create a list" in found[-1].text
+    assert "--from" in found[-1].advice
 
 
 async def test_a_test_mail_that_is_refused_says_why(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
 from postroom.mail.notice import compile_notice
 from postroom.services.events import Event
+from postroom.services.notice_sender import NoFromAddress, NoticeSender
 from postroom.transport.contract import ResultKind, Transport, Unwatched
 
 _SECONDS = 10
@@ -34,16 +35,20 @@ class Channel(ABC):
 
 class MailChannel(Channel):
     def __init__(
-        self, transport: Transport, from_address: Address, to: Address, base_url: str
+        self, transport: Transport, sender: NoticeSender, to: Address, base_url: str
     ) -> None:
         self._transport = transport
-        self._from = from_address
+        self._sender = sender
         self._to = to
         self._base_url = base_url
 
     async def tell(self, event: Event) -> None:
+        try:
+            from_address = await self._sender.address()
+        except NoFromAddress as exc:
+            raise NotTold(str(exc)) from exc
         mailing = compile_notice(
-            from_address=self._from,
+            from_address=from_address,
             subject=f"Postroom: {event.text}"[:150],
             text=f"{event.text}\n\n{event.part}, {event.at:%Y-%m-%d %H:%M:%S} UTC\n"
             f"{self._base_url}/events\n",

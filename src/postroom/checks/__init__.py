@@ -22,7 +22,9 @@ from postroom.settings import Settings
 __all__ = ["Finding", "State", "check_everything"]
 
 
-async def check_everything(settings: Settings, *, mail_to: str = "") -> list[Finding]:
+async def check_everything(
+    settings: Settings, *, mail_to: str = "", mail_from: str = ""
+) -> list[Finding]:
     """All findings, in the order in which one would mend things. A mail is sent only on request."""
     local = [check_data_folder(settings), check_disk(settings), check_secret_key(settings)]
     store, domains = await check_store(settings)
@@ -38,4 +40,6 @@ async def check_everything(settings: Settings, *, mail_to: str = "") -> list[Fin
         *check_privacy(settings),
         *(each for part in elsewhere for each in part),
     ]
-    return [*found, await send_test_mail(settings, mail_to)] if mail_to else found
+    if mail_to:
+        found.append(await send_test_mail(settings, mail_to, mail_from))
+    return found

@@ -6,14 +6,15 @@ import secrets
 from datetime import UTC, datetime
 
 from postroom.checks.findings import Finding, State, one_line
-from postroom.domain.addresses import parse_address
+from postroom.domain.addresses import Address, parse_address
 from postroom.domain.lists import SubscriberGuid
 from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
 from postroom.mail.notice import compile_notice
+from postroom.services.notice_sender import NoFromAddress, NoticeSender
 from postroom.settings import Settings
 from postroom.transport.contract import ResultKind, Unwatched
-from postroom.wiring import opened_transport
+from postroom.wiring import Services, opened_store, opened_transport
 
 
 async def check_transport(settings: Settings) -> list[Finding]:
@@ -30,10 +31,15 @@ async def check_transport(settings: Settings) -> list[Finding]:
     return [Finding("transport", State.OK, found)]
 
 
-async def send_test_mail(settings: Settings, to: str) -> Finding:
-    """A short mail to somebody who asked for it: the only check that sends."""
+async def send_test_mail(settings: Settings, to: str, from_address: str = "") -> Finding:
+    """Send a short mail to somebody who asked for it: the only check that sends."""
     address = parse_address(to)
-    sender = settings.value("alert_from") or settings.value("alert_email") or address
+    try:
+        sender = parse_address(from_address) if from_address else await _sender(settings)
+    except NoFromAddress as exc:
+        return Finding("test mail", State.ERROR, str(exc), "Or give one with --from ADDRESS.")
+    except PostroomError as exc:
+        return Finding("test mail", State.ERROR, one_line(exc))
     mailing = compile_notice(
         from_address=sender,
         subject="Postroom: a test mail",
@@ -50,7 +56,12 @@ async def send_test_mail(settings: Settings, to: str) -> Finding:
     if result.kind is not ResultKind.ACCEPTED:
         advice = "The server's own words say why."
         return Finding("test mail", State.ERROR, f"{result.kind}: {result.reply}", advice)
-    return Finding("test mail", State.OK, f"to {address}: {result.reply}")
+    return Finding("test mail", State.OK, f"from {sender} to {address}: {result.reply}")
+
+
+async def _sender(settings: Settings) -> Address:
+    async with opened_store(settings) as store:
+        return await NoticeSender(Services(store).lists, settings.value("alert_from")).address()
 
 
 def sends(settings: Settings) -> bool:

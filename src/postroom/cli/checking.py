@@ -24,9 +24,16 @@ class NotWell(PostroomError):
 @click.command()
 @click.option("--transport", help="The way out, as in the setting `transport`.")
 @click.option("--mail-to", default="", metavar="ADDRESS", help="Send a test mail there, too.")
+@click.option(
+    "--from",
+    "mail_from",
+    default="",
+    metavar="ADDRESS",
+    help="The test mail's From address; otherwise the setting alert_from, or the first list's.",
+)
 @output.json_option
 @with_settings
-def check(settings: Settings, mail_to: str, as_json: bool) -> None:
+def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> None:
     """Settings, store and transport: does it work?
 
     Shows each setting and where it comes from; looks at the data folder and who can read it, the
@@ -36,7 +43,9 @@ def check(settings: Settings, mail_to: str, as_json: bool) -> None:
     """
     from postroom.checks import State, check_everything
 
-    findings = run(check_everything(settings, mail_to=mail_to))
+    if mail_from and not mail_to:
+        raise click.UsageError("--from needs --mail-to, the address that gets the test mail")
+    findings = run(check_everything(settings, mail_to=mail_to, mail_from=mail_from))
     if as_json:
         _print_json(settings, findings)
     else:
