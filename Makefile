@@ -108,8 +108,18 @@ lock: ## Solve the dependencies again; ARGS=--upgrade takes newer ones
 	$(say) 'Locking npm packages'
 	@npm install --package-lock-only --silent >/dev/null && touch package-lock.json
 
+# Apart from .venv, as uv is: these tools look at what is installed, and are no part of it.
+AUDIT_VENV := .audit-venv
+AUDIT_TOOLS := cyclonedx-bom==7.5.0 pip-audit==2.10.1
+
+.PHONY: audit
+audit: setup ## List what a deployment consists of (CycloneDX), and look for known vulnerabilities
+	@test -x $(AUDIT_VENV)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT_VENV) \
+	  && $(AUDIT_VENV)/bin/pip install --quiet --disable-pip-version-check $(AUDIT_TOOLS); }
+	@$(BIN)/python scripts/audit.py $(AUDIT_VENV)/bin
+
 .PHONY: clean
 clean: ## Remove everything that can be made again
-	@rm -rf $(VENV) $(LOCK_VENV) node_modules build dist .pytest_cache .mypy_cache .ruff_cache \
+	@rm -rf $(VENV) $(LOCK_VENV) $(AUDIT_VENV) node_modules build dist .pytest_cache .mypy_cache .ruff_cache \
 	  .import_linter_cache .hypothesis
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

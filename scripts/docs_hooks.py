@@ -25,6 +25,7 @@ FIGURES = ROOT / "bench/results"
 ALSO_PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "reporting.md",
     **{
         f"bench/results/{each.name}": f"figures/{each.name}"
         for each in sorted(FIGURES.iterdir())

@@ -295,6 +295,66 @@ def metrics_page() -> str:
     return _page(lines)
 
 
+# -- Rights ---------------------------------------------------------------------------------------
+
+
+def rights_page() -> str:
+    """Who may see and change what: as the routes declare it, which is what decides."""
+    from postroom.services.keys import SCOPES
+    from postroom.services.users import ROLES
+    from postroom.web.api.app import document
+    from postroom.web.api.routing import SCOPE
+    from postroom.web.app import PAGES
+
+    lines = [
+        "# Rights",
+        "",
+        "Every page and every call of the API declares who may use it, and nothing else decides"
+        " about that. This list is made from those declarations.",
+        "",
+        "## Roles of users",
+        "",
+        "Each may also do what those above it may.",
+        "",
+        "| role | |",
+        "|---|---|",
+        *(f"| {role} | {_cell(meaning)} |" for role, meaning in ROLES.items()),
+        "",
+        "## Pages",
+        "",
+        "*Password* marks forms that ask for the password again if it was entered more than ten"
+        " minutes ago.",
+        "",
+        "| page | methods | needs | |",
+        "|---|---|---|---|",
+        *(
+            f"| `{page.path}` | {', '.join(page.methods)} | {page.role or 'nothing: everyone'} |"
+            f" {'password' if page.sudo else ''} |"
+            for page in PAGES
+        ),
+        "",
+        "## Scopes of API keys",
+        "",
+        "A key without a scope may do everything.",
+        "",
+        "| scope | |",
+        "|---|---|",
+        *(f"| `{scope.value}` | {_cell(meaning)} |" for scope, meaning in SCOPES.items()),
+        "",
+        "## Calls",
+        "",
+        "| call | scope |",
+        "|---|---|",
+        *(
+            f"| `{method.upper()} {path}` | `{operation[SCOPE]}`"
+            f"{' or `read`' if method == 'get' else ''} |"
+            for path, operations in document()["paths"].items()
+            for method, operation in operations.items()
+        ),
+    ]
+    return _page(lines)
+
+
 # -- Text -----------------------------------------------------------------------------------------
 
 
@@ -324,5 +384,6 @@ REFERENCE: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/api.md": api_page,
     "reference/metrics.md": metrics_page,
+    "reference/rights.md": rights_page,
     "reference/errors.md": errors_page,
 }

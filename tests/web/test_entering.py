@@ -299,3 +299,10 @@ async def test_who_is_locked_out_or_without_a_key_is_told_where_to_get_in(site: 
     assert 'href="/keys"' not in docs.text
     admin = await site.user(Role.ADMINISTRATOR)
     assert '<a href="/keys">API keys</a>' in (await admin.get("/api/docs")).text
+
+
+async def test_logging_out_clears_what_the_browser_stored(site: Site) -> None:
+    visitor = await site.user(Role.VIEWER)
+    left = await visitor.post("/logout")
+    assert left.headers["clear-site-data"] == '"storage"'
+    assert (await visitor.get("/lists")).headers["location"].startswith("/login")

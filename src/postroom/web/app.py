@@ -31,6 +31,8 @@ class _Files(StaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
+        if response.headers.get("content-type") == "image/svg+xml":  # no `text/`, but text
+            response.headers["content-type"] = "image/svg+xml; charset=utf-8"
         if b"v=" in scope["query_string"]:
             response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return response

@@ -123,6 +123,8 @@ async def logout(visit: Visit) -> Response:
         await visit.audit("logged out")
     response = visit.redirect("/login", "You are logged out.")
     visit.context.cookies.delete(response, visit.context.cookies.session)
+    # Pages are never cached; this is for what they left in the browser's storage.
+    response.headers["Clear-Site-Data"] = '"storage"'
     return response
 
 
