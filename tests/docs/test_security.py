@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from postroom.services.keys import SCOPES
+from postroom.services.login_pace import CODES, STRANGERS, Pace
 from postroom.services.users import ROLES
 from postroom.web.api.app import document
 from postroom.web.app import PAGES
+from postroom.web.try_limits import LoginLimits
 from scripts.docs_reference import REFERENCE
 
 ROOT = Path(__file__).parents[2]
@@ -63,3 +65,22 @@ def test_the_rights_of_every_page_and_call_are_in_the_reference() -> None:
     for path, operations in document()["paths"].items():
         for method, operation in operations.items():
             assert f"| `{method.upper()} {path}` | `{operation['x-scope']}`" in shown
+
+
+def test_the_login_limits_are_those_of_the_code() -> None:
+    limits = LoginLimits()
+    paces: list[Pace] = [
+        limits._by_device._pace,
+        limits._by_address_and_network._pace,
+        limits._by_address._pace,
+        STRANGERS,
+        limits._by_network._pace,
+        limits._by_private_network._pace,
+        limits._by_session._pace,
+        CODES,
+    ]
+    section = TEXT.partition("## Login limits")[2].partition("\n## ")[0]
+    shown = re.findall(r"^\| .+? \| (\d+) \| (\d+) s \|$", section, re.MULTILINE)
+    assert [(int(burst), float(seconds)) for burst, seconds in shown] == [
+        (each.burst, each.seconds) for each in paces
+    ]

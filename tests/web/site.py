@@ -56,7 +56,7 @@ class Visitor:
         visitor = self.http.cookies.get(self._names.visitor) or ""
         secret = self.site.context.secret
         if found is not None:
-            return csrf_token(secret, CsrfKind.SESSION, found[1].id)
+            return csrf_token(secret, CsrfKind.SESSION, found[1].forms_id)
         return csrf_token(secret, CsrfKind.VISITOR, visitor)
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:

@@ -306,3 +306,15 @@ async def test_logging_out_clears_what_the_browser_stored(site: Site) -> None:
     left = await visitor.post("/logout")
     assert left.headers["clear-site-data"] == '"storage"'
     assert (await visitor.get("/lists")).headers["location"].startswith("/login")
+
+
+async def test_entering_by_a_link_ends_the_session_that_the_browser_had(site: Site) -> None:
+    visitor = await site.user(Role.ADMINISTRATOR)
+    before = visitor.session
+    token = await site.services.access_links.invite("eve@example.org", Role.EDITOR, "ann")
+    entered = await visitor.post("/join", {"token": token, "password": PASSWORD})
+    assert entered.status_code == 303, problem_in(entered)
+    assert await site.services.sessions.find(before) is None
+    found = await site.services.sessions.find(visitor.session)
+    assert found is not None
+    assert found[0].email == "eve@example.org"

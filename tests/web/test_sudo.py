@@ -135,3 +135,17 @@ async def test_the_way_back_from_the_question_leads_to_our_own_pages(site: Site)
         found = re.search(r'<a href="([^"]*)" role="button" class="secondary">Cancel', page.text)
         assert found is not None
         assert found[1] == back
+
+
+async def test_entering_the_password_makes_a_stolen_cookie_worthless(site: Site) -> None:
+    owner = await asked_again(site)
+    stolen, form_in_another_tab = owner.session, await owner.csrf()
+    done = await owner.post("/users/invite", {**INVITATION, "sudo_password": PASSWORD})
+    assert done.status_code in (200, 303), problem_in(done)
+    assert owner.session != stolen
+    assert await site.services.sessions.find(stolen) is None
+    assert owner.user is not None
+    assert len(await site.services.sessions.of(owner.user)) == 1
+    # What is open in another tab can still be sent.
+    assert await owner.csrf() == form_in_another_tab
+    assert (await owner.get("/users")).status_code == 200

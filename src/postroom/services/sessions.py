@@ -21,7 +21,7 @@ import msgspec
 from postroom.domain.texts import printable
 from postroom.services.records import read, read_optional
 from postroom.services.users import User, UserService
-from postroom.storage import Entity, KeyRange, NotFound, Store, Value
+from postroom.storage import Conflict, Delete, Entity, Insert, KeyRange, NotFound, Store, Value
 
 SESSION_AGE = timedelta(days=14)
 # A session is written again at most this often, although each request uses it.
@@ -31,7 +31,8 @@ _SHAPE = re.compile(r"([0-9a-f]{32})\.([A-Za-z0-9_-]{43})", re.ASCII)
 
 class Session(msgspec.Struct, frozen=True):
     """One login. `id` is what is stored: the browser has the token that it is made from.
-    `confirmed_at` is when the user last entered the password in it."""
+    `confirmed_at` is when the user last entered the password in it. `forms_id` is what its forms
+    are signed for: it stays when the session gets a new token, so that open forms stay valid."""
 
     id: str
     email: str
@@ -40,6 +41,7 @@ class Session(msgspec.Struct, frozen=True):
     place: str
     browser: str
     confirmed_at: datetime | None = None
+    forms_id: str = ""
 
 
 class SessionService:
@@ -82,11 +84,24 @@ class SessionService:
                 await self._sessions.merge(Entity(shape[1], session.id, {"SeenAt": now}))
         return user, session
 
-    async def confirm(self, session: Session) -> None:
-        """Record that the user has just entered the password again."""
-        with contextlib.suppress(NotFound):  # ended at the same moment
-            row = Entity(_partition(session.email), session.id, {"ConfirmedAt": datetime.now(UTC)})
-            await self._sessions.merge(row)
+    async def renew(self, session: Session) -> tuple[str, Session] | None:
+        """Give a session a new token, because its user has just entered the password again.
+
+        Return the token for the browser's cookie, and the session; None if the session was ended at
+        the same moment. From then on the former token is worth nothing.
+        """
+        partition = _partition(session.email)
+        found = await self._sessions.get(partition, session.id)
+        if found is None:
+            return None
+        secret, now = secrets.token_urlsafe(32), datetime.now(UTC)
+        values = {**found.properties, "ConfirmedAt": now, "FormsId": session.forms_id}
+        renewed = Entity(partition, _hashed(secret), values)
+        try:
+            await self._sessions.apply([Insert(renewed), Delete(partition, session.id)])
+        except Conflict:
+            return None
+        return f"{partition}.{secret}", _session(renewed)
 
     async def of(self, user: User) -> list[Session]:
         """The user's sessions, newest first."""
@@ -143,4 +158,5 @@ def _session(entity: Entity) -> Session:
         read(entity, "Place", str),
         read(entity, "Browser", str),
         read_optional(entity, "ConfirmedAt", datetime),
+        read_optional(entity, "FormsId", str) or entity.row,
     )

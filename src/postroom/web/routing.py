@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.errors import PostroomError
-from postroom.services.sessions import Session
+from postroom.services.sessions import SESSION_AGE, Session
 from postroom.services.users import Role, User
 from postroom.storage import StoreOutage
 from postroom.web.bodies import limited
@@ -93,11 +93,14 @@ class Page:
         csrf = (
             csrf_token(context.secret, CsrfKind.VISITOR, visitor)
             if session is None
-            else csrf_token(context.secret, CsrfKind.SESSION, session.id)
+            else csrf_token(context.secret, CsrfKind.SESSION, session.forms_id)
         )
         visit = Visit(request, context, templates, user, session, csrf)
         response = refused(visit, failure) if failure else await self._checked(visit)
         await self._audit(visit, response)
+        if visit.new_token and not _sets_cookie(response, context.cookies.session):
+            age = int(SESSION_AGE.total_seconds())
+            context.cookies.set(response, context.cookies.session, visit.new_token, age)
         if self.protected and session is None and context.cookies.visitor not in request.cookies:
             context.cookies.set(response, context.cookies.visitor, visitor)
         return response
@@ -142,6 +145,14 @@ class Page:
         ):
             fields = ", ".join(visit.field_names[:_FIELDS_SHOWN])
             await visit.audit(f"{visit.request.method} {visit.path}", fields and f"with {fields}")
+
+
+def _sets_cookie(response: Response, name: str) -> bool:
+    """Whether a page has decided itself about this cookie: by logging in anew, or out."""
+    begin = f"{name}=".encode()
+    return any(
+        header == b"set-cookie" and text.startswith(begin) for header, text in response.raw_headers
+    )
 
 
 def _head_of(response: Response) -> Response:

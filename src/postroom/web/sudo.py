@@ -3,7 +3,8 @@
 A page declares it like its role: `Page(…, sudo=True)`. A form that arrives without a recent
 confirmation is answered with a question that carries the form's fields, so nothing that was typed
 is lost: the answer is the same form with the password added. A user with a second factor also
-enters a code. Logging in counts as a confirmation. A stolen cookie alone changes nothing here.
+enters a code. Logging in counts as a confirmation. A stolen cookie alone changes nothing here, and
+becomes worthless when its owner enters the password: the session gets a new token then.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ async def unless_confirmed(visit: Visit) -> Response | None:
         if not is_right:
             return await _ask(visit, 422, _WRONG_CODE)
     visit.context.login_limits.forget_session(session.id)
-    await visit.services.sessions.confirm(session)
+    await visit.renew_session()
     return None
 
 

@@ -44,6 +44,15 @@ class Visit:
         self._templates = templates
         self._form: FormData | None = None
         self.is_audited = False
+        self.new_token = ""
+
+    async def renew_session(self) -> None:
+        """Give the session a new token, which the answer takes to the browser (`routing.py`)."""
+        if self.session is None:
+            return
+        renewed = await self.services.sessions.renew(self.session)
+        if renewed is not None:
+            self.new_token, self.session = renewed
 
     @property
     def who(self) -> User:

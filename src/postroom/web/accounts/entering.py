@@ -159,7 +159,9 @@ async def join(visit: Visit) -> Response:
 
 
 async def enter(visit: Visit, user: User, to: str, said: str = "") -> Response:
-    """Begin a session in this browser."""
+    """Begin a session in this browser, and end the one that it had."""
+    if visit.session is not None:
+        await visit.services.sessions.end(visit.session.email, visit.session.id)
     token = await visit.services.sessions.start(
         user, visit.place, visit.request.headers.get("user-agent", "")
     )
