@@ -1,0 +1,107 @@
+"""A real Postfix with a configuration and ports of its own, which delivers to nowhere."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.services.missing import require
+from tests.services.process import ServiceProcess, folder_for
+from tests.services.waiting import LOOPBACK, accepts_connections, free_ports
+
+_DAEMONS = "/usr/lib/postfix/sbin"
+_INTERNAL = """\
+pickup    unix  n - n 60 1 pickup
+cleanup   unix  n - n -  0 cleanup
+qmgr      unix  n - n 300 1 qmgr
+rewrite   unix  - - n -  - trivial-rewrite
+bounce    unix  - - n -  0 discard
+defer     unix  - - n -  0 discard
+trace     unix  - - n -  0 discard
+proxymap  unix  - - n -  - proxymap
+anvil     unix  - - n -  1 anvil
+error     unix  - - n -  - error
+retry     unix  - - n -  - error
+discard   unix  - - n -  - discard
+postlog   unix-dgram n - n - 1 postlogd
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Postfix:
+    """`url` is its port for other servers, which takes mail for `local.example` alone;
+    `submission_url` is that for people, which wants a login."""
+
+    url: str
+    submission_url: str
+
+
+@contextmanager
+def running_postfix(*, size_limit: int = 0, rejected_subject: str = "") -> Iterator[Postfix]:
+    """Start Postfix and stop it in the end. It accepts `known@local.example`, relays nothing, and
+    rejects content by its subject, as a milter would."""
+    program = shutil.which("postfix", path=f"{os.environ['PATH']}:/usr/sbin")
+    if program is None or not Path(_DAEMONS).is_dir():
+        require("Postfix", "apt-get install postfix")
+    if os.geteuid() != 0:
+        pytest.skip("Postfix must be started by root")
+    port, submission = free_ports(2)
+    with folder_for("postfix", None) as folder:
+        folder.chmod(0o755)  # its daemons run as another user
+        for name in ("queue", "data"):
+            (folder / name).mkdir()
+        shutil.chown(folder / "data", "postfix")
+        _configure(folder, port, submission, size_limit, rejected_subject)
+        subprocess.run([program, "-c", folder, "check"], check=True)  # makes its folders
+        # Its own start would leave `master` behind: that becomes the leader of another session.
+        process = ServiceProcess(
+            name="Postfix",
+            command=[f"{_DAEMONS}/master", "-c", str(folder), "-d"],
+            folder=folder,
+            is_ready=lambda: accepts_connections(port) and accepts_connections(submission),
+        )
+        process.start()
+        try:
+            yield Postfix(f"smtp://{LOOPBACK}:{port}", f"smtp://{LOOPBACK}:{submission}")
+        finally:
+            process.stop()
+
+
+def _configure(
+    folder: Path, port: int, submission: int, size_limit: int, rejected_subject: str
+) -> None:
+    settings = {
+        "compatibility_level": "3.6",
+        "queue_directory": f"{folder}/queue",
+        "data_directory": f"{folder}/data",
+        "daemon_directory": _DAEMONS,
+        "command_directory": "/usr/sbin",
+        "maillog_file": f"{folder}/maillog",
+        "maillog_file_prefixes": str(folder),
+        "myhostname": "mx.local.example",
+        "mydestination": "local.example",
+        "mynetworks": "192.0.2.0/24",
+        "inet_interfaces": LOOPBACK,
+        "inet_protocols": "ipv4",
+        "local_recipient_maps": "inline:{known=1}",
+        "alias_maps": "",
+        "local_transport": "discard:",
+        "default_transport": "discard:",
+        "smtpd_relay_restrictions": "permit_mynetworks, reject_unauth_destination",
+        "message_size_limit": str(size_limit or 10_240_000),
+    }
+    if rejected_subject:
+        (folder / "checks").write_text(f"/^Subject: {rejected_subject}/ REJECT\n")
+        settings["header_checks"] = f"regexp:{folder}/checks"
+    lines = [f"{name} = {value}" for name, value in settings.items()]
+    (folder / "main.cf").write_text("\n".join(lines) + "\n")
+    wants_login = "-o smtpd_client_restrictions=permit_sasl_authenticated,reject"
+    (folder / "master.cf").write_text(
+        f"{LOOPBACK}:{port} inet n - n - - smtpd\n"
+        f"{LOOPBACK}:{submission} inet n - n - - smtpd {wants_login}\n{_INTERNAL}"
+    )
