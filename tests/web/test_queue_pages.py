@@ -8,6 +8,7 @@ from itertools import product
 from urllib.parse import quote
 
 import anyio
+import msgspec
 
 from postroom.domain.apps import App
 from postroom.services.hosts import AppStatus, ProcessStatus
@@ -226,6 +227,51 @@ async def test_applications_are_shown_with_their_processes(site: Site) -> None:
         shown = (await user.get("/apps", headers=headers)).text
         for part in ("4711", "12,345", "52.0 MB", "breaker open", "two-2", "orders:process"):
             assert part in shown, part
+
+
+async def test_an_application_is_paused_resumed_restarted_and_changed(site: Site) -> None:
+    await site.services.apps.add(msgspec.structs.replace(APP, origin="command line"))
+    user = await site.user()
+    form = {"path": APP.path}
+    assert "paused" in await user.said(await user.post("/apps/pause", form))
+    shown = await text(user, "/apps")
+    assert "Its messages wait until it is resumed" in shown
+    await user.said(await user.post("/apps/resume", form))
+    await user.said(await user.post("/apps/restart", form))
+    state = await site.services.apps.state(APP.path)
+    assert (state.control.is_paused, state.control.restarts) == (False, 1)
+
+    shown = await text(user, f"/apps/settings?path={APP.path}")
+    fields = dict(re.findall(r'name="(\w+)" type="text" value="([^"]*)"', shown))
+    assert fields["max_processes"] == str(APP.max_processes)
+    changed = {**form, **fields, "max_processes": "9", "memory_limit": "100MB"}
+    mistake = await user.post("/apps/settings", {**changed, "idle_timeout": "soon"})
+    assert mistake.status_code == 422
+    assert "100MB" in mistake.text
+    assert "is written like" in mistake.text
+    await user.said(await user.post("/apps/settings", changed))
+    app = await site.services.apps.get(APP.path)
+    assert (app.max_processes, app.memory_limit, app.handler) == (9, 100_000_000, APP.handler)
+    shown = await text(user, f"/apps/settings?path={APP.path}")
+    fields = dict(re.findall(r'name="(\w+)" type="text" value="([^"]*)"', shown))
+    await user.said(await user.post("/apps/settings", {**form, **fields}))
+    assert await site.services.apps.get(APP.path) == app, "saving what is shown changes nothing"
+
+    viewer = await site.user(Role.EDITOR)
+    assert "/apps/pause" not in await text(viewer, "/apps")
+    for action in ("pause", "resume", "restart", "settings"):
+        assert (await viewer.post(f"/apps/{action}", form)).status_code == 403
+
+
+async def test_a_rejected_message_is_redriven_from_the_senders_own_queue(site: Site) -> None:
+    user = await site.user()
+    origin = {"origin_queue": "shop/orders"}
+    identity = await site.services.store.queue("senders/own").put("bad", properties=origin)
+    shown = await text(user, "/queues/senders%2Fown")
+    assert f"Redrive {identity} to shop/orders" in shown
+    form = {"queue": "shop/orders", "source": "senders/own", "id": identity}
+    assert "is back in shop/orders" in await user.said(await user.post("/queue/redrive-one", form))
+    assert await bodies(site, "shop/orders") == ["bad"]
 
 
 async def test_which_application_gets_a_queue_is_explained(site: Site) -> None:

@@ -150,7 +150,7 @@ class AppRegistry:
         app = self._app_from(found)
         if app.origin == BUILT_IN:
             raise NotNow(f"the application {app.path!r} is a part of Postroom: change its settings")
-        if ":" in app.origin:
+        if not self.is_changeable(app):
             raise NotNow(
                 f"the application {app.path!r} is registered in {app.origin}:"
                 " change it there and run postroom app reload in that folder"
@@ -161,6 +161,11 @@ class AppRegistry:
         except Conflict as exc:
             raise Overtaken("application", path) from exc
         return changed
+
+    @staticmethod
+    def is_changeable(app: App) -> bool:
+        """Whether its options are kept here, and not in a file or in Postroom itself."""
+        return app.origin != BUILT_IN and ":" not in app.origin
 
     # -- what operators decide ---------------------------------------------------------------
 

@@ -109,10 +109,13 @@ async def redrive(visit: Visit) -> Response:
 
 
 async def redrive_one(visit: Visit) -> Response:
+    """One message, back from a subqueue, or from a queue that its sender named (`source`)."""
     name, identity = await _named(visit), await visit.text("id")
-    await visit.services.queues.redrive(name, id=identity)
+    source = await visit.text("source") or None
+    await visit.services.queues.redrive(name, id=identity, source=source)
     await visit.audit("redrove a message", f"{name}: {identity}")
-    return visit.redirect(queue_url(name), f"Message {identity} is back in {root_queue(name)}.")
+    text = f"Message {identity} is back in {root_queue(name)}."
+    return visit.redirect(queue_url(source or name), text)
 
 
 async def clear_fault(visit: Visit) -> Response:
