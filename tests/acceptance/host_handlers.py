@@ -66,6 +66,14 @@ def wrong_text(message: Any) -> None:
     raise ValueError(f"bad name {json.loads(message.body)}")
 
 
+def cannot_answer(message: Any) -> None:
+    """Break the process so that no answer can be sent from it."""
+    from postroom.host import worker
+
+    note("begin", "cannot_answer", message)
+    vars(worker)["frame"] = None
+
+
 async def wrong_signature() -> None:
     """A handler that cannot be called with a message."""
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from postroom.domain.queue_names import SUFFIXES
+from postroom.services.events import Severity
 from postroom.storage import QueueMessage
 from tests.acceptance.hosting import Hosting
 
@@ -144,6 +145,27 @@ async def test_what_is_too_old_is_not_delivered(hosting: Hosting) -> None:
     await hosting.until_length(f"{ORDERS};dead-letter", 1)
     await hosting.until_ended("not yet")
     assert not hosting.begun("too old")
+
+
+async def test_a_time_to_live_ends_in_a_queue_that_nobody_serves(hosting: Hosting) -> None:
+    await hosting.add("/shop", max_processes=1)
+    await hosting.start()
+    await hosting.services.apps.pause("/shop")
+    await hosting.services.queues.put("nobody/takes", "too old", ttl=0.5)
+    await hosting.services.queues.put(ORDERS, "too old", ttl=0.5)
+    await hosting.until_length("nobody/takes;dead-letter", 1)
+    await hosting.until_length(f"{ORDERS};dead-letter", 1)
+    assert not hosting.begun()
+
+
+async def test_a_message_that_is_given_up_leaves_an_event(hosting: Hosting) -> None:
+    await hosting.add("/shop", max_processes=1)
+    await hosting.start()
+    await hosting.put(ORDERS, "poison")
+    await hosting.until_length(f"{ORDERS};poison", 1)
+    events = (await hosting.services.events.page(least=Severity.WARNING)).events
+    [text] = [event.text for event in events if event.subject == f"queue:{ORDERS}"]
+    assert f"failed for good and was moved to {ORDERS};poison" in text
 
 
 async def test_a_poison_queue_may_have_an_application_and_there_is_no_loop(

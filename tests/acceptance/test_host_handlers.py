@@ -37,6 +37,16 @@ async def test_an_error_that_cannot_be_encoded_is_a_failed_attempt(hosting: Host
     assert error == r"ValueError: bad name Bob \ud83d"
 
 
+async def test_a_process_that_cannot_answer_dies_and_its_message_is_counted(
+    hosting: Hosting,
+) -> None:
+    await hosting.add("/mute", handler="handlers:cannot_answer", **ONCE)
+    await hosting.start()
+    [error] = await errors_of(hosting, "mute", "a")
+    assert error == "the process ended: exit status 70"
+    await hosting.until_gone(hosting.begun()[0].pid)
+
+
 async def test_handlers_of_a_wrong_kind_fail_the_message_and_not_the_process(
     hosting: Hosting,
 ) -> None:

@@ -145,6 +145,24 @@ async def test_a_host_that_is_killed_20_times_loses_nothing_and_leaves_nobody_be
     assert not hosting.handled("two owners")
 
 
+async def test_processes_of_a_killed_host_are_not_shown_for_long(hosting: Hosting) -> None:
+    await hosting.add("/shop", min_processes=1)
+    host = await hosting.start()
+
+    async def summary() -> str:
+        return (await hosting.services.apps.state("/shop")).summary
+
+    async def runs() -> bool:
+        return await summary() == "1 running"
+
+    async def is_gone() -> bool:
+        return await summary() == "no host"
+
+    await hosting.until(runs, "it runs")
+    hosting.kill(host)
+    await hosting.until(is_gone, "it is not shown any more", seconds=8.0)
+
+
 async def test_nothing_that_a_program_started_outlives_the_host(hosting: Hosting) -> None:
     program = hosting.folder / "program"
     program.write_text(

@@ -178,26 +178,26 @@ def test_an_application_is_changed_paused_and_restarted(
     api.run(prepared)
     place = "/apps/mill%2Fflour"
     changed = client.patch(
-        place, json={"max_processes": 7, "cpu_limit": "10s", "memory_limit": "128MB"}
+        f"{place}/settings", json={"max_processes": 7, "cpu_limit": "10s", "memory_limit": "128MB"}
     ).json()
     assert (changed["path"], changed["max_processes"]) == ("/Mill/flour", 7)
     assert (changed["cpu_limit"], changed["memory_limit"]) == ("10s", 128_000_000)
     assert changed["environment"] == ["KEY"], "a value may be a secret"
-    assert client.patch(place, json={"cpu_limit": None}).json()["cpu_limit"] is None
-    assert client.get(place).json()["max_processes"] == 7
+    assert client.patch(f"{place}/settings", json={"cpu_limit": None}).json()["cpu_limit"] is None
+    assert client.get(f"{place}/settings").json()["max_processes"] == 7
     assert client.post(f"{place}/pause").json()["state"] == "paused"
     assert client.post(f"{place}/resume").json()["is_paused"] is False
     assert client.post(f"{place}/restart").status_code == 200
 
     for wrong in ({"max_processes": 0}, {"command": ["sh"]}, {"user": "root"}, {"open_files": 1}):
-        assert client.patch(place, json=wrong).status_code == 422, wrong
-    refused = client.patch("/apps/filed", json={"max_processes": 2})
+        assert client.patch(f"{place}/settings", json=wrong).status_code == 422, wrong
+    refused = client.patch("/apps/filed/settings", json={"max_processes": 2})
     assert refused.status_code == 409
     assert "postroom app reload" in refused.json()["detail"]
     for path in ("/apps/nowhere", "/apps/shop%3Bretry"):
-        assert client.get(path).status_code == 404
+        assert client.get(f"{path}/settings").status_code == 404
         assert client.post(f"{path}/pause").status_code == 404
-        assert client.patch(path, json={"max_processes": 2}).status_code == 404
+        assert client.patch(f"{path}/settings", json={"max_processes": 2}).status_code == 404
 
 
 def test_messages_are_redriven_from_the_senders_own_queue(

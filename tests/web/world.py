@@ -137,6 +137,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/queue/delete": ("/queue/delete?queue={queue}%3Bpoison&id={poison}",),
     "/queue/purge": ("/queue/purge?queue={queue}%3Bpoison",),
     "/apps": ("/apps", "/apps?queue={queue}/new"),
+    "/apps/settings": ("/apps/settings?path=/{queue}",),
     "/outbox": ("/outbox", "/outbox?to=nobody@example.com"),
     "/outbox/{name}": ("/outbox/{mail}",),
     "/explorer": ("/explorer",),

@@ -29,9 +29,9 @@ from postroom.host.runner import Runner, Surroundings
 from postroom.host.scaling import MOST_ON_THE_WAY, Demand
 from postroom.host.wire import Deliver, Failed
 from postroom.metrics import HANDLED
+from postroom.services.dispositions import Action, Verdict
 from postroom.services.message_history import Failure, cycle_of, stable_id
 from postroom.services.message_properties import RESERVED
-from postroom.services.queues import Action, Verdict
 from postroom.storage import LeaseLost, QueueMessage, StoreError
 
 log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from postroom.domain.apps import App, AppControl
-from postroom.host import scaling
+from postroom.host import scaling, upkeep
 from postroom.host.breaker import Breaker, BreakerState
+from postroom.host.contracts import Launching, Owner
 from postroom.host.endings import in_words
-from postroom.host.launcher import CannotLaunch, Line, Listener
+from postroom.host.launcher import CannotLaunch, Line
 from postroom.host.processes import Alone, Event, Handed, Process, State, spec_of
 from postroom.host.scaling import Demand, Pace
 from postroom.host.wire import (
@@ -29,7 +29,6 @@ from postroom.host.wire import (
     Ready,
     Recall,
     Returned,
-    WorkerSpec,
 )
 
 log = logging.getLogger(__name__)
@@ -37,38 +36,7 @@ log = logging.getLogger(__name__)
 RECALL_SECONDS = 0.25
 """How long a message may wait in line at one process while another one could have it."""
 
-START_SECONDS = 60.0
-"""How long a handler's import may take."""
-
 _LAUNCH_AGAIN_SECONDS = 1.0
-
-
-class Launching(Protocol):
-    """What a pool needs of a launcher."""
-
-    async def launch(self, spec: WorkerSpec, listener: Listener) -> None: ...
-
-    def kill(self, pid: int) -> None: ...
-
-
-class Owner(Protocol):
-    """Who gave the messages, and wants to know what became of them."""
-
-    def accepted(self, handed: Handed) -> None: ...
-
-    def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
-
-    def returned(self, handed: Handed) -> None:
-        """No fault of its own: no attempt."""
-
-    def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
-        """Its process ended while it worked on it: how, in words and as in `Exited`."""
-
-    def changed(self) -> None:
-        """There may be room, or a process less."""
-
-    def breaker_opened(self, how: str, seconds: float) -> None:
-        """Its processes crash again and again: no new one for some seconds."""
 
 
 class Pool:
@@ -214,8 +182,8 @@ class Pool:
         for process in list(self.processes):
             if process.pid and process.must_be_killed(now):
                 self._launcher.kill(process.pid)
-            if process.state is State.STARTING and now - process.started_at >= START_SECONDS:
-                process.problem = f"not ready {START_SECONDS:g} s after its start"
+            if process.state is State.STARTING and now - process.started_at >= upkeep.START_SECONDS:
+                process.problem = f"not ready {upkeep.START_SECONDS:g} s after its start"
                 self._launcher.kill(process.pid)
             since = process.waiting_since()
             if since is not None and now - since > RECALL_SECONDS and process.slowest(now) > 0.1:
@@ -225,33 +193,11 @@ class Pool:
 
     def next_due(self) -> float | None:
         """Seconds until `tick` may have something to do; None: nothing that time brings about."""
-        now = self._clock()
-        times = [p.kill_at - now for p in self.processes if p.kill_at is not None]
-        over_time = (process.over_time_in(now) for process in self.processes)
-        times += [seconds for seconds in over_time if seconds is not None]
-        times += [
-            p.started_at + START_SECONDS - now for p in self.processes if p.state is State.STARTING
-        ]
-        if len(self.alive()) > self.app.min_processes:
-            idle = self.app.idle_timeout.total_seconds()
-            times += [p.idle_since + idle - now for p in self.processes if p.is_idle]
-        if self.app.recycle_after is not None and self.processes:
-            age = self.app.recycle_after.total_seconds()
-            times += [p.started_at + age - now for p in self.alive()]
-        return max(0.0, min(times)) if times else None
+        return upkeep.next_due(self.processes, self.alive(), self.app, self._clock())
 
     def _stop_idle(self, now: float) -> None:
-        alive = self.alive()
-        spare = len(alive) - len(self._replacing) - self.app.min_processes
-        above = len(alive) - len(self._replacing) - self.app.max_processes
-        limit = self.app.idle_timeout.total_seconds()
-        for process in sorted(alive, key=lambda each: each.idle_since):
-            if process in self._replacing or not process.is_idle:
-                continue
-            if (spare > 0 and process.idle_for(now) >= limit) or above > 0:
-                self.drain(process, "it is idle")
-                spare -= 1
-                above -= 1
+        for process in upkeep.idle_to_stop(self.alive(), self._replacing, self.app, now):
+            self.drain(process, "it is idle")
 
     def _replace_worn(self, now: float) -> None:
         """One at a time, and the new one is ready before the old one drains.
@@ -400,7 +346,7 @@ class Pool:
 
     def ended(self, process: Process, status: int) -> None:
         now = self._clock()
-        process.happened(_event_of(process, status), now)
+        process.happened(process.ending(status), now)
         how = process.killed_for or process.problem or in_words(status)
         if process.state is State.CRASHED:
             self.crashes += 1
@@ -447,11 +393,3 @@ class _Ear:
 
     def ended(self, status: int) -> None:
         self._pool.ended(self._process, status)
-
-
-def _event_of(process: Process, status: int) -> Event:
-    if status == 0:
-        return Event.ENDED_WELL
-    if process.killed_for:
-        return Event.KILLED_BY_US
-    return Event.ENDED_BADLY

@@ -114,6 +114,12 @@ class Process:
         if event is Event.SAID_READY:
             self.idle_since = now
 
+    def ending(self, status: int) -> Event:
+        """What it means that it has ended with this status, as in `Exited`."""
+        if status == 0:
+            return Event.ENDED_WELL
+        return Event.KILLED_BY_US if self.killed_for else Event.ENDED_BADLY
+
     @property
     def is_over(self) -> bool:
         return self.state in OVER

@@ -19,7 +19,8 @@ import msgspec
 
 from postroom.domain.apps import App, AppControl
 from postroom.host.breaker import Breaker, BreakerState
-from postroom.host.pool import Launching, Pool
+from postroom.host.contracts import Launching
+from postroom.host.pool import Pool
 from postroom.host.processes import Handed, Process, State
 from postroom.host.wire import Failed
 from postroom.services.events import EventService, Severity

@@ -9,20 +9,16 @@ properties (`message_history.py`).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.apps import App, OnPoison
+from postroom.domain.apps import App
 from postroom.domain.errors import Invalid
 from postroom.domain.queue_names import (
     LONGEST,
-    POISON,
     base_queue,
-    dead_letter_queue,
     is_internal,
     is_retry,
     is_subqueue,
@@ -31,13 +27,11 @@ from postroom.domain.queue_names import (
     root_queue,
 )
 from postroom.services.access import AccessService, Right
-from postroom.services.events import EventService, Severity
+from postroom.services.dispositions import Action, Dispositions, Verdict, asked_delay
 from postroom.services.expiry import ExpiryIndex
 from postroom.services.hosts import HostStatusService
 from postroom.services.message_history import (
-    CRASHED,
     CYCLE,
-    DROPPED,
     STABLE_ID,
     UNANSWERED,
     Failure,
@@ -49,45 +43,18 @@ from postroom.services.message_history import (
 from postroom.services.message_properties import (
     DEAD_LETTERS,
     EXPIRES_AT,
-    ORIGIN,
     RESERVED,
-    anew,
     noted,
     origin_of,
     redriven,
-    without,
 )
-from postroom.services.poison_notices import PoisonNotices
 from postroom.services.queue_faults import QueueFaults
 from postroom.services.redriving import LEASE, Redrive, Redriver
 from postroom.storage import InvalidName, LeaseLost, QueueMessage, Store, StoredMessage
 from postroom.storage.limits import QUERY_ROWS
 
-_MOST_DELAY = timedelta(days=7).total_seconds()
 _COME_BACK_LEASE = 10.0  # a host that is killed meanwhile must not hold them up for long
 _COME_BACK = 1000  # messages at a time: others want to be looked after, too
-
-_log = logging.getLogger(__name__)
-
-
-class Action(StrEnum):
-    """What was done with a message that could not be accepted."""
-
-    RELEASED = "released"
-    RETRY = "retry"
-    POISONED = "poisoned"
-    DEAD_LETTERED = "dead-lettered"
-    DROPPED = "dropped"
-    FAULTED = "faulted"
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What was done with the message, where it is now, and after how many seconds it is ready."""
-
-    action: Action
-    queue: str
-    delay: float = 0.0
-    reason: str = ""
 
 
 class QueuePage(msgspec.Struct, frozen=True):
@@ -109,8 +76,7 @@ class QueueService:
         self._access = access
         self._history = MessageHistory(store)
         self._faults = QueueFaults(store, hosts)
-        self._events = EventService(store)
-        self._notices = PoisonNotices(self._events)
+        self._dispositions = Dispositions(store, self._history, self._faults, now)
         self._expiry = ExpiryIndex(store)
         self._redriver = Redriver(store, self._history, redriven, origin_of, now)
         self._now = now
@@ -198,7 +164,7 @@ class QueueService:
         if message.dequeue_count > allowed:
             # It was taken once more only to find this out: that is no attempt.
             last = msgspec.structs.replace(message, dequeue_count=allowed)
-            return await self._end_cycle(last, app, Failure(UNANSWERED))
+            return await self._dispositions.end_cycle(last, app, Failure(UNANSWERED))
         return None
 
     async def has_crashed(self, message: QueueMessage) -> bool:
@@ -215,10 +181,10 @@ class QueueService:
         """One attempt has failed: record it, then try again, later, or no more. `LeaseLost`."""
         await self._history.failed(message, failure, self._now())
         if failure.poison:
-            return await self._end(message, app, failure.error)
+            return await self._dispositions.end(message, app, failure.error)
         if message.dequeue_count > app.receive_retry_count:
-            return await self._end_cycle(message, app, failure)
-        delay = _asked_delay(failure)
+            return await self._dispositions.end_cycle(message, app, failure)
+        delay = asked_delay(failure)
         await self._store.queue(message.queue).release(message, delay=delay)
         return Verdict(Action.RELEASED, message.queue, delay, failure.error)
 
@@ -270,7 +236,7 @@ class QueueService:
     async def fault(self, queue: str, reason: str, *, principal: str | None = None) -> None:
         """Stop this queue, and no other, until its fault is cleared. `NotAllowed`."""
         await self._access.check(principal, Right.MANAGE, queue)
-        await self._stop(queue, reason)
+        await self._dispositions.stop(queue, reason)
 
     async def clear_fault(self, queue: str, *, principal: str | None = None) -> bool:
         """Let the queue go on; answers whether it was stopped. `NotAllowed`."""
@@ -340,71 +306,8 @@ class QueueService:
 
     # -- the end of attempts ----------------------------------------------------------------------
 
-    async def _end_cycle(self, message: QueueMessage, app: App, failure: Failure) -> Verdict:
-        if cycle_of(message.properties) >= app.max_retry_cycles:
-            return await self._end(message, app, failure.error)
-        delay = max(app.retry_cycle_delay.total_seconds(), _asked_delay(failure))
-        to = retry_queue(message.queue)
-        properties = without(noted(message), CRASHED)
-        if failure.exit_status is not None:
-            properties[CRASHED] = "1"
-        await self._move(message, to, properties, delay)
-        return Verdict(Action.RETRY, to, delay, failure.error)
-
-    async def _end(self, message: QueueMessage, app: App, error: str) -> Verdict:
-        """All attempts are used up. What fails in a poison queue never comes back to one."""
-        if app.on_poison is OnPoison.DROP:
-            return await self._drop(message, error)
-        if app.on_poison is OnPoison.FAULT:
-            return await self._fault(message, error)
-        if app.on_poison is OnPoison.REJECT or message.queue.endswith(POISON):
-            to = self._dead_letters_of(message)
-            await self._notices.given_up(message.queue, stable_id(message), f"moved to {to}", error)
-            return await self._dead_letter(message, error)
-        to = poison_queue(message.queue)
-        await self._history.event(message, f"moved to {to}", self._now(), to=to)
-        await self._notices.given_up(message.queue, stable_id(message), f"moved to {to}", error)
-        await self._move(message, to, anew(message))
-        return Verdict(Action.POISONED, to, 0.0, error)
-
-    async def _drop(self, message: QueueMessage, error: str) -> Verdict:
-        """Its history outlives the message for a while: it is the only trace."""
-        await self._history.event(message, DROPPED, self._now())
-        await self._notices.given_up(message.queue, stable_id(message), DROPPED, error)
-        await self._store.queue(message.queue).delete(message)
-        _log.warning(
-            "message %s of queue %s was dropped: %s", stable_id(message), message.queue, error
-        )
-        return Verdict(Action.DROPPED, "", 0.0, error)
-
-    async def _fault(self, message: QueueMessage, error: str) -> Verdict:
-        """The mark first: without it the message would be tried over and over."""
-        reason = f"message {message.id} failed: {error}"
-        await self._history.event(message, "stopped the queue", self._now(), to=message.queue)
-        await self._stop(message.queue, reason)
-        await self._move(message, message.queue, anew(message))
-        return Verdict(Action.FAULTED, message.queue, 0.0, reason)
-
-    async def _stop(self, queue: str, reason: str) -> None:
-        await self._faults.set(queue, reason)
-        await self._events.record(
-            "host",
-            f"the queue {queue} is stopped: {reason}",
-            severity=Severity.ERROR,
-            subject=f"queue:{queue}",
-        )
-
-    async def _dead_letter(self, message: QueueMessage, reason: str) -> Verdict:
-        to = self._dead_letters_of(message)
-        await self._history.event(message, f"moved to {to}: {reason}", self._now(), to=to)
-        properties = without(anew(message), DEAD_LETTERS)
-        if not is_subqueue(to):
-            properties[ORIGIN] = root_queue(message.queue)
-        await self._move(message, to, properties)
-        return Verdict(Action.DEAD_LETTERED, to, 0.0, reason)
-
     async def _expire(self, message: QueueMessage) -> Verdict:
-        return await self._dead_letter(message, "its time to live had ended")
+        return await self._dispositions.dead_letter(message, "its time to live had ended")
 
     async def _bring_back(self, message: QueueMessage, home: str) -> bool:
         """A message of `;retry` begins its next cycle."""
@@ -414,19 +317,10 @@ class QueueService:
                 return False
             properties = noted(message)
             properties[CYCLE] = str(cycle_of(message.properties) + 1)
-            await self._move(message, home, properties)
+            await self._dispositions.move(message, home, properties)
         except LeaseLost:
             return False  # somebody else brings it back
         return True
-
-    # -- helpers ---------------------------------------------------------------------------------
-
-    async def _move(
-        self, message: QueueMessage, to: str, properties: Mapping[str, str], delay: float = 0.0
-    ) -> None:
-        await self._store.queue(message.queue).move(message, to, delay=delay, properties=properties)
-
-    # -- what a message says ----------------------------------------------------------------------
 
     def _is_expired(self, message: QueueMessage) -> bool:
         try:
@@ -437,16 +331,6 @@ class QueueService:
             expires_at = expires_at.replace(tzinfo=UTC)
         return expires_at <= self._now()
 
-    def _dead_letters_of(self, message: QueueMessage) -> str:
-        """The sender's queue, if it can be one; never the message's own."""
-        wanted = message.properties.get(DEAD_LETTERS, "")
-        try:
-            self._check_queue(DEAD_LETTERS, wanted)
-        except Invalid:
-            return dead_letter_queue(message.queue)
-        is_own = root_queue(wanted) == root_queue(message.queue)
-        return dead_letter_queue(message.queue) if is_own else wanted
-
     def _check_queue(self, field: str, name: str) -> None:
         try:
             self._store.queue(name)
@@ -454,8 +338,3 @@ class QueueService:
             raise Invalid(field, str(exc)) from exc
         if is_internal(root_queue(name)):
             raise Invalid(field, f"{name!r} controls Postroom itself and takes no messages")
-
-
-def _asked_delay(failure: Failure) -> float:
-    """Seconds until the next attempt that the handler has asked for."""
-    return min(max(failure.retry_in or 0.0, 0.0), _MOST_DELAY)

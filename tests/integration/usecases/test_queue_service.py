@@ -18,10 +18,11 @@ from postroom.domain.queue_names import (
 )
 from postroom.services.access import AccessService
 from postroom.services.apps import AppRegistry
+from postroom.services.dispositions import Action, Verdict
 from postroom.services.events import Severity
 from postroom.services.hosts import HostStatusService
 from postroom.services.message_history import UNANSWERED, Failure, stable_id
-from postroom.services.queues import Action, QueueService, Verdict
+from postroom.services.queues import QueueService
 from postroom.storage import LeaseLost, QueueMessage, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

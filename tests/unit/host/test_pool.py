@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 from postroom.domain.apps import App
 from postroom.host.breaker import CRASHES, BreakerState
-from postroom.host.pool import START_SECONDS, Pool
+from postroom.host.pool import Pool
 from postroom.host.processes import Handed, State
 from postroom.host.scaling import Demand
+from postroom.host.upkeep import START_SECONDS
 from postroom.host.wire import Accepted, Broken, Busy, Deliver, Failed, Leaving, Returned
 from postroom.storage import QueueMessage
 from tests.unit.host.fakes import FakeWorker, deliver, make_pool, ready

@@ -100,18 +100,18 @@ async def resume_app(request: Request, path: AppPath) -> Response:
 
 
 @router.get(
-    "/apps/{path:path}",
+    "/apps/{path:path}/settings",
     response_model=AppResult,
     responses=problems(404),
     openapi_extra=_NEEDS,
 )
 async def read_app(request: Request, path: AppPath) -> Response:
-    """One application."""
+    """One application, with its options and what it does."""
     return await _answer(request, path)
 
 
 @router.patch(
-    "/apps/{path:path}",
+    "/apps/{path:path}/settings",
     response_model=AppResult,
     responses=problems(404, 409),
     openapi_extra=_NEEDS,

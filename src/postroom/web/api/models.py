@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -213,7 +214,17 @@ class NewQueueMessage(Body):
 
 Duration = Annotated[str, Field(pattern=r"^\d{1,9}(\.\d{1,3})?(ms|s|m|h|d)$", examples=["20m"])]
 Size = Annotated[str, Field(pattern=r"^\d{1,9} ?([KMG]?B)$", examples=["200MB"])]
-Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 3.0 is as whole as 3."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+From1To1000 = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_whole)]
+UpTo1000 = Annotated[int, Field(ge=0, le=1000), BeforeValidator(_whole)]
+Messages = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_whole)]
+OpenFiles = Annotated[int, Field(ge=32, le=1_000_000), BeforeValidator(_whole)]
 
 
 class AppChange(Change):
@@ -235,22 +246,22 @@ class AppChange(Change):
         }
     )
 
-    min_processes: Count | None = None
-    max_processes: Count | None = None
-    concurrency: Count | None = None
+    min_processes: UpTo1000 | None = None
+    max_processes: From1To1000 | None = None
+    concurrency: From1To1000 | None = None
     idle_timeout: Duration | None = None
     handler_timeout: Duration | None = None
-    receive_retry_count: Count | None = None
-    max_retry_cycles: Count | None = None
+    receive_retry_count: UpTo1000 | None = None
+    max_retry_cycles: UpTo1000 | None = None
     retry_cycle_delay: Duration | None = None
     on_poison: Literal["move", "reject", "drop", "fault"] | None = None
     drain_timeout: Duration | None = None
     recycle_after: Duration | None = None
-    recycle_messages: Count | None = None
+    recycle_messages: Messages | None = None
     recycle_memory: Size | None = None
     memory_limit: Size | None = None
     cpu_limit: Duration | None = None
-    open_files: Count | None = None
+    open_files: OpenFiles | None = None
 
 
 class Redrive(Body):

@@ -156,15 +156,16 @@ async def redrive(request: Request, name: QueuePath, body: Redrive | None = None
     """
     services, principal = services_of(request), key_of(request).principal
     wanted = body or Redrive()
+    source = None if wanted.dead_letter_queue is None else _queue(wanted.dead_letter_queue)
     if is_retry(name):
         raise NoSuch("poison queue", name)  # messages come back from there by themselves
     if wanted.rate is None or wanted.id is not None:
         moved = await services.queues.redrive(
-            name, id=wanted.id, source=wanted.dead_letter_queue, principal=principal
+            name, id=wanted.id, source=source, principal=principal
         )
         return answer({"redriven": moved, "is_over": True})
     await services.access.check(principal, Right.MANAGE, name)
-    if wanted.dead_letter_queue is not None:
-        await services.access.check(principal, Right.MANAGE, wanted.dead_letter_queue)
-    context_of(request).redrives.start(name, rate=wanted.rate, source=wanted.dead_letter_queue)
+    if source is not None:
+        await services.access.check(principal, Right.MANAGE, source)
+    context_of(request).redrives.start(name, rate=wanted.rate, source=source)
     return answer({"redriven": 0, "is_over": False}, 202)
