@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 import signal
 import sys
 from importlib import import_module
@@ -58,6 +60,12 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "blob": ("contents:blobs", "Blobs, by container."),
     },
 }
+NOT_ENOUGH_MEMORY = (
+    "not enough memory: raise the limit (ulimit -v, or that of the container) to at least 1 GB"
+)
+_LEAST_MEMORY = 256 * 1024 * 1024  # of addresses; with less, libraries fail or hang when loaded
+_OUT_OF_MEMORY = ("failed to map segment", "annot allocate memory", "can't start new thread")
+
 # What runs until it is stopped.
 PARTS = frozenset({"up", "web", "scheduler", "sender", "host"})
 _PLACES = {name: place for part in COMMANDS.values() for name, (place, _) in part.items()}
@@ -103,12 +111,19 @@ def main() -> None:
     """
     if sys.argv[1:2] and sys.argv[1] in PARTS:
         _end_well_when_stopped()
+        _check_memory_limit()
     try:
         postroom(prog_name="postroom")
     except PostroomError as error:
         _fail(error)
+    except (MemoryError, ImportError, RuntimeError, OSError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        _fail(NOT_ENOUGH_MEMORY)
     except BaseExceptionGroup as group:  # of parts that run side by side
         ours, others = group.split(PostroomError)
+        if others is not None and others.subgroup(_is_memory_error) is not None:
+            _fail(NOT_ENOUGH_MEMORY)
         if ours is None or others is not None:
             raise
         _fail(_first_of(ours))
@@ -120,7 +135,24 @@ def _end_well_when_stopped() -> None:
         signal.signal(number, lambda *_: sys.exit(0))
 
 
-def _fail(error: BaseException) -> NoReturn:
+def _check_memory_limit() -> None:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_MEMORY:
+        _fail(NOT_ENOUGH_MEMORY)
+
+
+def _is_memory_error(error: BaseException) -> bool:
+    return isinstance(error, Exception) and _is_out_of_memory(error)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory has run out, which libraries report in different ways."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
+
+
+def _fail(error: object) -> NoReturn:
     """One line, whatever a driver or a mail server put into it."""
     click.echo(f"postroom: {' '.join(str(error).split())}", err=True)
     sys.exit(1)

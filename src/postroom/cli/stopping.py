@@ -3,6 +3,9 @@
 | signal          | the first time | again       |
 |-----------------|----------------|-------------|
 | SIGTERM, SIGINT | finish and end | end at once |
+| SIGHUP          | finish and end | go on       |
+
+SIGHUP comes when the terminal of a command is closed.
 
 To stop on another signal, too, add it to `STOP_SIGNALS`; every long-running command follows. To
 have it finish work without the "end at once", leave it out of `INSISTING`.
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     import asyncio
     from types import FrameType
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a command to finish its work and end."""
 
 INSISTING = frozenset({signal.SIGTERM, signal.SIGINT})

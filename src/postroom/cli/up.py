@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -53,7 +54,8 @@ def up(settings: Settings, demo: bool) -> None:
                 _say_where(settings, await first_step(context), listener, demo=filled)
 
     run_until_stopped(work, settings)
-    click.echo("Stopped.", err=True)
+    with suppress(OSError):  # the terminal may be closed
+        click.echo("Stopped.", err=True)
 
 
 def _say_where(
