@@ -38,6 +38,7 @@ NOT_PAGES = frozenset(
         "/lists/{name}/import/{run}/rejected.csv",
         "/messages/{ref}/preview/html",
         "/messages/{ref}/events",
+        "/messages/{ref}/waiting",
         "/outbox/{name}/html",
         "/outbox/{name}/download",
         "/explorer/containers/{container}/download",
