@@ -5,17 +5,25 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import httpx2
 import pytest
 
 from postroom.domain.addresses import Address
+from postroom.domain.emails import EmailOutcome
 from postroom.domain.lists import ListName
 from postroom.domain.messages import MessageStatus
 from postroom.services import records
 from postroom.services.subscriptions import new_subscriber
+from postroom.services.users import Role
 from postroom.storage import Insert
+from postroom.web.cookies import cookies_at
 from postroom.wiring import Services
-from tests.acceptance.harness import LIST, Postroom, SumChecker, fill, schedule
+from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of, fill, schedule
+from tests.integration.test_alerts import running_webhook
 from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.waiting import accepts_connections, free_ports, wait_until
+
+PASSWORD = "correct horse battery staple"
 
 pytestmark = [pytest.mark.timeout(150)]
 
@@ -48,9 +56,11 @@ def touched(server: RecordingSmtp) -> set[str]:
 
 
 ACCOUNT_FAULTS = {
-    "quota": Rule("RCPT", reply="550 5.4.5 Daily sending quota exceeded. For more, see x"),
+    "password": Rule("MAIL", reply="530 5.7.0 Authentication required"),
+    "quota": Rule("RCPT", reply="550 5.4.5 Daily user sending limit exceeded."),
     "sender": Rule("MAIL", reply="553 5.7.1 Sender address rejected: not owned by user"),
     "relay": Rule("RCPT", reply="554 5.7.1 <someone@example.com>: Relay access denied"),
+    "size": Rule("end", reply="552 5.3.4 Message size exceeds fixed limit"),
     "unknown": Rule("RCPT", reply="550 5.5.0 Ask the wizard on level 7 about you"),
 }
 
@@ -67,7 +77,8 @@ async def test_an_account_fault_costs_nobody_and_heals_by_itself(
     sums = SumChecker(services, message)
     await sums.until(lambda _, counts: counts.deferred > 300, seconds=30, why="no hold")
     [hold] = (await services.holds.open_holds()).by_key.values()
-    assert (hold.scope, hold.key) == ("account", "account")
+    assert hold.scope == ("message" if fault == "size" else "account")
+    assert hold.reason
     server.script()
     done, counts = await sums.until_done(30)
     assert done.status is MessageStatus.COMPLETED
@@ -75,3 +86,131 @@ async def test_an_account_fault_costs_nobody_and_heals_by_itself(
     assert len(touched(server)) <= 50
     assert set(server.copies().values()) == {1}
     assert not await services.holds.open_holds()
+
+
+async def test_an_outage_is_shown_and_heals_by_itself(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await fill(services, 2_000)
+    key = (await services.keys.create("all")).secret
+    administrator = await services.users.create("a@example.org", PASSWORD, Role.ADMINISTRATOR)
+    [port] = free_ports(1)
+    with running_webhook() as (url, posted):
+        base_url = f"http://127.0.0.1:{port}"
+        postroom.settings |= {"port": str(port), "base_url": base_url, "alert_webhook": url}
+        postroom.settings["connections"] = "8"  # the default
+        postroom.start("up")
+        wait_until(lambda: accepts_connections(port), seconds=60, what="the web server")
+        server.script(Rule("end", wait=0.01))
+        message = await schedule(services)
+        sums = SumChecker(services, message)
+        await sums.until(lambda _, counts: counts.accepted > 200, seconds=30, why="nothing sent")
+        server.stop()
+        away_since = time.monotonic()
+        await sums.until(lambda _, counts: counts.deferred > 100, seconds=15, why="no hold")
+
+        session = await services.sessions.start(administrator, "127.0.0.1", "a test")
+        async with httpx2.AsyncClient(base_url=base_url, timeout=60) as http:
+            headers = {"Authorization": f"Bearer {key}"}
+            shown = (await http.get(f"/api/v1/messages/{message.ref}", headers=headers)).json()
+            http.cookies.set(cookies_at(base_url).session, session, domain="127.0.0.1")
+            pages = [(await http.get(path)).text for path in (f"/messages/{message.ref}", "/")]
+        [hold] = shown["holds"]
+        assert hold["scope"] == "account"
+        assert hold["reply"]
+        assert hold["since"] < hold["next_probe"]
+        for page in pages:
+            assert "All emails wait" in page
+            assert "next attempt" in page.lower()
+        await until(lambda: len(posted) > 0, seconds=15, why="no alert")
+
+        await asyncio.sleep(max(0.0, away_since + 20 - time.monotonic()))  # the outage's length
+        server.script()
+        server.start()
+        _, counts = await sums.until_done(30)
+        assert counts.accepted == 2_000
+        events = [event.text for event in (await services.events.page(limit=50)).events]
+        assert len([text for text in events if text.startswith("All emails wait")]) == 1
+        assert len([text for text in events if text.startswith("Sending resumed")]) == 1
+        assert [each["text"][:15] for each in posted] == ["All emails wait"]
+    copies = server.copies()
+    assert set(copies) == {address_of(n) for n in range(2_000)}
+    assert sum(copies.values()) - 2_000 <= counts.possible_duplicates
+
+
+async def test_a_throttling_provider_slows_nobody_else_and_its_hold_survives_a_restart(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await fill(services, 1_900)
+    slow = [f"user{number:06}x@slow.example" for number in range(0, 1_900, 19)]
+    await add(services, *slow)
+    postroom.start("scheduler")
+    sender = postroom.start("sender")
+
+    async def seconds_for_others() -> tuple[SumChecker, float]:
+        message = await schedule(services)
+        sums, began = SumChecker(services, message), time.monotonic()
+        await sums.until(lambda _, counts: counts.accepted >= 1_900, seconds=60, why="too slow")
+        return sums, time.monotonic() - began
+
+    sums, without = await seconds_for_others()
+    await sums.until_done()
+    throttled = Rule("RCPT", r"@slow\.example", "451 4.7.0 [TSS04] Messages temporarily deferred")
+    server.script(throttled)
+    sums, with_it = await seconds_for_others()
+    assert with_it < 3 * without + 3
+    _, counts = await sums.until(lambda _, c: c.deferred == 100, seconds=10, why="not deferred")
+    assert (counts.accepted, counts.refused, counts.pending) == (1_900, 0, 100)
+
+    postroom.stop(sender, 30)
+    assert list((await services.holds.open_holds()).by_key) == ["provider:slow.example"]
+    before = len(server.faults())
+    postroom.start("sender")
+    await until(lambda: len(server.faults()) > before, seconds=30, why="no probe")
+    await asyncio.sleep(2)
+    assert len(server.faults()) - before <= 3, "probes are single emails"
+    server.script()
+    _, counts = await sums.until_done(60)
+    assert counts.accepted == 2_000
+    assert set(server.copies().values()) == {2}  # one of each message
+
+
+async def test_one_recipient_whose_provider_blocks_us_does_not_stop_the_message(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await fill(services, 2_000)
+    blocked = "550 5.7.1 Service unavailable; client [192.0.2.7] blocked using zen.example"
+    await add(services, "user001000x@blocking.example")
+    server.script(Rule("RCPT", "@blocking", blocked))
+    message = await schedule(services)
+    postroom.start("scheduler")
+    postroom.start("sender")
+    sums = SumChecker(services, message)
+    await sums.until(lambda _, counts: counts.accepted == 2_000, seconds=40, why="stopped")
+    server.script()
+    done, counts = await sums.until_done(60)
+    assert done.status is MessageStatus.COMPLETED
+    assert counts.accepted + counts.refused == 2_001
+
+
+async def test_a_server_that_takes_mail_without_a_reply_gets_three_copies_at_most(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await fill(services, 60)
+    lost = {address_of(7), address_of(30)}
+    server.script(*(Rule("end", address, drop=True) for address in lost))
+    message = await schedule(services)
+    postroom.start("scheduler")
+    postroom.start("sender")
+    sums = SumChecker(services, message)
+    _, counts = await sums.until(lambda _, c: c.in_doubt == 2, seconds=70, why="not in doubt")
+    assert (counts.accepted, counts.pending) == (58, 0)
+    copies = server.copies()
+    assert {copies[address] for address in lost} == {3}
+    in_doubt = [each async for each in services.outcomes.emails(message, EmailOutcome.IN_DOUBT)]
+    assert {each.address for each in in_doubt} == lost
+
+    cancelled = await services.messages.cancel(message.ref)
+    _, counts = await sums.until_done()
+    assert cancelled.status is MessageStatus.CANCELLED
+    assert counts.possible_duplicates == 2, "a cancelled message keeps the trace of the copies"
