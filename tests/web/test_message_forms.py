@@ -370,9 +370,13 @@ async def test_only_a_pending_message_is_edited_or_deleted(site: Site, editor: V
     question = await editor.get(f"/messages/{message.ref}/delete")
     assert "Delete this message?" in question.text
     await site.services.messages.pause(message.ref)
-    for path in ("edit", "delete"):
-        assert (await editor.get(f"/messages/{message.ref}/{path}")).status_code == 409
-        assert (await editor.post(f"/messages/{message.ref}/{path}")).status_code == 409
+    assert (await editor.get(f"/messages/{message.ref}/delete")).status_code == 409
+    assert (await editor.post(f"/messages/{message.ref}/delete")).status_code == 409
+    assert (await editor.get(f"/messages/{message.ref}/edit")).status_code == 200
+    await site.services.messages.cancel(message.ref)
+    assert (await editor.get(f"/messages/{message.ref}/edit")).status_code == 409
+    message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
+    await site.services.messages.pause(message.ref)
     await site.services.messages.resume(message.ref)
     gone = await editor.post(f"/messages/{message.ref}/delete")
     assert await editor.said(gone) == "The message is deleted."

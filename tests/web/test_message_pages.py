@@ -13,11 +13,14 @@ import pytest
 from postroom.domain.emails import Counts, EmailOutcome
 from postroom.domain.messages import Message, MessageStatus
 from postroom.scheduler.completion import Completion
+from postroom.services.holds import ACCOUNT, Fault
 from postroom.services.message_contents import NewBodies
 from postroom.services.progress import Progress
 from postroom.services.users import Role
+from postroom.services.waiting import Waiting
+from postroom.transport.contract import Scope
 from postroom.web.admin.message_details import rate_of
-from tests.integration.usecases.pages import fan_out_whole, settle
+from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting
 from tests.web.site import Site, Visitor
 
 ACCEPTED, REFUSED = EmailOutcome.ACCEPTED, EmailOutcome.REFUSED
@@ -281,3 +284,38 @@ async def test_a_message_to_nobody_says_why_nothing_happened(site: Site, editor:
     assert await done.check(message)
     page = await editor.get(f"/messages/{message.ref}")
     assert "Nobody got it: the list has no verified subscriber." in page.text
+
+
+async def test_holds_and_deferred_emails_are_shown_and_can_be_tried_at_once(
+    site: Site, editor: Visitor
+) -> None:
+    message = await under_way(site, EmailOutcome.ACCEPTED, waiting=3)
+    later = datetime.now(UTC) + timedelta(hours=4)
+    await settle_waiting(site.services, message, Waiting(3, later, "450 <busy>"))
+    place = f"/messages/{message.ref}"
+    page = (await editor.get(place)).text
+    assert "3 emails deferred" in page
+    assert "450 &lt;busy&gt;" in page
+    said = await editor.said(await editor.post(f"{place}/retry-deferred"))
+    assert said == "Retrying deferred emails now."
+
+    assert (await editor.post(f"{place}/try-now")).status_code == 409  # no hold
+    reply = "connection refused by <b>mail.example</b>"
+    await site.services.holds.open(
+        Fault(Scope.ACCOUNT, ACCOUNT, "The mail server is unreachable", reply)
+    )
+    for path in (place, f"{place}/waiting", "/"):
+        page = (await editor.get(path)).text
+        assert "All emails wait: the mail server is unreachable." in page
+        assert "refused by &lt;b&gt;mail.example" in page
+    said = await editor.said(await editor.post(f"{place}/try-now"))
+    assert said == "Trying now, with a single email."
+    [hold] = await site.services.holds.all()
+    assert hold.next_probe <= datetime.now(UTC)
+
+    viewer = await site.user(Role.VIEWER)
+    page = (await viewer.get(place)).text
+    assert "All emails wait" in page
+    assert "Try now" not in page
+    for action in ("try-now", "retry-deferred"):
+        assert (await viewer.post(f"{place}/{action}")).status_code == 403

@@ -127,11 +127,25 @@ def check_transition(current: MessageStatus, to: MessageStatus) -> None:
     raise NotNow(f"a message that is {current} cannot become {to} ({hint})")
 
 
-def check_editable(current: MessageStatus) -> None:
-    if current not in EDITABLE:
+def may_be_edited(status: MessageStatus, counts: Counts) -> bool:
+    """Whether a message can be edited, as far as its counts tell."""
+    nothing_sent = not (counts.accepted or counts.refused or counts.in_doubt)
+    return status in EDITABLE or (status is MessageStatus.PAUSED and nothing_sent)
+
+
+def check_editable(status: MessageStatus) -> None:
+    """Raise `NotNow` unless a message with this status can be edited, if none of it was sent."""
+    if status not in EDITABLE and status is not MessageStatus.PAUSED:
         raise NotNow(
-            f"a message that is {current} cannot be changed or deleted: only while it is Pending"
+            f"a message that is {status} cannot be edited: only while it is Pending, or Paused"
+            " before any of it was sent"
         )
+
+
+def check_deletable(status: MessageStatus) -> None:
+    """Raise `NotNow` unless a message with this status can be deleted."""
+    if status not in EDITABLE:
+        raise NotNow(f"a message that is {status} cannot be deleted: only while it is Pending")
 
 
 def has_passed(scheduled_at: datetime, now: datetime) -> bool:

@@ -45,7 +45,7 @@ class HeldPages:
         now = datetime.now(UTC)
         opened = frozenset((hold.key, hold.since) for hold in holds.by_key.values())
         due = [hold for hold in holds.by_key.values() if self._wants_probe(hold, now)]
-        if not due and self._seen.get(message.ref, frozenset()) == opened:
+        if not due and self._seen.get(message.ref) == opened:
             return
         held = await self._held(message)
         await self._put_back(message, [page for page in held if _is_free(page, holds)])
@@ -63,7 +63,7 @@ class HeldPages:
 
     def look_again(self, ref: MessageRef) -> None:
         """Look at the pages next time, whatever is known."""
-        self._seen[ref] = frozenset({(HoldKey("unknown"), datetime.now(UTC))})
+        self._seen.pop(ref, None)
 
     async def _current(self) -> Holds:
         now = time.monotonic()

@@ -25,6 +25,8 @@ class _Known(msgspec.Struct):
     message: Message | None = None
     read_at: float = -math.inf
     mailing: asyncio.Task[Mailing] | None = None
+    content: tuple[str, str] = ("", "")
+    """Version and subject of the mail."""
 
 
 class Mailings:
@@ -62,9 +64,11 @@ class Mailings:
 
     async def mailing(self, message: Message) -> Mailing:
         """The message's mail, made once: the pages that come first all want it at the same moment.
-        Bodies cannot change once it is being sent."""
+        Only a message of which nothing was sent gets another content."""
         known = self._about(message.ref)
-        if known.mailing is None:
+        content = message.body_version, message.subject
+        if known.mailing is None or known.content != content:
+            known.content = content
             known.mailing = asyncio.create_task(self._make(message))
         making = known.mailing
         try:

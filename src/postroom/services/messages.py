@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 import msgspec
 
 from postroom import spans
-from postroom.domain.errors import NoSuch, NotNow, Overtaken
+from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.lists import parse_list_name
 from postroom.domain.messages import (
     Message,
     MessageStatus,
+    check_deletable,
     check_editable,
     check_transition,
     day_of,
@@ -37,6 +38,7 @@ from postroom.services.message_contents import (
     with_text,
 )
 from postroom.services.message_rows import MessageRows
+from postroom.services.unsent import UnsentCheck
 from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
 
@@ -53,6 +55,7 @@ class MessageService(MessageRows):
         self._bell = store.queue(SCHEDULE_QUEUE)
         self._events = EventService(store)
         self._holds = HoldService(store)
+        self._unsent = UnsentCheck(store)
 
     # -- what it says ------------------------------------------------------------------------
 
@@ -117,7 +120,8 @@ class MessageService(MessageRows):
         scheduled_at: datetime | None = None,
         etag: str | None = None,
     ) -> Message:
-        """Change what is given, while the message is Pending. `Overtaken`, `NotNow`.
+        """Change what is given, while the message is Pending, or Paused and none of it was sent.
+        `Overtaken`, `NotNow`. Once its recipients have been planned, list and time stay.
 
         A text that was made of the HTML is made anew with it, unless another one is given.
 
@@ -130,6 +134,9 @@ class MessageService(MessageRows):
             raise Overtaken("message", ref)
         if list_name is not None:
             await self._check_list(list_name)
+        if old.queued_at is not None:
+            _check_kept(old, list_name, scheduled_at)
+            await self._unsent.check(old)
         new = msgspec.structs.replace(
             old,
             list_name=old.list_name if list_name is None else parse_list_name(list_name),
@@ -152,7 +159,7 @@ class MessageService(MessageRows):
     async def delete(self, ref: str, etag: str | None = None) -> None:
         """Remove a message that is Pending, with its bodies. `NotNow`, `Overtaken`."""
         message = await self.get(ref)
-        check_editable(message.status)
+        check_deletable(message.status)
         if etag is not None and etag != message.etag:
             raise Overtaken("message", ref)
         try:
@@ -274,6 +281,15 @@ class MessageService(MessageRows):
         """Put a bell that rings when the message is due, or now."""
         due_in = (message.scheduled_at - datetime.now(UTC)).total_seconds()
         await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))
+
+
+def _check_kept(old: Message, list_name: str | None, scheduled_at: datetime | None) -> None:
+    """Raise `Invalid` if a message whose recipients are planned is to get others."""
+    why = "cannot be changed any more: the recipients have been planned"
+    if list_name is not None and parse_list_name(list_name) != old.list_name:
+        raise Invalid("list", why)
+    if scheduled_at is not None and checked_time(scheduled_at) != old.scheduled_at:
+        raise Invalid("scheduled_at", why)
 
 
 async def _has_made_text(bodies: NewBodies) -> bool:

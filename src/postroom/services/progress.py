@@ -40,7 +40,7 @@ class Progress(msgspec.Struct, frozen=True):
         return self.counts.pending / self.rate if self.rate else None
 
 
-class _Seen:
+class Seen:
     """What is known of one message, and since when."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class _Seen:
 class ProgressService:
     def __init__(self, outcomes: OutcomeService) -> None:
         self._outcomes = outcomes
-        self._seen: OrderedDict[MessageRef, _Seen] = OrderedDict()
+        self._seen: OrderedDict[MessageRef, Seen] = OrderedDict()
 
     async def of(self, message: Message) -> Progress:
         """The sum of a message; of one that is not done perhaps a few seconds old."""
@@ -87,7 +87,7 @@ class ProgressService:
             await asyncio.shield(seen.counting)
         return Progress(seen.counts, seen.rate, seen.waiting)
 
-    async def _count(self, message: Message, seen: _Seen) -> None:
+    async def _count(self, message: Message, seen: Seen) -> None:
         started = time.monotonic()
         try:
             counts, seen.waiting = await self._outcomes.counts_and_waiting(message)
@@ -96,8 +96,8 @@ class ProgressService:
         finally:
             seen.counting = None
 
-    def _remember(self, ref: MessageRef) -> _Seen:
-        seen = self._seen.setdefault(ref, _Seen())
+    def _remember(self, ref: MessageRef) -> Seen:
+        seen = self._seen.setdefault(ref, Seen())
         self._seen.move_to_end(ref)
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)

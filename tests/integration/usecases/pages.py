@@ -17,6 +17,7 @@ from postroom.sender.pages import PageStore
 from postroom.sender.policy import Attempt, Verdict
 from postroom.services import records
 from postroom.services.messages import MessageService
+from postroom.services.waiting import Waiting
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import bodies_of, rows_of
@@ -83,6 +84,19 @@ async def settle(
         address: verdict(outcome) for address, outcome in zip(loaded.emails, outcomes, strict=False)
     }
     return await pages.settle(claim, loaded, verdicts, parked=False)
+
+
+async def settle_waiting(
+    services: Services, message: Message, wait: Waiting, verdict: Verdict | None = None
+) -> None:
+    """As a sender does whose emails wait."""
+    pages = PageStore(services.store)
+    item = WorkItem(message.day, message.ref, 0, restarted=True)
+    claim = await Claims(services.store, "a sender").take(item, "an item", 60)
+    loaded = await pages.load(claim)
+    assert loaded is not None
+    verdicts = {} if verdict is None else dict.fromkeys(loaded.emails, verdict)
+    await pages.settle(claim, loaded, verdicts, parked=False, wait=wait)
 
 
 async def check_sum(services: Services, message: Message) -> Counts:

@@ -46,6 +46,8 @@ class Draft(msgspec.Struct):
     """Of a form for a new message, signed: however often it is sent, it makes one message."""
     utc: str = ""
     """The moment of a message that is edited, for the browser to show in its own zone."""
+    is_planned: bool = False
+    """Whether the recipients of a message that is edited have been planned: list and time stay."""
 
     @property
     def typed(self) -> NewBodies:
@@ -83,7 +85,7 @@ class Draft(msgspec.Struct):
 
 async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
     """The draft, and what is wrong with its files."""
-    draft = Draft(**{name: await visit.text(name) for name in _FIELDS})
+    draft = msgspec.convert({name: await visit.text(name) for name in _FIELDS}, Draft)
     draft.when = "later" if draft.when == "later" else "now"
     problems: dict[str, str] = {}
     for field, read in (("html", html_from_file), ("text", text_from_file)):
@@ -118,6 +120,7 @@ async def draft_to_edit(message: Message, bodies: NewBodies) -> Draft:
     """The same for the form: a text that was made of the HTML is left out, so that it is made anew
     if the HTML is changed."""
     draft = draft_of(message, bodies)
+    draft.is_planned = message.queued_at is not None
     if bodies.html and bodies.text == await asyncio.to_thread(text_from_html, bodies.html):
         draft.text = ""
     return draft

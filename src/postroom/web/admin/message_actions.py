@@ -7,7 +7,7 @@ from starlette.responses import Response
 from postroom.domain.messages import (
     Message,
     MessageStatus,
-    check_editable,
+    check_deletable,
     check_transition,
 )
 from postroom.domain.texts import one_line
@@ -51,7 +51,7 @@ async def cancel(visit: Visit) -> Response:
 async def delete(visit: Visit) -> Response:
     ref = visit.parameter("ref")
     message = await visit.services.messages.get(ref)
-    check_editable(message.status)
+    check_deletable(message.status)
     if visit.request.method == "GET":
         return visit.page(
             "admin/confirm.html",

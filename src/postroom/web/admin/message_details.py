@@ -19,6 +19,7 @@ from postroom.domain.messages import (
     TRANSITIONS,
     Message,
     MessageStatus,
+    may_be_edited,
 )
 from postroom.errors import PostroomError
 from postroom.services.hold_rows import describe
@@ -85,7 +86,8 @@ async def details(visit: Visit) -> Response:
         retried_by=retried_by,
         estimate=estimate,
         is_open=message.status not in FINAL,
-        is_editable=message.status in EDITABLE,
+        is_editable=may_be_edited(message.status, progress.counts),
+        is_deletable=message.status in EDITABLE,
         has_begun=message.queued_at is not None,
         may_become={status.value for status in TRANSITIONS[message.status]},
     )

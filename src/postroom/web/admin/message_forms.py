@@ -112,7 +112,7 @@ async def edit(visit: Visit) -> Response:
         bodies = await visit.services.messages.bodies(message)
         return await _show(visit, await draft_to_edit(message, bodies))
     draft, problems = await draft_from_form(visit)
-    draft.ref = message.ref
+    draft.ref, draft.is_planned = message.ref, message.queued_at is not None
     if problems:
         return await _show(visit, draft, problems, status=422)
     if await is_taken_back(visit):
@@ -121,15 +121,15 @@ async def edit(visit: Visit) -> Response:
     try:
         # An empty text takes the old one's place, too: `None` would leave it as it is.
         bodies = await draft.bodies()
-        asked = await question(visit, draft, bodies)
+        asked = None if draft.is_planned else await question(visit, draft, bodies)
         if asked is not None:
             return asked
         await visit.services.messages.edit(
             ref,
-            list_name=draft.list,
+            list_name=None if draft.is_planned else draft.list,
             subject=draft.subject,
             bodies=NewBodies(bodies.html or "", bodies.text or ""),
-            scheduled_at=draft.scheduled_at,
+            scheduled_at=None if draft.is_planned else draft.scheduled_at,
             etag=draft.etag or None,
         )
     except (Invalid, NoSuch) as exc:

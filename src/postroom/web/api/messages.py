@@ -134,7 +134,10 @@ async def read_bodies(request: Request, ref: RefPath) -> Response:
     openapi_extra={**_WITH_BODIES, **IF_MATCH},
 )
 async def change_message(request: Request, ref: RefPath, body: MessageChange) -> Response:
-    """Change a message while it is Pending."""
+    """Change a message while it is Pending, or Paused and none of it was sent.
+
+    Once its recipients have been planned (`queued_at` is set), list and time stay as they are.
+    """
     services = services_of(request)
     etag = await _matched(request, ref)
     now = datetime.now(UTC)

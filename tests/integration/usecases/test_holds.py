@@ -1,0 +1,157 @@
+"""Holds in the store, and what people do about them: try now, retry, edit a paused message."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.domain.emails import EmailOutcome
+from postroom.domain.errors import Invalid, NotNow
+from postroom.domain.messages import Message, MessageStatus
+from postroom.domain.pages import SEND_QUEUE, WorkItem
+from postroom.scheduler.held_pages import HeldPages
+from postroom.sender.claims import Claims
+from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.restoring import Restoring
+from postroom.services import unsent
+from postroom.services.events import Severity
+from postroom.services.holds import ACCOUNT, Fault, HoldKey, Refusal, message_key
+from postroom.services.message_contents import NewBodies
+from postroom.services.waiting import Waiting
+from postroom.storage import Store
+from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.wiring import Services
+from tests.integration.usecases.making import address_of, bodies_of, fill, make_list, schedule
+from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, settle_waiting
+
+AWAY = Fault(Scope.ACCOUNT, ACCOUNT, "The mail server is unreachable", "connection refused")
+FAILED = Result(ResultKind.HELD, "still refused", Scope.ACCOUNT, "It is away")
+ACCEPTED = Result(ResultKind.ACCEPTED, "250 ok")
+
+
+async def being_sent(services: Services, count: int = 5) -> Message:
+    """A message of one page, whose work item was taken."""
+    await fill(services.store, await make_list(services), count)
+    message = await fan_out_whole(services.store, (await schedule(services)).ref)
+    await bodies_of(services.store, SEND_QUEUE)
+    return message
+
+
+async def warnings(services: Services) -> list[str]:
+    found = await services.events.page(least=Severity.WARNING, limit=50)
+    return [event.text for event in found.events]
+
+
+async def test_of_many_senders_one_opens_a_hold_and_one_probes_it(services: Services) -> None:
+    await asyncio.gather(*(Services(services.store).holds.open(AWAY) for _ in range(8)))
+    assert len(await warnings(services)) == 1
+    assert await services.holds.claim_probe(ACCOUNT) is None  # not due yet
+    assert await services.holds.try_now([ACCOUNT]) == 1
+    claims = await asyncio.gather(*(services.holds.claim_probe(ACCOUNT) for _ in range(8)))
+    assert len([claim for claim in claims if claim is not None]) == 1
+
+    await services.holds.probed(ACCOUNT, FAILED)
+    [hold] = await services.holds.all()
+    assert (hold.interval, hold.reply) == (4, "still refused")
+    await services.holds.probed(ACCOUNT, ACCEPTED)
+    assert not await services.holds.open_holds()
+    assert len(await warnings(services)) == 1
+
+
+async def test_pages_go_on_when_their_hold_is_lifted_and_one_page_probes(
+    services: Services, store: Store
+) -> None:
+    message = await being_sent(services)
+    await services.holds.open(AWAY)
+    held = Waiting(5, None, "connection refused", (ACCOUNT,), is_held=True)
+    await settle_waiting(services, message, held)
+    counts = await check_sum(services, message)
+    assert (counts.pending, counts.deferred) == (5, 5)
+    [shown] = (await services.message_holds.standing(message)).holds
+    assert shown.reason == AWAY.reason
+
+    scheduler = HeldPages(store)
+    item = str(WorkItem(message.day, message.ref, 0, restarted=True))
+    await scheduler.look(message)
+    assert await bodies_of(store, SEND_QUEUE) == []
+    await services.message_holds.try_now(message.ref)
+    probing = HeldPages(store)
+    for _ in range(3):  # one item, however often it looks
+        await probing.look(message)
+    assert await bodies_of(store, SEND_QUEUE) == [item]
+    await services.holds.probed(ACCOUNT, ACCEPTED)
+    # Also a scheduler that was not there when the hold was lifted finds the page.
+    await HeldPages(store).look(message)
+    assert await bodies_of(store, SEND_QUEUE) == [item]
+    with pytest.raises(NotNow):
+        await services.message_holds.try_now(message.ref)
+
+
+async def test_who_was_refused_by_a_reply_about_us_is_pending_again(
+    services: Services, store: Store
+) -> None:
+    message = await being_sent(services)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED, *[EmailOutcome.REFUSED] * 3])
+    refused = tuple(Refusal(message.ref, 0, address_of(number)) for number in (1, 2))
+    await services.holds.open(
+        Fault(Scope.ACCOUNT, ACCOUNT, "Nearly all are refused", "550 no", "550 no", refused)
+    )
+    for _ in range(2):  # it can be repeated
+        await Restoring(store, "a sender").restore()
+    counts = await check_sum(services, message)
+    assert (counts.accepted, counts.refused, counts.pending) == (1, 1, 3)
+    [hold] = await services.holds.all()
+    assert hold.refused == ()
+    assert (await store.queue(SEND_QUEUE).info()).length == 1
+
+
+async def test_deferred_emails_are_due_at_once_if_somebody_asks(services: Services) -> None:
+    message = await being_sent(services)
+    with pytest.raises(NotNow, match="no deferred emails"):
+        await services.retries.retry(message.ref)
+    later = datetime.now(UTC) + timedelta(hours=4)
+    deferred = Verdict(EmailOutcome.PENDING, "450 busy", Attempt(1), later)
+    await settle_waiting(services, message, Waiting(5, later, "450 busy"), deferred)
+    standing = await services.message_holds.standing(message)
+    assert (standing.counts.deferred, standing.waiting.reply) == (5, "450 busy")
+    retried = await services.retries.retry(message.ref)
+    assert retried.ref == message.ref
+    assert retried.retry_at is not None
+    assert (await services.store.queue(SEND_QUEUE).info()).length == 1
+
+
+async def test_a_paused_message_can_be_edited_until_some_of_it_was_sent(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unsent, "_PAUSE_SECONDS", 0.01)
+    message = await being_sent(services)
+    with pytest.raises(NotNow):
+        await services.messages.edit(message.ref, subject="While it is sent")
+    await services.messages.pause(message.ref)
+    edited = await services.messages.edit(
+        message.ref, subject="Another", bodies=NewBodies("<p>Smaller</p>", "Smaller")
+    )
+    assert (edited.subject, edited.status) == ("Another", MessageStatus.PAUSED)
+    with pytest.raises(Invalid, match="recipients have been planned"):
+        await services.messages.edit(message.ref, scheduled_at=datetime.now(UTC))
+    item = WorkItem(message.day, message.ref, 0)
+    claims = Claims(services.store, "a sender")
+    claim = await claims.take(item, "an item", 60)
+    with pytest.raises(NotNow, match="still busy"):
+        await services.messages.edit(message.ref, subject="Meanwhile")
+    await claims.give_up(claim)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED])
+    with pytest.raises(NotNow, match="has been sent"):
+        await services.messages.edit(message.ref, subject="Too late")
+
+
+async def test_a_hold_of_a_message_ends_with_it(services: Services, store: Store) -> None:
+    message = await being_sent(services)
+    too_large = Fault(Scope.MESSAGE, message_key(message.ref), "It is too large", "552 large")
+    await services.holds.open(too_large)
+    other = Fault(Scope.PROVIDER, HoldKey("provider:x.example"), "It throttles us", "451 slow")
+    await services.holds.open(other)
+    [hold] = (await services.message_holds.standing(message)).holds
+    assert hold.scope is Scope.MESSAGE
+    await HeldPages(store).forget(message)
+    assert list((await services.holds.open_holds()).by_key) == ["provider:x.example"]
