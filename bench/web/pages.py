@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.figures import Figure
 from postroom.domain.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
-from postroom.services.growth import LATEST, TABLE
+from postroom.services.list_counts import LATEST, TABLE
 from postroom.services.message_contents import NewBodies
 from postroom.web.app import PAGES
 from tests.integration.usecases.pages import fan_out_whole, settle

@@ -40,6 +40,7 @@ from postroom.services.hosts import HostStatusService
 from postroom.services.idempotency import IdempotencyService
 from postroom.services.imports import ImportService
 from postroom.services.keys import ApiKeyService
+from postroom.services.list_counts import ListCounts
 from postroom.services.list_sizes import ListSizes
 from postroom.services.lists import ListService
 from postroom.services.logos import LogoService
@@ -82,9 +83,10 @@ class Services:
         self.events = EventService(store)
         self.messages = MessageService(store)
         self.lists = ListService(store, self.messages)
-        self.subscriptions = SubscriptionService(store, self.lists)
+        self.counts = ListCounts(store)
+        self.subscriptions = SubscriptionService(store, self.lists, counts=self.counts)
         self.logos = LogoService(store, self.lists)
-        self.imports = ImportService(store, self.lists)
+        self.imports = ImportService(store, self.lists, self.counts)
         self.exports = ExportService(self.lists, self.subscriptions)
         self.outcomes = OutcomeService(store)
         self.times = MessageTimes(store, self.messages)
@@ -107,7 +109,7 @@ class Services:
         self.audit = AuditService(store)
         self.progress = ProgressService(self.outcomes)
         self.growth = GrowthService(store, self.lists)
-        self.sizes = ListSizes(store, self.growth)
+        self.sizes = ListSizes(store, self.growth, self.counts)
         self.search = SubscriberSearch(store, self.lists)
         self.retries = RetryService(store, self.messages, self.outcomes)
         self.estimates = EstimateService(self.sizes, self.times)
@@ -152,6 +154,7 @@ async def opened_services(settings: Settings) -> AsyncIterator[Services]:
         try:
             yield services
         finally:
+            await services.counts.write()
             await services.events.settle()
             await services.keys.settle()
 

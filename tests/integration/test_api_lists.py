@@ -221,6 +221,26 @@ def test_import_leaves_out_who_has_unsubscribed_unless_it_is_said(
     assert (told["added"], told["rejected"]) == (1, 0)
 
 
+def test_an_address_is_found_whatever_its_case(client: httpx2.Client) -> None:
+    made = client.post("/lists/news/subscribers", json={"email": "Zoe.Lee@Example.org"})
+    assert made.json()["email"] == "Zoe.Lee@example.org"
+    again = client.post("/lists/news/subscribers", json={"email": "zoe.lee@example.org"})
+    assert again.status_code == 409
+    for spelling in ("zoe.lee@example.org", "ZOE.LEE@EXAMPLE.ORG"):
+        found = client.get(f"/lists/news/subscribers/{spelling}")
+        assert found.json()["email"] == "Zoe.Lee@example.org", "the spelling that was given"
+    for query in ({"q": "E.LEE@"}, {"prefix": "ZOE."}, {"q": "lee", "verified": "false"}):
+        items = client.get("/lists/news/subscribers", params=query).json()["items"]
+        assert [each["email"] for each in items] == ["Zoe.Lee@example.org"], query
+    assert client.get("/lists/news/subscribers", params={"q": "nobody"}).json()["items"] == []
+    spelled = client.patch(
+        "/lists/news/subscribers/zoe.lee@example.org",
+        json={"email": "zoe.lee@example.org", "verified": True},
+    )
+    assert spelled.json()["email"] == "zoe.lee@example.org"
+    assert client.delete("/lists/news/subscribers/Zoe.LEE@example.org").status_code == 204
+
+
 def test_an_import_can_be_tried_without_writing(client: httpx2.Client) -> None:
     file = b"email,status,city\nann@example.org,blocklisted,Rome\n"
     headers = {"content-type": "text/csv"}

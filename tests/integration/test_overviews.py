@@ -12,8 +12,9 @@ import pytest
 from postroom.domain.emails import Counts
 from postroom.domain.messages import day_of
 from postroom.services import records
-from postroom.services.growth import EVERY, LATEST, TABLE
+from postroom.services.growth import EVERY
 from postroom.services.health import STUCK, Grade, HealthService
+from postroom.services.list_counts import LATEST, TABLE
 from postroom.services.message_contents import NewBodies
 from postroom.storage import Entity, open_store
 from postroom.wiring import Services

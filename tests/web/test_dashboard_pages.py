@@ -13,7 +13,8 @@ from postroom.domain.addresses import Address
 from postroom.domain.emails import Counts
 from postroom.domain.pages import page_partition
 from postroom.services import records
-from postroom.services.growth import EVERY, TABLE
+from postroom.services.growth import EVERY
+from postroom.services.list_counts import TABLE
 from postroom.services.message_contents import NewBodies
 from postroom.services.users import Role
 from postroom.storage import Entity

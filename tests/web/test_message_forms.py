@@ -54,7 +54,7 @@ async def test_a_message_is_scheduled_in_a_time_zone_with_a_text_made_of_its_htm
     assert bodies == NewBodies("<p>Hi <b>you</b></p>", "Hi you\n")
     page = await editor.get(f"/messages/{message.ref}")
     assert "Pending" in page.text
-    assert "verified subscribers" in page.text, "an estimate"
+    assert "confirmed subscribers" in page.text, "an estimate"
 
 
 async def test_now_means_now(site: Site, editor: Visitor) -> None:
@@ -233,7 +233,7 @@ async def test_the_preview_is_the_mail_in_a_frame_without_rights(
     words = await editor.post("/messages/preview/words", {**FORM, "html": body, "subject": "<i>"})
     assert "Subject: <strong>&lt;i&gt;</strong>" in words.text
     assert "Hi subscriber@example.com" in words.text
-    assert "0</strong> verified subscribers" in words.text
+    assert "0</strong> confirmed subscribers" in words.text
     assert "<script>" not in words.text
     broken = await editor.post("/messages/preview/words", {**FORM, "html": "{{ x }}"})
     assert "there is no merge field" in broken.text

@@ -253,7 +253,7 @@ async def test_a_message_that_is_paused_before_it_began_says_when_it_would_go_ou
     assert said == "Paused: it does not go out until somebody resumes it."
     page = await editor.get(f"/messages/{message.ref}")
     assert "(in 1 d), but not before it is resumed" in page.text
-    assert "verified subscriber" in page.text, "an estimate"
+    assert "confirmed subscriber" in page.text, "an estimate"
     assert re.search(r'id="progress"[^>]* hidden', page.text), "there is no sum yet"
     question = await editor.get(f"/messages/{message.ref}/cancel")
     assert "It has not begun: nobody has got it." in question.text

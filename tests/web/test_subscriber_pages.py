@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import re
 from urllib.parse import quote
 
@@ -11,6 +12,8 @@ import pytest
 from postroom.domain.pages import CONFIRM_QUEUE
 from postroom.services.bulk import BLOCKED_BY_HAND
 from postroom.services.users import Role
+from postroom.web.admin import subscriber_index
+from postroom.web.sorting import MOST
 from tests.web.site import Site, Visitor
 
 HERE = "/lists/news/subscribers"
@@ -51,7 +54,12 @@ async def test_they_are_paged_searched_and_filtered(site: Site, editor: Visitor)
     assert shown((await editor.get(f"{HERE}?q=user011@EXAMPLE")).text) == made[11:12]
     assert shown((await editor.get(f"{HERE}?state=unverified")).text) == made[::2]
     assert shown((await editor.get(f"{HERE}?state=blocked")).text) == [made[7]]
-    assert "Nobody begins with" in (await editor.get(f"{HERE}?q=zoe")).text
+    assert shown((await editor.get(f"{HERE}?q=R01")).text) == made[10:20], "any part, any case"
+    assert shown((await editor.get(f"{HERE}?q=9@exam&state=verified")).text) == made[9::10]
+    assert "No subscribers match “zoe”" in (await editor.get(f"{HERE}?q=zoe")).text
+    [before] = re.findall(r'href="([^"]+)" rel="prev"', second.text)
+    assert shown((await editor.get(html.unescape(before))).text) == made[:50]
+    assert 'rel="prev"' not in first.text
     part = await editor.get(f"{HERE}?state=blocked", headers={"HX-Request": "true"})
     assert "<html" not in part.text
     assert shown(part.text) == [made[7]]
@@ -143,10 +151,19 @@ async def test_somebody_who_was_added_is_asked_to_confirm(site: Site, editor: Vi
 async def test_many_are_verified_blocked_and_removed_at_once(site: Site, editor: Visitor) -> None:
     made = await fill(site, 6)
     there = site.services.search.find
-    done = await editor.post("/lists/news/bulk", {"action": "verify", "email": made[:4]})
-    assert await editor.said(done) == "4 addresses are verified."
+    verify: dict[str, str | list[str]] = {"action": "verify", "email": made[:4]}
+    question = await editor.post("/lists/news/bulk", verify)
+    assert "Mark 4 subscribers as confirmed?" in question.text
+    assert "only if each of them has agreed" in question.text
+    assert not (await there("news")).subscribers[0].verified, "only asked so far"
+    asked = await editor.post("/lists/news/bulk", {"action": "ask", "email": [made[0], made[1]]})
+    said = await editor.said(asked)
+    assert said.startswith("1 subscriber asked to confirm. Not changed: 1 (")
+    assert (await site.services.store.queue(CONFIRM_QUEUE).info()).length == 1
+    done = await editor.post("/lists/news/bulk", {**verify, "confirmed": "yes"})
+    assert await editor.said(done) == "4 subscribers marked as confirmed."
     done = await editor.post("/lists/news/bulk", {"action": "block", "email": made[:1]})
-    assert await editor.said(done) == "1 address is blocked."
+    assert await editor.said(done) == "1 subscriber blocked."
     assert (await there("news")).subscribers[0].blocked == BLOCKED_BY_HAND
     question = await editor.post("/lists/news/bulk", {"action": "remove", "email": made[:5]})
     assert question.status_code == 200
@@ -155,9 +172,43 @@ async def test_many_are_verified_blocked_and_removed_at_once(site: Site, editor:
     assert re.findall(r'name="email" value="([^"]+)"', question.text) == made[:5]
     sure = {"action": "remove", "email": [*made[:5], "gone@example.com"], "confirmed": "yes"}
     said = await editor.said(await editor.post("/lists/news/bulk", sure))
-    assert said.startswith("5 addresses are removed. 1 could not be changed: ")
+    assert said.startswith("5 subscribers removed. Not changed: 1 (")
     assert [each.address for each in (await there("news")).subscribers] == made[5:]
     nobody = await editor.post("/lists/news/bulk", {"action": "verify"})
-    assert "Nobody was ticked" in await editor.said(nobody)
+    assert "Nobody was selected" in await editor.said(nobody)
     unknown = await editor.post("/lists/news/bulk", {"action": "explode", "email": made[5:]})
     assert unknown.status_code == 422
+
+
+async def test_a_long_list_is_searched_and_sorted_by_age_with_visible_progress(
+    site: Site, editor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscriber_index, "_SECONDS", 0.0)  # each look reads a thousand
+    lines = "".join(f"member{number:05}@example.com\n" for number in range(MOST + 1))
+    await site.services.imports.import_csv("news", io.BytesIO(f"email\n{lines}".encode()))
+    newest = [f"late{number:03}@example.com" for number in range(60)]
+    for each in newest:
+        await site.services.subscriptions.add("news", each)
+    for query, expected in (
+        ("q=R0777", [f"member0777{digit}@example.com" for digit in range(10)]),
+        ("sort=-since", newest[:-51:-1]),
+        ("sort=-since&q=LATE00", newest[9::-1]),
+    ):
+        page = (await editor.get(f"{HERE}?{query}")).text
+        looks = 0
+        while 'aria-label="Progress of the search"' in page:
+            looks += 1
+            assert looks < 20
+            [again] = re.findall(r'hx-get="([^"]+)"', page)
+            page = (await editor.get(html.unescape(again), headers={"HX-Request": "true"})).text
+            assert f" of {MOST + 61:,} subscribers" in page or shown(page) == expected
+        assert looks >= 8
+        assert shown(page) == expected, query
+    monkeypatch.setattr(subscriber_index, "_SECONDS", 60.0)
+    first = (await editor.get(f"{HERE}?sort=-since")).text
+    [following] = re.findall(r'href="([^"]+)" rel="next"', first)
+    second = (await editor.get(html.unescape(following))).text
+    assert shown(second)[:10] == newest[9::-1]
+    assert shown(second)[10] == "member00000@example.com"
+    [before] = re.findall(r'href="([^"]+)" rel="prev"', second)
+    assert shown((await editor.get(html.unescape(before))).text) == shown(first)

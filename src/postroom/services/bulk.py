@@ -17,6 +17,7 @@ BLOCKED_BY_HAND: Final = "blocked by an administrator"
 
 
 class BulkAction(StrEnum):
+    ASK = "ask"
     VERIFY = "verify"
     BLOCK = "block"
     UNBLOCK = "unblock"
@@ -46,6 +47,8 @@ def _change(
     match action:
         case BulkAction.VERIFY:
             return lambda email: subscriptions.edit(list_name, email, verified=True)
+        case BulkAction.ASK:
+            return lambda email: subscriptions.ask(list_name, email)
         case BulkAction.BLOCK:
             return lambda email: subscriptions.edit(list_name, email, blocked=BLOCKED_BY_HAND)
         case BulkAction.UNBLOCK:

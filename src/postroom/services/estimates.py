@@ -17,20 +17,18 @@ _ENOUGH: Final = 100  # emails, so that starting and stopping does not count
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """`recipients` is None for a large list that was never counted; exact if not `counted_at`.
+    """`recipients` is exact if not `counted_at`; otherwise see `Size`.
 
     `per_second` is the limit that is set, or else what recent messages reached; None: not known.
     """
 
-    recipients: int | None
+    recipients: int
     counted_at: datetime | None
     per_second: float | None
 
     @property
     def seconds(self) -> float | None:
-        if self.recipients is None or not self.per_second:
-            return None
-        return self.recipients / self.per_second
+        return self.recipients / self.per_second if self.per_second else None
 
 
 class EstimateService:
@@ -41,11 +39,8 @@ class EstimateService:
     async def of(self, list_name: str, limit: float | None) -> Estimate:
         """For a message to a list; `limit` is the setting in emails per second."""
         name = parse_list_name(list_name)
-        size = (await self._sizes.of([name])).get(name)
-        rate = limit or await self._measured()
-        if size is None:
-            return Estimate(None, None, rate)
-        return Estimate(size.verified, size.counted_at, rate)
+        size = (await self._sizes.of([name]))[name]
+        return Estimate(size.recipients, size.counted_at, limit or await self._measured())
 
     async def _measured(self) -> float | None:
         recent = await self._times.done(limit=_LOOKED_AT)

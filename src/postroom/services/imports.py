@@ -37,6 +37,7 @@ from postroom.domain.lists import ListName, Subscriber, SubscriberGuid, new_guid
 from postroom.services import records
 from postroom.services.departures import DepartedFrom, Departures
 from postroom.services.events import EventService
+from postroom.services.list_counts import Figures, ListCounts, figures_of
 from postroom.services.lists import ListService
 from postroom.services.subscriber_columns import Column, Meaning
 from postroom.services.subscriber_files import Chunk, RejectedLine, SubscriberFile
@@ -99,11 +100,12 @@ OnRejected = Callable[[RejectedLine], None]
 
 
 class ImportService:
-    def __init__(self, store: Store, lists: ListService) -> None:
+    def __init__(self, store: Store, lists: ListService, counts: ListCounts | None = None) -> None:
         self._rows = store.table(records.LISTS)
         self._lists = lists
         self._departures = Departures(store)
         self._events = EventService(store)
+        self._counts = counts or ListCounts(store)
 
     async def import_csv(
         self,
@@ -152,6 +154,7 @@ class ImportService:
                     tell = _telling(progress, done, chunk, report) if progress else None
                     await importing.write(chunk, tell)
                     done = chunk.bytes_read
+                    await self._counts.add(mailing_list.name, importing.taken_change())
                     unusable.check(added=report.added, updated=report.updated)
         finally:
             source.release()
@@ -262,6 +265,12 @@ class _Importing:
         # Whether to look first: as long as nothing was there, an insertion is tried blindly.
         self._look_first = report.dry_run
         self._unsubscribed: set[AddressKey] = set()
+        self._change = Figures()
+
+    def taken_change(self) -> Figures:
+        """Return how the list's figures have changed since this was asked last."""
+        change, self._change = self._change, Figures()
+        return Figures() if self._report.dry_run else change
 
     async def unsubscribe(self, chunk: _Prepared) -> None:
         """Let those leave whose line says that they did; earlier chunks' are not wanted, either."""
@@ -284,6 +293,7 @@ class _Importing:
                 if subscriber.key in addresses:
                     with suppress(NotFound):  # they left by themselves at this moment
                         await self._rows.apply(records.subscriber_removal(subscriber))
+                        self._change += -figures_of(subscriber)
 
     async def write(self, chunk: _Prepared, tell: Callable[[int], None] | None) -> None:
         """Write all of a chunk; `tell` is told how many of its addresses are done."""
@@ -306,7 +316,7 @@ class _Importing:
             if self._look_first:
                 there = await self._read(addresses)
                 self._look_first = bool(there) or self._report.dry_run
-            operations, added, updated = self._operations(chunk, addresses, guids, there)
+            operations, added, updated, change = self._operations(chunk, addresses, guids, there)
             try:
                 if operations and not self._report.dry_run:
                     await self._rows.apply(operations)
@@ -314,6 +324,7 @@ class _Importing:
                 self._look_first = True
                 guids = new_guids(len(addresses))  # theirs are not to blame, but could be
                 continue
+            self._change += change
             self._report.added += added
             self._report.updated += updated
             self._report.unchanged += len(addresses) - added - updated
@@ -327,8 +338,10 @@ class _Importing:
         addresses: list[AddressKey],
         guids: list[SubscriberGuid],
         there: dict[AddressKey, Subscriber],
-    ) -> tuple[list[Operation], int, int]:
-        """What is to be done for these addresses; how many are added, how many changed."""
+    ) -> tuple[list[Operation], int, int, Figures]:
+        """Return what is to be done for these addresses; how many are added, how many changed; and
+        how that changes the list's figures."""
+        change = Figures()
         operations: list[Operation] = []
         new: dict[bool, dict[AddressKey, SubscriberGuid]] = {True: {}, False: {}}
         updated = 0
@@ -342,13 +355,18 @@ class _Importing:
             if changed != old:
                 operations.append(Replace(records.subscriber_entity(changed), old.etag))
                 updated += 1
+                change += figures_of(changed) + -figures_of(old)
         for verified, added in new.items():
             if added:
+                blocked = len(chunk.blocked.keys() & added.keys()) if chunk.blocked else 0
+                change += Figures(
+                    len(added), len(added) * verified, (len(added) - blocked) * verified
+                )
                 verified_at = self._now if verified else None
                 operations += records.new_subscribers(
                     self._list, added, self._now, verified_at, chunk.blocked, chunk.spellings
                 )
-        return operations, sum(map(len, new.values())), updated
+        return operations, sum(map(len, new.values())), updated, change
 
     def _count_states(
         self, chunk: _Prepared, addresses: list[AddressKey], there: dict[AddressKey, Subscriber]

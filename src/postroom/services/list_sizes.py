@@ -1,4 +1,8 @@
-"""How many subscribers lists have, for pages: small ones are counted, large ones were."""
+"""How many subscribers lists have, for pages: small lists are counted, large ones have a count.
+
+A large list that has no count yet (it has just been imported, or its count was lost) is counted
+while the page waits, once.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,31 @@ import msgspec
 
 from postroom.domain.lists import ListName
 from postroom.services import records
-from postroom.services.growth import GrowthService
+from postroom.services.growth import GrowthService, ListSize
+from postroom.services.list_counts import ListCounts
 from postroom.storage import KeyRange, Store
 
 _SMALL: Final = 500  # subscribers that are counted while somebody waits
 
 
 class Size(msgspec.Struct, frozen=True):
-    """`counted_at` is None where it is exact at this moment."""
+    """`recipients` are verified and not blocked. `counted_at` is None where it is exact now;
+    otherwise it was counted then, and changes since have been added."""
 
     subscribers: int
     verified: int
+    recipients: int
     counted_at: datetime | None = None
 
 
 class ListSizes:
-    def __init__(self, store: Store, growth: GrowthService) -> None:
+    def __init__(self, store: Store, growth: GrowthService, counts: ListCounts) -> None:
         self._rows = store.table(records.LISTS)
         self._growth = growth
+        self._counts = counts
 
     async def of(self, names: Sequence[ListName]) -> dict[ListName, Size]:
-        """The sizes of lists, but for large ones that have not been counted yet."""
+        """Return the sizes of these lists."""
         known = await self.counted()
         found: dict[ListName, Size] = {}
         unsure = []
@@ -40,27 +48,27 @@ class ListSizes:
                 found[name] = known[name]
             else:
                 unsure.append(name)
-        for name, counted in zip(
-            unsure, await asyncio.gather(*map(self._count, unsure)), strict=True
-        ):
-            if counted is not None:
-                found[name] = counted
-            elif name in known:  # has grown since
-                found[name] = known[name]
+        counted = await asyncio.gather(*map(self._count, unsure))
+        for name, size in zip(unsure, counted, strict=True):
+            found[name] = size or _size(await self._growth.count_now(name))
         return found
 
     async def counted(self) -> dict[ListName, Size]:
-        """The last count of every list: one look, however many there are."""
-        return {
-            size.name: Size(size.subscribers, size.verified, size.counted_at)
-            for size in await self._growth.sizes()
-        }
+        """Return the count of every list that has one: one look, however many there are."""
+        await self._counts.write()
+        return {size.name: _size(size) for size in await self._growth.sizes()}
 
     async def _count(self, name: ListName) -> Size | None:
+        """Return the size of a small list; None if it is larger."""
         result = await self._rows.query(
             KeyRange.only(name), KeyRange.prefix(records.EMAIL_PREFIX), limit=_SMALL
         )
         if result.next is not None:
             return None
-        verified = sum(row.properties.get("Verified") is True for row in result.entities)
-        return Size(len(result.entities), verified)
+        found = [records.subscriber_from(row) for row in result.entities]
+        verified = sum(each.verified for each in found)
+        return Size(len(found), verified, sum(each.may_receive for each in found))
+
+
+def _size(counted: ListSize) -> Size:
+    return Size(counted.subscribers, counted.verified, counted.recipients, counted.counted_at)

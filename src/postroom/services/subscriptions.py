@@ -30,6 +30,7 @@ from postroom.domain.lists import (
 from postroom.domain.pages import CONFIRM_QUEUE
 from postroom.services import records
 from postroom.services.departures import Departures
+from postroom.services.list_counts import ListCounts
 from postroom.services.lists import ListService
 from postroom.services.signup_limits import SignupLimits
 from postroom.storage import (
@@ -66,7 +67,11 @@ class SubscriberPage(msgspec.Struct, frozen=True):
 
 class SubscriptionService:
     def __init__(
-        self, store: Store, lists: ListService, limits: SignupLimits | None = None
+        self,
+        store: Store,
+        lists: ListService,
+        limits: SignupLimits | None = None,
+        counts: ListCounts | None = None,
     ) -> None:
         self._store = store
         self._rows = store.table(records.LISTS)
@@ -75,6 +80,7 @@ class SubscriptionService:
         self._limits = limits or SignupLimits(store)
         self._seen: dict[ListName, float] = {}  # the list that was last signed up for
         self._departures = Departures(store)
+        self._counts = counts or ListCounts(store)
 
     # -- sign-up and leaving, by the subscriber ----------------------------------------------
 
@@ -137,6 +143,7 @@ class SubscriptionService:
         except AlreadyExists:
             return False
         await self._keep(new)
+        await self._counts.changed(name, None, new)
         return True
 
     async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:
@@ -162,7 +169,7 @@ class SubscriptionService:
                 return subscriber
             await self._departures.forget(subscriber.list_name, subscriber.address)
             try:
-                saved = await self._save(_verified(subscriber), subscriber.etag)
+                saved = await self._save(subscriber, _verified(subscriber), subscriber.etag)
             except Overtaken:
                 continue  # look again: it may be verified, or gone
             await self._limits.forget(saved.address)
@@ -274,7 +281,7 @@ class SubscriptionService:
             )
         if blocked is not None:
             new = msgspec.structs.replace(new, blocked=blocked)
-        return await self._save(new, etag or old.etag)
+        return await self._save(old, new, etag or old.etag)
 
     async def change_address(
         self, list_name: str, email: str, new_email: str, etag: str | None = None
@@ -353,12 +360,14 @@ class SubscriptionService:
             if found is None:
                 raise Overtaken("subscriber", address) from exc
             return found
+        await self._counts.changed(name, None, new)
         return msgspec.structs.replace(new, etag=etags[0])
 
     async def _insert(self, new: Subscriber) -> Subscriber:
         """Both rows together. `AlreadyExists`; `NoSuch` if the list is being deleted meanwhile."""
         etag = (await self._rows.apply(_insertion(new)))[0]
         await self._keep(new)
+        await self._counts.changed(new.list_name, None, new)
         return msgspec.structs.replace(new, etag=etag)
 
     async def _keep(self, new: Subscriber) -> None:
@@ -372,12 +381,13 @@ class SubscriptionService:
             await self._remove(new)
             raise
 
-    async def _save(self, subscriber: Subscriber, etag: str) -> Subscriber:
+    async def _save(self, old: Subscriber, new: Subscriber, etag: str) -> Subscriber:
         try:
-            saved = await self._rows.replace(records.subscriber_entity(subscriber), etag)
+            saved = await self._rows.replace(records.subscriber_entity(new), etag)
         except Conflict as exc:
-            raise Overtaken("subscriber", subscriber.address) from exc
-        return msgspec.structs.replace(subscriber, etag=saved)
+            raise Overtaken("subscriber", new.address) from exc
+        await self._counts.changed(new.list_name, old, new)
+        return msgspec.structs.replace(new, etag=saved)
 
     async def _leave(self, subscriber: Subscriber) -> bool:
         """Remember, then remove; False if somebody else was quicker."""
@@ -395,6 +405,7 @@ class SubscriptionService:
                 # Deleted meanwhile: its deletion may have gone past the row that we have written.
                 await self._departures.forget(name, address)
             return False
+        await self._counts.changed(name, subscriber, None)
         return True
 
     async def _remove(self, subscriber: Subscriber, etag: str | None = None) -> bool:
@@ -403,6 +414,7 @@ class SubscriptionService:
             await self._rows.apply(records.subscriber_removal(subscriber, etag))
         except NotFound:
             return False
+        await self._counts.changed(subscriber.list_name, subscriber, None)
         return True
 
 

@@ -27,6 +27,8 @@ A_PAGE: Final = 50
 
 _LONGEST_SHOWN: Final = 40  # of a column's name that is none
 _DIGITS: Final = 6
+_BACK: Final = "back"  # where earlier pages of an index in key order began, the last one last
+_MOST_BACK: Final = 20
 
 
 class Column(msgspec.Struct, Generic[Row], frozen=True):
@@ -48,7 +50,8 @@ class Column(msgspec.Struct, Generic[Row], frozen=True):
 class Sortable(msgspec.Struct, Generic[Row], frozen=True):
     """An index: its columns, and by which of them its keys are in order, written like `sort`.
 
-    `in_words` is that order for people; `advice` says how to get fewer than `most`, if one can.
+    `in_words` is that order for people; `advice` says how to get fewer than `most`, if one can. By
+    the columns `at_any_size` the page itself can sort more.
     """
 
     columns: Mapping[str, Column[Row]]
@@ -56,6 +59,7 @@ class Sortable(msgspec.Struct, Generic[Row], frozen=True):
     in_words: str
     advice: str = ""
     most: int = MOST
+    at_any_size: frozenset[str] = frozenset()
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -91,6 +95,7 @@ class Sorting(Generic[Row]):
         self.asked = "" if asked == index.natural else asked
         self.next_url = ""
         self.first_url = ""
+        self.previous_url = ""
         self.place = ""
         self._is_too_long = False
         self._visit = visit
@@ -103,6 +108,11 @@ class Sorting(Generic[Row]):
     def is_natural(self) -> bool:
         """Nothing but the order of the keys is asked for."""
         return not self.asked
+
+    @property
+    def is_at_any_size(self) -> bool:
+        """Whether the page itself can sort as it is asked to, however long the index is."""
+        return self.asked.removeprefix("-") in self._index.at_any_size
 
     @property
     def most(self) -> int:
@@ -132,19 +142,31 @@ class Sorting(Generic[Row]):
         if last:
             self.place = f"{begin + 1:,} to {min(end, len(in_order)):,} of {len(in_order):,}"
         self.first_url = self._address(sort=self.asked) if page else ""
+        before = "" if page == 1 else str(page)
+        self.previous_url = self._address(sort=self.asked, page=before) if page else ""
         self.next_url = self._address(sort=self.asked, page=str(page + 2)) if page < last else ""
         return in_order[begin:end]
 
     def in_key_order(self, following: str | None, field: str = "after") -> None:
         """The index goes on behind this place, under this field of its address."""
-        self.next_url = self._address(**{field: following}) if following else ""
-        self.first_url = self._address() if self._visit.parameter(field) else ""
+        sort = self.asked if self.is_at_any_size else ""
+        here = self._visit.parameter(field)
+        passed = self._visit.request.query_params.getlist(_BACK)[-_MOST_BACK:]
+        self.next_url = self.first_url = self.previous_url = ""
+        if following:
+            back = [*passed, here][-_MOST_BACK:] if here else passed
+            self.next_url = self._address(sort=sort, **{field: following, _BACK: back})
+        if here:
+            self.first_url = self._address(sort=sort)
+            before = {field: passed[-1], _BACK: passed[:-1]} if passed else {}
+            self.previous_url = self._address(sort=sort, **before)
 
     # — What templates ask —
 
     def head(self, name: str) -> Head:
         column = self._index.columns[name]
-        current = self._index.natural if self._is_too_long or self.is_natural else self.asked
+        is_natural = self.is_natural or (self._is_too_long and not self.is_at_any_size)
+        current = self._index.natural if is_natural else self.asked
         is_current = current.removeprefix("-") == name
         sign = column.first_sign
         if is_current:
@@ -154,7 +176,9 @@ class Sorting(Generic[Row]):
         if is_current:
             direction = "descending" if current.startswith("-") else "ascending"
         url = self._address(sort="" if wanted == self._index.natural else wanted)
-        return Head(column.label, column.is_number, direction, "" if self._is_too_long else url)
+        possible = not self._is_too_long or wanted == self._index.natural
+        possible = possible or name in self._index.at_any_size
+        return Head(column.label, column.is_number, direction, url if possible else "")
 
     @property
     def here(self) -> str:
@@ -164,7 +188,9 @@ class Sorting(Generic[Row]):
     @property
     def note(self) -> str:
         """Why the index cannot be sorted, and what to do; '' if it can."""
-        if not self._is_too_long:
+        if not self._is_too_long or self.is_at_any_size:
+            return ""
+        if self._index.at_any_size and self.is_natural:
             return ""
         why = f"more than {self.most:,} cannot be sorted otherwise."
         return f"{self._index.in_words}: {why} {self._index.advice}".rstrip()
@@ -176,9 +202,13 @@ class Sorting(Generic[Row]):
             raise Invalid("page", "is a number, as in page=2")
         return int(text) - 1
 
-    def _address(self, **more: str) -> str:
+    def continued(self, **fields: str | Sequence[str]) -> str:
+        """Return the address at which a look through the index continues."""
+        return self._address(sort=self.asked, **fields)
+
+    def _address(self, **more: str | Sequence[str]) -> str:
         given = {name: value for name, value in {**self._filters, **more}.items() if value}
-        return f"{self._path}?{urlencode(given)}" if given else self._path
+        return f"{self._path}?{urlencode(given, doseq=True)}" if given else self._path
 
 
 def _comparable(value: Any) -> tuple[bool, Any]:

@@ -21,6 +21,7 @@ from postroom.web.admin import (
     previews,
     queues,
     settings,
+    subscriber_index,
     subscribers,
     trace,
     use_it,
@@ -34,6 +35,7 @@ ADMIN_PAGES: tuple[Page, ...] = (
     *appearance.PAGES,
     *imports.PAGES,
     *bulk.PAGES,
+    *subscriber_index.PAGES,
     *subscribers.PAGES,
     *messages.PAGES,
     *message_forms.PAGES,  # before the pages of a message: theirs are `/messages/{ref}`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.responses import Response
 
 from postroom.domain.errors import Invalid
@@ -14,11 +15,40 @@ from postroom.web.routing import Page
 from postroom.web.visit import Visit
 
 _SAID = {
-    BulkAction.VERIFY: "verified",
+    BulkAction.VERIFY: "marked as confirmed",
+    BulkAction.ASK: "asked to confirm",
     BulkAction.BLOCK: "blocked",
-    BulkAction.UNBLOCK: "no longer blocked",
+    BulkAction.UNBLOCK: "unblocked",
     BulkAction.REMOVE: "removed",
 }
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """What is asked before something is done to many: a verb, its consequences, the button."""
+
+    verb: str
+    points: tuple[str, ...]
+    button: str
+
+
+_QUESTIONS = {
+    BulkAction.VERIFY: _Question(
+        "Mark {people} as confirmed?",
+        (
+            "They will get the next message to this list, without having confirmed themselves.",
+            "Do this only if each of them has agreed to get these emails and you can show it. Mail"
+            " to people who have not agreed is spam in most countries, and harms your delivery.",
+            "If you are not sure, choose Ask to confirm instead: they get an email with a link.",
+        ),
+        "Mark as confirmed",
+    ),
+    BulkAction.REMOVE: _Question(
+        "Remove {people}?",
+        ("They are removed from the list; their links stop working.",),
+        "Remove",
+    ),
+}
+"""Actions that cannot be undone with another click."""
 _SHOWN = 20
 _LONGEST_FIELD = 254  # of the search that the visitor comes from and goes back to
 
@@ -34,18 +64,21 @@ async def bulk(visit: Visit) -> Response:
     if kept:
         back += f"?{urlencode(kept)}"
     if not emails:
-        return visit.redirect(back, "Nobody was ticked: nothing was changed.")
-    if action is BulkAction.REMOVE and not await visit.text("confirmed"):
+        return visit.redirect(back, "Nobody was selected. Nothing has been changed.")
+    question = _QUESTIONS.get(action)
+    if question is not None and not await visit.text("confirmed"):
         more = len(emails) - _SHOWN
         return visit.page(
             "admin/confirm.html",
-            title=f"Remove {counted(len(emails), 'subscriber', 'subscribers')}?",
+            title=question.verb.format(
+                people=counted(len(emails), "subscriber", "subscribers"),
+            ),
             points=[
-                f"They are taken off the list {mailing_list.name}; their links stop working.",
+                *question.points,
                 ", ".join(map(short, emails[:_SHOWN]))
                 + (f" and {more:,} more" if more > 0 else ""),
             ],
-            button="Remove them",
+            button=question.button,
             fields={"action": action.value, "email": emails, "confirmed": "yes", **kept},
             back=back,
         )
@@ -57,10 +90,9 @@ async def bulk(visit: Visit) -> Response:
 
 
 def _summary(report: BulkReport, action: BulkAction) -> str:
-    done = counted(report.done, "address is", "addresses are")
-    said = f"{done} {_SAID[action]}."
+    said = f"{counted(report.done, 'subscriber', 'subscribers')} {_SAID[action]}."
     if report.problems:
-        said += f" {len(report.problems):,} could not be changed: {short(report.problems[0])}."
+        said += f" Not changed: {len(report.problems):,} ({short(report.problems[0])})."
     return said
 
 

@@ -1,8 +1,7 @@
-"""The subscribers of a list: index, add, edit, move, remove."""
+"""The subscribers of a list: add, edit, move, remove. Their index is `subscriber_index.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -11,76 +10,13 @@ from starlette.responses import Response
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.lists import Subscriber
 from postroom.domain.texts import one_line
-from postroom.services.searching import SubscriberLine, SubscriberState
 from postroom.services.users import Role
 from postroom.web.admin.conflicts import Difference, differences
 from postroom.web.routing import Page
-from postroom.web.sorting import A_PAGE, Column, Sortable, Sorting
 from postroom.web.visit import Visit
 
 _LONGEST_REASON: Final = 200
 _LABELS: Final = {"email": "Address", "verified": "Verified", "blocked": "Blocked because"}
-
-
-def _state_of(subscriber: SubscriberLine) -> str:
-    """As the page says it."""
-    if subscriber.blocked:
-        return "blocked"
-    return "verified" if subscriber.verified else "not verified"
-
-
-_INDEX: Final = Sortable[SubscriberLine](
-    {
-        "address": Column("Address", lambda each: each.address),
-        "state": Column("State", _state_of),
-        "since": Column("Since", lambda each: each.created_at, largest_first=True),
-    },
-    natural="address",
-    in_words="In the order of addresses",
-    advice="Search for fewer.",
-)
-
-
-async def index(visit: Visit) -> Response:
-    mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    state = _state(visit.parameter("state"))
-    prefix = visit.parameter("q").strip()
-    kept = _as_kept(prefix)
-    filters = {"q": prefix, "state": state.value if state else ""}
-    sorting = Sorting(visit, _INDEX, filters)
-    size = (await visit.services.sizes.of([mailing_list.name])).get(mailing_list.name)
-    if size is not None and not prefix:
-        sorting.expect(size.subscribers)
-    shown: Sequence[Subscriber | SubscriberLine] | None = None
-    cut_short_at = ""
-    if not sorting.is_natural:
-        shown = sorting.page_of(
-            await visit.services.search.whole(
-                mailing_list.name, state=state, prefix=kept, most=sorting.most
-            )
-        )
-    if shown is None:
-        found = await visit.services.search.find(
-            mailing_list.name,
-            state=state,
-            prefix=kept,
-            limit=A_PAGE,
-            after=visit.parameter("after"),
-        )
-        shown = found.subscribers
-        if found.is_cut_short and found.next:
-            cut_short_at = found.next
-        sorting.in_key_order(found.next)
-    return visit.page(
-        "admin/subscriber_rows.html" if visit.is_partial else "admin/subscribers.html",
-        list=mailing_list,
-        size=size,
-        subscribers=shown,
-        cut_short_at=cut_short_at,
-        prefix=prefix,
-        state=filters["state"],
-        sorting=sorting,
-    )
 
 
 async def add(visit: Visit) -> Response:
@@ -236,18 +172,7 @@ def _address_of(subscriber: Subscriber) -> str:
     return f"/lists/{subscriber.list_name}/subscribers/{quote(subscriber.address)}"
 
 
-def _state(text: str) -> SubscriberState | None:
-    return SubscriberState(text) if text in set(SubscriberState) else None
-
-
-def _as_kept(prefix: str) -> str:
-    """Addresses are kept with their domain in lower case."""
-    local, at, domain = prefix.partition("@")
-    return f"{local}{at}{domain.lower()}"
-
-
 PAGES = (
-    Page("/lists/{name}/subscribers", index, role=Role.VIEWER),
     Page("/lists/{name}/subscribers/add", add, role=Role.EDITOR, methods=("GET", "POST")),
     Page(
         "/lists/{name}/subscribers/{email:path}/delete",

@@ -13,6 +13,7 @@ from postroom.domain.errors import Invalid
 from postroom.domain.lists import Subscriber
 from postroom.services import shapes
 from postroom.services.keys import Scope
+from postroom.services.searching import SubscriberState
 from postroom.storage import InvalidKey
 from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, problems, readable, tagged
 from postroom.web.api.etags import matched_etag
@@ -39,9 +40,18 @@ Prefix = Annotated[
     Query(
         max_length=254,
         pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
-        description="Only addresses that begin with this.",
+        description="Only addresses that begin with this, in upper or lower case.",
     ),
 ]
+Part = Annotated[
+    str,
+    Query(
+        max_length=254,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
+        description="Only addresses that have this anywhere, in upper or lower case.",
+    ),
+]
+_SECONDS = 2.0  # of one look through a list for a part of an address
 
 
 def _shown(request: Request, subscriber: Subscriber) -> dict[str, Any]:
@@ -75,13 +85,20 @@ async def read_subscribers(
     name: ListPath,
     verified: IsVerified = None,
     prefix: Prefix = "",
+    q: Part = "",
     limit: Limit = 100,
     after: After = None,
 ) -> Response:
-    """The subscribers of a list, in the order of their addresses."""
+    """Return the subscribers of a list, in the order of their addresses.
+
+    With `q`, a large list is searched for up to two seconds: there may be fewer items than `limit`,
+    or none, although `next` leads to more.
+    """
     place = Place(after, Kind.SUBSCRIBERS, name)
     try:
         with place.checked():
+            if q:
+                return await _search(request, name, place, q, prefix, verified, limit)
             page = await services_of(request).subscriptions.page(
                 name, verified=verified, prefix=prefix, limit=limit, after=place.last
             )
@@ -89,6 +106,31 @@ async def read_subscribers(
         raise Invalid("prefix", "no address begins like this") from exc
     shown = (with_shown_etag(_shown(request, each)) for each in page.subscribers)
     return index(shown, place.next(page.next))
+
+
+async def _search(
+    request: Request,
+    name: str,
+    place: Place,
+    part: str,
+    prefix: str,
+    verified: bool | None,
+    limit: int,
+) -> Response:
+    state = None
+    if verified is not None:
+        state = SubscriberState.VERIFIED if verified else SubscriberState.UNVERIFIED
+    found = await services_of(request).search.find(
+        name,
+        state=state,
+        prefix=prefix,
+        contains=part,
+        limit=limit,
+        after=place.last or "",
+        seconds=_SECONDS,
+    )
+    shown = (with_shown_etag(shapes.of_subscriber(each)) for each in found.subscribers)
+    return index(shown, place.next(found.next))
 
 
 @router.get(

@@ -9,7 +9,7 @@ for (const form of document.querySelectorAll("form[data-choosing]")) {
     const ticked = boxes.filter((box) => box.checked).length;
     all.checked = ticked === boxes.length;
     all.indeterminate = ticked > 0 && ticked < boxes.length;
-    said.textContent = ticked ? `With the ${ticked} ticked:` : "With those that are ticked:";
+    said.textContent = ticked ? `${ticked} selected:` : "Selected:";
   };
   all.hidden = false;
   all.addEventListener("change", () => {
