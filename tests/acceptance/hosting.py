@@ -153,6 +153,27 @@ class Hosting:
     async def put(self, queue: str, *bodies: str) -> list[str]:
         return await self.store.queue(queue).put_many(list(bodies))
 
+    async def run_program_with_children(self) -> list[int]:
+        """Let a program start a child and a daemon, once; return their process ids."""
+        program = self.folder / "program"
+        program.write_text(
+            "#!/bin/sh\n"
+            "[ -e daemon ] && exit 0\n"
+            "sleep 600 &\n"
+            "echo $! > child.part; mv child.part child\n"
+            "setsid sleep 600 &\n"
+            "echo $! > daemon.part; mv daemon.part daemon\n"
+            "wait\n"
+        )
+        program.chmod(0o755)
+        await self.add("/shop", command=["./program"])
+        await self.put("shop/orders", "go")
+        files = [self.folder / "child", self.folder / "daemon"]
+        await self.until(lambda: all(file.exists() for file in files), "it runs")
+        pids = [int(file.read_text()) for file in files]
+        assert all(map(is_alive, pids))
+        return pids
+
     def touch(self, name: str) -> None:
         (self.folder / name).touch()
 

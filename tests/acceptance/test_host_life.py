@@ -164,23 +164,8 @@ async def test_processes_of_a_killed_host_are_not_shown_for_long(hosting: Hostin
 
 
 async def test_nothing_that_a_program_started_outlives_the_host(hosting: Hosting) -> None:
-    program = hosting.folder / "program"
-    program.write_text(
-        "#!/bin/sh\n"
-        "sleep 600 &\n"
-        "echo $! > child.part; mv child.part child\n"
-        "setsid sleep 600 &\n"
-        "echo $! > daemon.part; mv daemon.part daemon\n"
-        "wait\n"
-    )
-    program.chmod(0o755)
-    await hosting.add("/shop", command=["./program"])
     host = await hosting.start()
-    await hosting.put("shop/orders", "go")
-    child, daemon = hosting.folder / "child", hosting.folder / "daemon"
-    await hosting.until(lambda: child.exists() and daemon.exists(), "it runs")
-    pids = [int(child.read_text()), int(daemon.read_text())]
-    assert all(map(is_alive, pids))
+    pids = await hosting.run_program_with_children()
     hosting.kill(host)
     await hosting.until_gone(*pids)
 

@@ -47,7 +47,8 @@ def limit_child(seconds: int | None) -> None:
 
 def _set_cpu(seconds: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, hard))
+    soft = seconds if hard == resource.RLIM_INFINITY else min(seconds, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
 
 def become(user: str) -> None:

@@ -273,7 +273,10 @@ class Pool:
 
     def lost(self, process: Process) -> None:
         """A process closed its connection, or sent nonsense: it can neither get a message nor
-        answer one, so it is ended if it does not end by itself."""
+        answer one, so it is ended if it does not end by itself. One that drains closes its line
+        when all is said, and may take its time after that."""
+        if process.state is State.DRAINING:
+            return
         if not process.problem:
             process.problem = "it lost its connection to the host"
         self._launcher.kill(process.pid)

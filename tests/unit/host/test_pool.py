@@ -318,6 +318,12 @@ async def test_a_process_that_closed_its_connection_is_ended_as_a_crash() -> Non
     worker.die(-9)
     assert owner.said == [("died: it lost its connection to the host", handed)]
     assert pool.crashes == 1
+    pool.scale(Demand(ready=1))
+    await settled()
+    drained = ready(launcher.workers[1])
+    pool.end()
+    drained.lose()
+    assert launcher.killed == [worker.pid], "it was told to stop, and has its time for that"
 
 
 async def test_a_launch_that_fails_in_any_way_leaves_no_process() -> None:
