@@ -12,7 +12,7 @@ from postroom.domain.addresses import Address
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.lists import SubscriberGuid
 from postroom.mail.mailing import Recipient
-from postroom.transport.contract import ResultKind, TransportError
+from postroom.transport.contract import ResultKind, Scope, TransportError
 from postroom.transport.outbox import OutboxTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 
@@ -136,11 +136,13 @@ async def test_what_a_killed_process_left_is_removed_and_never_shown(
     assert (folder / ".1.1.tmp").exists()
 
 
-async def test_a_folder_that_cannot_be_written_defers(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_written_holds_everything(tmp_path: Path) -> None:
     (tmp_path / "outbox").write_text("a file, not a folder")
     outbox = OutboxTransport(tmp_path / "outbox")
 
-    assert kinds(await outbox.send(PlainMailing(), many(2), Notes())) == [ResultKind.DEFERRED] * 2
+    for result in await outbox.send(PlainMailing(), many(2), Notes()):
+        assert (result.kind, result.scope) == (ResultKind.HELD, Scope.ACCOUNT)
+        assert result.reason == "The folder of the outbox cannot be written"
     with pytest.raises(TransportError, match="cannot be written"):
         await outbox.check()
 

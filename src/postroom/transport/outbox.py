@@ -31,7 +31,14 @@ from postroom.domain.errors import Invalid, NoSuch
 from postroom.folders import make_private, open_private, tighten
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.reading import read_subject
-from postroom.transport.contract import Result, ResultKind, Transport, TransportError, Watcher
+from postroom.transport.contract import (
+    Result,
+    ResultKind,
+    Scope,
+    Transport,
+    TransportError,
+    Watcher,
+)
 
 _HEADERS = 16 * 1024  # bytes in which the subject is found
 _CHUNK = 100  # mails that are written before the first of them appears
@@ -170,13 +177,14 @@ class OutboxTransport(Transport):
                 file.write(mail)
             return self._folder / _file_name(mail, mailing, recipient)
         except Invalid as exc:
-            return Result(ResultKind.REFUSED, str(exc))
+            return Result(ResultKind.REFUSED, str(exc), reason="The address cannot be written to")
         except OSError as exc:
             with suppress(OSError):
                 aside.unlink()
             return _not_now(exc)
         except Exception as exc:  # whatever it is: the other emails of the batch must go on
-            return Result(ResultKind.HELD, f"the mail cannot be composed: {exc!r}")
+            problem = f"the mail cannot be composed: {exc!r}"
+            return Result(ResultKind.HELD, problem, Scope.MESSAGE, "The message cannot be composed")
 
     def _try_to_write(self) -> None:
         make_private(self._folder)
@@ -194,7 +202,10 @@ def _appear(aside: Path, final: Path) -> Result:
 
 
 def _not_now(exc: OSError) -> Result:
-    return Result(ResultKind.DEFERRED, f"cannot be kept in the outbox: {exc.strerror}")
+    problem = f"cannot be kept in the outbox: {exc.strerror}"
+    return Result(
+        ResultKind.HELD, problem, Scope.ACCOUNT, "The folder of the outbox cannot be written"
+    )
 
 
 def _file_name(mail: bytes, mailing: Mailing, recipient: Recipient) -> str:

@@ -70,8 +70,13 @@ class Connection(asyncio.Protocol):
                 await self._waiter
         return self._replies.popleft()
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether no part of a reply has arrived that was not read."""
+        return self._reader.is_empty and not self._replies
+
     async def start_tls(self, context: ssl.SSLContext, seconds: float) -> None:
-        if self._transport is None or self._problem or self._replies or not self._reader.is_empty:
+        if self._transport is None or self._problem or not self.is_silent:
             # What came before the handshake was not encrypted: whoever sent it (RFC 3207 5).
             raise ConnectionLost("the server spoke between STARTTLS and the handshake")
         secured = await self._loop.start_tls(

@@ -90,12 +90,13 @@ async def _introduce(connection: Connection, timeouts: Timeouts) -> None:
 async def _greeting(connection: Connection, timeouts: Timeouts) -> Reply:
     """Return the greeting. A server that says nothing may wait for a TLS handshake."""
     server = connection.server
-    if server.tls is Tls.IMPLICIT or timeouts.silence >= timeouts.greeting:
+    # Port 25 never expects it, and servers there may greet slowly to catch impatient clients.
+    if server.tls is Tls.IMPLICIT or server.port == 25 or timeouts.silence >= timeouts.greeting:
         return await connection.reply(timeouts.greeting)
     try:
         return await connection.reply(timeouts.silence)
     except TimeoutError:
-        if await _expects_tls(server, timeouts.silence):
+        if connection.is_silent and await _expects_tls(server, timeouts.silence):
             raise _refused(
                 server,
                 "it expects TLS from the first byte: use smtps:// here",
