@@ -88,9 +88,12 @@ class ConnectionGuard:
         self._closed += 1
 
     def _make_room(self, among: dict[GuardedProtocol, None], connection: GuardedProtocol) -> None:
-        given_up = to_give_up(among, connection) or connection
+        given_up = to_give_up(among, connection)
+        if given_up is None:
+            connection.transport.write(_TOO_MANY)  # all others are being answered
+            given_up = connection
         self.leave(given_up)
-        given_up.give_up(_TOO_MANY)
+        given_up.give_up(_TOO_SLOW)
 
     def _log(self, now: float) -> None:
         if self._closed and now - self._logged_at >= _LOGGED_EVERY:
@@ -108,7 +111,7 @@ class GuardedProtocol(H11Protocol):
         self.key = ""
         self.waits = Waits.NOTHING_YET
         self.since = monotonic()
-        self._received = 0  # bytes of the body
+        self._received = 0  # bytes of what it waits for the rest of
         self._unread = 0  # bytes of answers that the client has not taken off us
         self._unread_since = self.since
 
@@ -169,10 +172,15 @@ class GuardedProtocol(H11Protocol):
         return now - self._unread_since > limits.stalled_seconds
 
     def give_up(self, answer: bytes) -> None:
-        """Close the connection, with an answer if none has begun."""
+        """Close the connection, with an answer to a request that has begun and has none yet.
+
+        A browser that only keeps a connection ready would take an answer for that to its next
+        request.
+        """
         self.guard.note_closed()
-        is_answering = self.cycle is not None and self.cycle.response_started
-        if not is_answering or self.cycle.response_complete:
+        has_begun = self._received > 0 or self.waits is not Waits.NOTHING_YET
+        is_answered = self.waits is not Waits.NOTHING_YET and self.cycle.response_started
+        if has_begun and not is_answered:
             self.transport.write(answer)
         if self.transport.get_write_buffer_size():
             self.transport.abort()  # the client has not even read what was sent before

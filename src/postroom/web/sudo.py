@@ -20,8 +20,9 @@ from postroom.services.sessions import Session
 from postroom.web.visit import Visit
 
 LASTS = timedelta(minutes=10)
-PASSWORD = "sudo_password"  # noqa: S105 — the name of a field
-CODE = "sudo_code"
+_OURS = "sudo_"  # how the names of the question's own fields begin
+PASSWORD = f"{_OURS}password"
+CODE = f"{_OURS}code"
 _WRONG = "Wrong password. Nothing has been changed."
 _WRONG_CODE = "Wrong code, or it was used already. Wait for the next one."
 
@@ -72,7 +73,7 @@ async def _ask(visit: Visit, status: int, problem: str = "", wait: int = 0) -> R
         fields=[
             (name, text)
             for name, text in items
-            if isinstance(text, str) and name not in ("csrf", PASSWORD, CODE)
+            if isinstance(text, str) and name != "csrf" and not name.startswith(_OURS)
         ],
         has_files=any(not isinstance(each, str) and each.filename for _, each in items),
         back=_page_before(visit),
