@@ -42,6 +42,7 @@ async def unless_confirmed(visit: Visit) -> Response | None:
         return await _ask(visit, 429, problem, wait)
     users, email = visit.services.users, visit.who.email
     if not await users.check_password(email, await visit.text(PASSWORD)):
+        await visit.audit("entered a wrong password", f"to confirm {visit.path}")
         return await _ask(visit, 422, _WRONG)
     if visit.who.has_second_factor:
         try:
@@ -49,6 +50,7 @@ async def unless_confirmed(visit: Visit) -> Response | None:
         except TooManyCodes as exc:
             return await _ask(visit, 429, f"{exc}.".capitalize(), math.ceil(exc.seconds))
         if not is_right:
+            await visit.audit("entered a wrong code", f"to confirm {visit.path}")
             return await _ask(visit, 422, _WRONG_CODE)
     visit.context.login_limits.forget_session(session.id)
     await visit.renew_session()
