@@ -17,6 +17,7 @@ from postroom.domain.apps import App, OnPoison
 from postroom.domain.queue_names import (
     POISON,
     dead_letter_queue,
+    is_internal,
     is_subqueue,
     poison_queue,
     retry_queue,
@@ -154,7 +155,8 @@ class Dispositions:
         except InvalidName:
             return dead_letter_queue(message.queue)
         is_own = root_queue(wanted) == root_queue(message.queue)
-        return dead_letter_queue(message.queue) if is_own else wanted
+        is_closed = is_own or is_internal(root_queue(wanted))
+        return dead_letter_queue(message.queue) if is_closed else wanted
 
 
 def asked_delay(failure: Failure) -> float:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from postroom.domain.apps import App
-from postroom.domain.errors import Invalid
+from postroom.domain.errors import Invalid, NotNow
 from postroom.domain.queue_names import (
     LONGEST,
     base_queue,
@@ -93,7 +93,8 @@ class QueueService:
         properties: Mapping[str, str] | None = None,
         principal: str | None = None,
     ) -> str:
-        """Put a message; answers its id. `Invalid`, `NotAllowed`.
+        """Put a message; answers its id. `Invalid`, `NotAllowed`; `NotNow` for a queue of
+        Postroom's own.
 
         After `ttl` seconds it is not delivered any more but goes to its dead-letter queue.
         """
@@ -337,4 +338,4 @@ class QueueService:
         except InvalidName as exc:
             raise Invalid(field, str(exc)) from exc
         if is_internal(root_queue(name)):
-            raise Invalid(field, f"{name!r} controls Postroom itself and takes no messages")
+            raise NotNow(f"the queue {name} controls Postroom itself and takes no messages")

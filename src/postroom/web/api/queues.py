@@ -120,13 +120,14 @@ async def read_queue(
     "/queues/{name:path}/messages",
     status_code=201,
     response_model=PutResult,
-    responses=problems(404),
+    responses=problems(404, 409),
     openapi_extra=_NEEDS,
 )
 async def put_message(request: Request, name: QueuePath, body: NewQueueMessage) -> Response:
     """Put a message into a queue, which is made if it is not there.
 
-    Body and properties together have up to 48,000 bytes.
+    Body and properties together have up to 48,000 bytes. Queues that control Postroom itself take
+    no messages.
     """
     made = await services_of(request).queues.put(
         name,
