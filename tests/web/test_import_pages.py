@@ -76,7 +76,7 @@ async def test_what_lines_do_not_say_the_form_says_and_other_encodings_are_read(
 ) -> None:
     data = "email;name\nann@example.com;Zoé\n".encode("windows-1252")
     page, where = await previewed(editor, await upload(editor, data))
-    assert "cannot be imported as it is: file: line 2 is not in UTF-8" in page
+    assert "cannot be imported as it is: line 2 is not in UTF-8" in page
     assert "--encoding" not in page
     assert 'value="import"' not in page, "there is nothing to confirm"
     refused = await editor.post(where, {"action": "import"})
@@ -153,11 +153,11 @@ async def test_a_preview_says_what_will_happen_before_anything_is_written(
     ).encode()
     page, where = await previewed(editor, await upload(editor, data, verified="yes"))
     for text in (
-        "<strong>3</strong> new subscribers",
-        "<strong>1</strong> of them will be confirmed",
-        "<strong>1</strong> have unsubscribed elsewhere",
-        "<strong>1</strong> will be blocked",
-        "<strong>1</strong> lines cannot be used",
+        "<strong>3</strong> new subscribers will be added",
+        "<strong>1</strong> subscriber will be newly confirmed",
+        "<strong>1</strong> address has unsubscribed elsewhere",
+        "<strong>1</strong> address will be blocked",
+        "<strong>1</strong> line cannot be used",
         "These columns are not imported: <strong>City</strong>",
         "Köln",
         "status &#39;gold&#39; is not understood",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -175,7 +175,9 @@ class SubscriberSearch:
         start = None if behind is None else place(behind)
         while (some := await rows.following()) is not None:
             lines = [
-                _line(key, row) for key, row in some.items() if not part or part in key[_BEGIN:]
+                _line(key, row)
+                for key, row in _no_worse_than(best, limit, some, oldest_first)
+                if not part or part in key[_BEGIN:]
             ]
             fitting = (each for each in lines if state is None or state.fits(each))
             later = (each for each in fitting if start is None or place(each) > start)
@@ -220,6 +222,21 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
 def _line(key: str, row: _Row) -> SubscriberLine:
     address = Address(row.EmailAddress or key[_BEGIN:])
     return SubscriberLine(address, row.Verified, row.Blocked, row.CreatedAt)
+
+
+def _no_worse_than(
+    best: Sequence[SubscriberLine], limit: int, rows: dict[str, _Row], oldest_first: bool
+) -> Iterable[tuple[str, _Row]]:
+    """Return those rows that may be among the best: nearly none, once enough are known.
+
+    Rows come in the order of their keys, so of one moment the first ones are the best.
+    """
+    if len(best) < limit:
+        return rows.items()
+    last = best[-1].created_at
+    if oldest_first:
+        return [(key, row) for key, row in rows.items() if row.CreatedAt < last]
+    return [(key, row) for key, row in rows.items() if row.CreatedAt > last]
 
 
 class _Rows:

@@ -26,6 +26,7 @@ from typing import IO, BinaryIO, Final, cast
 
 import msgspec
 
+from postroom.domain.errors import Invalid
 from postroom.domain.lists import ListName
 from postroom.errors import PostroomError
 from postroom.services.imports import ImportReport, ImportService
@@ -176,6 +177,9 @@ class ImportRuns:
                     on_rejected=run.reject,
                 )
                 run.done = run.size
+        except Invalid as exc:
+            is_about_file = exc.problem.startswith(("has ", "looks "))
+            run.problem = f"it {exc.problem}" if is_about_file else exc.problem
         except PostroomError as exc:
             run.problem = str(exc)
         except BaseException:
