@@ -38,7 +38,7 @@ A_PAGE: Final = Requests(table=10, queue=2.3)
 A_MESSAGE: Final = Requests(table=50, queue=30, blob=25)
 """What each message costs besides its pages."""
 
-AN_IDLE_MINUTE: Final = Requests(table=43, queue=91, blob=12)
+AN_IDLE_MINUTE: Final = Requests(table=73, queue=91, blob=12)
 """A scheduler and a host, while nothing happens: leases, heartbeats, and looks at queues."""
 
 AN_EMAIL_KILOBYTES: Final = 0.5

@@ -26,6 +26,10 @@ on_poison = "reject"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "orders.py").write_text("print('hello')\ndef process(message): pass\nnothing = 3\n")
+    (tmp_path / "lazy.py").write_text(
+        "def one(message): yield\nasync def two(message): yield\n"
+        "class Three:\n    def __call__(self, message): yield\nthree = Three()\n"
+    )
     (tmp_path / "broken.py").write_text("import a_module_that_is_not_there\n")
     (tmp_path / "deadly.py").write_text("import os\nos._exit(3)\n")
     program = tmp_path / "print-label"
@@ -84,6 +88,9 @@ def test_no_file_and_no_applications_are_fine(folder: Path) -> None:
         ("orders:process", "orders:missing", "has no attribute 'missing'"),
         ("orders:process", "orders:nothing", "line 5: handler: 'orders:nothing' cannot be"),
         ("orders:process", "absent:process", "No module named 'absent'"),
+        ("orders:process", "lazy:one", "it is a generator function"),
+        ("orders:process", "lazy:two", "it is a generator function"),
+        ("orders:process", "lazy:three", "it is a generator function"),
         ("orders:process", "deadly:process", "the process ended with status 3"),
         ("./print-label", "./print-lable", "line 11: command: there is no program './print-lable'"),
         ('command = ["./print-label"]', "", "line 9: handler: say handler or command"),
