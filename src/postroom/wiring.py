@@ -58,6 +58,7 @@ from postroom.services.retries import RetryService
 from postroom.services.searching import SubscriberSearch
 from postroom.services.sessions import SessionService
 from postroom.services.store_health import StoreHealth
+from postroom.services.store_history import StoreHistory
 from postroom.services.stored_secrets import StoredSecrets
 from postroom.services.subscriptions import SubscriptionService
 from postroom.services.tracing import TraceService
@@ -144,6 +145,7 @@ async def opened_for_work(settings: Settings) -> AsyncIterator[Store]:
     """Yield the store once its data has the shape that this version works with."""
     async with opened_store(settings) as store:
         await bring_up_to_date(store)
+        await StoreHistory(store, settings.data).pause_if_lost()
         yield store
 
 
@@ -201,7 +203,14 @@ def make_sender(store: Store, transport: Transport, settings: Settings) -> Sende
         # The engine that has threads, and one transaction for all who write at the same moment.
         how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, most_in_hand=32)
     rate = settings.value("rate")
-    return Sender(store, _paced(store, transport, rate), how, _domain_limits(store, settings))
+    history = StoreHistory(store, settings.data)
+    return Sender(
+        store,
+        _paced(store, transport, rate),
+        how,
+        _domain_limits(store, settings),
+        history.advance,
+    )
 
 
 def make_confirmations(store: Store, transport: Transport, settings: Settings) -> Confirmations:

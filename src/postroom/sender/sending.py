@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 
@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 POISON_QUEUE = f"{SEND_QUEUE};poison"
 
 _OBEY_SECONDS = 0.25
+_MARK_SECONDS = 1.0
 # A mail server may take ten minutes for its answer (RFC 5321 4.5.3.2.6).
 _MAIL_SERVER_PATIENCE = 15.0
 _HELD_SECONDS = 0.5
@@ -56,7 +57,10 @@ class Sender:
         transport: Transport,
         settings: SenderSettings,
         limits: DomainLimits | None = None,
+        mark_history: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`mark_history` is called every second while emails are sent."""
+        self._mark_history = mark_history
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
         self._queue = store.queue(SEND_QUEUE)
@@ -105,6 +109,7 @@ class Sender:
         renewing = asyncio.create_task(self._work.leases.keep(self._in_hand.values))
         recovering = asyncio.create_task(self._recover())
         obeying = asyncio.create_task(self._obey())
+        marking = asyncio.create_task(self._mark())
         stop = asyncio.create_task(stopping.wait())
         try:
             while not stop.done():
@@ -112,7 +117,7 @@ class Sender:
                 await self._take(stop)
         finally:
             await self._drain()
-            beside = (renewing, recovering, obeying, stop)
+            beside = (renewing, recovering, obeying, marking, stop)
             await end_tasks(beside)
             self._journal.close()
 
@@ -276,6 +281,19 @@ class Sender:
         for in_hand in self._in_hand.values():
             if ref is None or in_hand.item.ref == ref:
                 in_hand.stop_sending()
+
+    async def _mark(self) -> None:
+        """Note every second, in the store and beside it, that emails are being sent."""
+        marked = -1
+        while True:
+            sent = self._sent + sum(page.sent for page in self._in_hand.values())
+            if self._mark_history is not None and (self._in_hand or sent != marked):
+                try:
+                    await self._mark_history()
+                    marked = sent
+                except (StoreOutage, OSError) as exc:
+                    log.debug("history is not marked for now: %s", exc)
+            await asyncio.sleep(_MARK_SECONDS)
 
     async def _recover(self) -> None:
         """At the start and then every second: dead senders of this machine, and recipients whose
