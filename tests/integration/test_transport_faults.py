@@ -231,6 +231,7 @@ async def test_a_provider_that_throttles_does_not_slow_down_others() -> None:
         Rule("EHLO", reply="554 5.7.1 go away"),
         Rule("MAIL", reply="550 5.7.1 Sender address rejected: not owned by user"),
         Rule("MAIL", drop=True),
+        Rule("MAIL", reply="421 4.3.2 busy", drop=True),
         Rule("RCPT", reply="554 5.7.1 <x>: Relay access denied"),
         Rule("end", reply="550 5.4.5 Daily user sending limit exceeded"),
     ],

@@ -169,7 +169,10 @@ class Dialogue:
             self._break(reply.text)
         elif reply.code == 421:
             # RFC 5321 3.8: it closes the connection, and did nothing of what it was asked last.
-            self._hands.dismiss(judge(stage, reply))
+            result = judge(stage, reply)
+            if result.kind is ResultKind.HELD and result.scope is Scope.ACCOUNT:
+                self._channel.fails(result)
+            self._hands.dismiss(result)
             self._break(reply.text)
         else:
             self._answered += 1
