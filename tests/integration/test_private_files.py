@@ -99,6 +99,13 @@ def test_check_reports_what_others_can_open(cli: CommandLine) -> None:
     assert f"{cli.folder}/postroom.toml has mode 0640" in settings["text"]
 
     folder.chmod(0o700)
+    (cli.folder / "postroom.toml").write_text(
+        '[[apps]]\npath = "/shop"\ncommand = ["cat"]\nenvironment = { SHOP_KEY = "s3cret" }\n'
+    )
+    findings = cli.json("check", store=store)["findings"]
+    [apps] = [each for each in findings if each["part"] == "privacy"]
+    assert "postroom.toml has mode 0640" in apps["text"]
+
     (cli.folder / "postroom.toml").chmod(0o600)
     findings = cli.json("check", store=store)["findings"]
     assert [each["state"] for each in findings if each["part"] == "privacy"] == ["ok"]

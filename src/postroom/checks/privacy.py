@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import tomllib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -53,5 +54,19 @@ def _places(settings: Settings) -> Iterator[Path]:
             yield database.parent
         yield database
         yield from (database.with_name(database.name + each) for each in ("-wal", "-shm"))
+    file = Path(FILE).absolute()
+    if _holds_secrets(settings, file):
+        yield file
+
+
+def _holds_secrets(settings: Settings, file: Path) -> bool:
+    """Whether `postroom.toml` has a secret setting, or an application with an environment."""
     if any(each.origin == FILE and each.has_secret for each in settings.found.values()):
-        yield Path(FILE).absolute()
+        return True
+    try:
+        apps = tomllib.loads(file.read_text()).get("apps", [])
+    except (OSError, ValueError):
+        return False  # there is none, or it is reported elsewhere
+    return isinstance(apps, list) and any(
+        isinstance(app, dict) and app.get("environment") for app in apps
+    )

@@ -38,7 +38,7 @@ from postroom.storage.sqlite.tables import PREFIX, SqliteTable
 from postroom.storage.sqlite.writer import Writer
 
 _SCHEME = "sqlite:///"
-_BESIDE = ("-wal", "-shm", "-journal", "-bell")
+_BESIDE = ("-wal", "-shm", "-journal", "-bell", "-clock")
 
 Work: TypeAlias = Callable[[apsw.Connection], object]
 """A part of a transaction."""
