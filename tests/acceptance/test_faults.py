@@ -18,7 +18,15 @@ from postroom.services.users import Role
 from postroom.storage import Insert
 from postroom.web.cookies import cookies_at
 from postroom.wiring import Services
-from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of, fill, schedule
+from tests.acceptance.harness import (
+    LIST,
+    Postroom,
+    SumChecker,
+    address_of,
+    addresses_with,
+    fill,
+    schedule,
+)
 from tests.integration.test_alerts import running_webhook
 from tests.services.recording_smtp import RecordingSmtp, Rule
 from tests.services.waiting import accepts_connections, free_ports, wait_until
@@ -214,3 +222,45 @@ async def test_a_server_that_takes_mail_without_a_reply_gets_three_copies_at_mos
     _, counts = await sums.until_done()
     assert cancelled.status is MessageStatus.CANCELLED
     assert counts.possible_duplicates == 2, "a cancelled message keeps the trace of the copies"
+
+
+MATRIX = {
+    f"{stage} {fault}": rule
+    for stage in ("MAIL", "RCPT", "DATA", "end")
+    for fault, rule in (
+        ("4xx", Rule(stage, reply="451 4.3.0 local error", times=3)),
+        ("5xx", Rule(stage, reply="554 5.3.0 something is wrong here", times=3)),
+        ("closes", Rule(stage, drop=True, times=3)),
+        ("resets", Rule(stage, reset=True, times=3)),
+        ("says 421", Rule(stage, reply="421 4.3.2 shutting down", drop=True, times=3)),
+    )
+} | {
+    "greeting 554": Rule("greeting", reply="554 5.3.2 no service here", drop=True, times=3),
+    "greeting closes": Rule("greeting", drop=True, times=3),
+    "EHLO closes": Rule("EHLO", drop=True, times=3),
+}
+
+
+@pytest.mark.timeout(240)
+async def test_in_every_cell_of_the_fault_matrix_nothing_is_lost_or_doubled_in_silence(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    """One message for each cell, one cell after the other, through the same processes."""
+    await fill(services, 30)
+    everybody = {address_of(number) for number in range(30)}
+    postroom.settings["retry_first"] = "1s"
+    postroom.start("scheduler")
+    postroom.start("sender")
+    for cell, rule in MATRIX.items():
+        before = server.copies()
+        server.script(rule)
+        message = await schedule(services, cell)
+        sums = SumChecker(services, message)
+        _, counts = await sums.until_done(60)
+        copies = server.copies() - before
+        refused = await addresses_with(services, message, EmailOutcome.REFUSED)
+        assert counts.accepted + counts.refused == 30, cell
+        assert len(refused) <= 3, cell
+        assert set(copies) | refused == everybody, f"{cell}: lost"
+        assert copies.total() - len(copies) <= counts.possible_duplicates, f"{cell}: in silence"
+    assert not await services.holds.open_holds()

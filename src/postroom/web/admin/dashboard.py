@@ -18,6 +18,7 @@ from postroom.services.holds import message_key
 from postroom.services.progress import Progress
 from postroom.services.users import Role
 from postroom.transport.contract import Scope
+from postroom.web.admin.message_details import shown_holds
 from postroom.web.routing import Page
 from postroom.web.visit import Visit
 
@@ -94,7 +95,7 @@ async def _live(visit: Visit) -> dict[str, Any]:
     return {
         "under_way": moving,
         "health": health,
-        "holds": [(hold, describe(hold)) for hold in wide],
+        "holds": shown_holds(wide),
         "held": {
             each.message.ref: describe(holds.by_key[key])
             for each in moving

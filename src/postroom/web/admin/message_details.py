@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -40,10 +41,16 @@ PARTS: Final = ("accepted", "refused", "suppressed", "in_doubt", "pending")
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A hold, and what it means in plain words."""
+    """A hold, what it means in plain words, and whether the next attempt is due."""
 
     hold: Hold
     text: str
+    is_due: bool
+
+
+def shown_holds(holds: Iterable[Hold]) -> list[Shown]:
+    now = datetime.now(UTC)
+    return [Shown(hold, describe(hold), hold.next_probe <= now) for hold in holds]
 
 
 class Stripe(msgspec.Struct, frozen=True):
@@ -105,7 +112,7 @@ async def _waiting(visit: Visit, message: Message, progress: Progress) -> dict[s
     return {
         "message": message,
         "waiting": progress.waiting,
-        "holds": [Shown(hold, describe(hold)) for hold in holds],
+        "holds": shown_holds(holds),
     }
 
 
