@@ -142,3 +142,22 @@ async def test_sigterm_while_one_is_on_its_way_finishes_it(
     assert await asyncio.to_thread(postroom.stop, sender) == 0
     await until_empty(services)
     assert server.copies() == {ANNA: 1}
+
+
+async def test_confirmations_wait_for_a_hold_and_none_is_lost(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await make_list(services)
+    server.script(Rule("MAIL", reply="530 5.7.0 Authentication required"))
+    people = {f"user{number}@example.com" for number in range(6)}
+    for address in people:
+        await services.subscriptions.subscribe(LIST, address)
+    postroom.start("sender")
+    await until(lambda: len(server.faults()) >= 3, "no probes")
+    assert (await services.holds.open_holds()).by_key.keys() == {"account"}
+    assert (await services.store.queue(CONFIRM_QUEUE).info()).length == len(people)
+    assert len(server.faults()) <= 10, "single emails probe, with growing pauses"
+    server.script()
+    await until_empty(services)
+    assert server.copies() == dict.fromkeys(people, 1)
+    assert not await services.holds.open_holds()

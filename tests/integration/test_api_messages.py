@@ -12,11 +12,14 @@ import pytest
 from postroom.domain.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
 from postroom.services import idempotency
+from postroom.services.holds import ACCOUNT, Fault
 from postroom.services.idempotency import Begun, fingerprint_of
 from postroom.services.message_contents import NewBodies
+from postroom.services.waiting import Waiting
+from postroom.transport.contract import Scope
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill
-from tests.integration.usecases.pages import fan_out_whole, settle
+from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting
 from tests.services.api_server import ApiServer, serving_api
 
 ACCEPTED, REFUSED, IN_DOUBT = EmailOutcome.ACCEPTED, EmailOutcome.REFUSED, EmailOutcome.IN_DOUBT
@@ -149,9 +152,11 @@ def test_a_message_is_paused_resumed_and_cancelled_as_its_life_allows(
     place = f"/messages/{client.post('/messages', json=NEW).json()['ref']}"
     assert client.post(f"{place}/resume").status_code == 409
     assert client.post(f"{place}/pause").json()["status"] == "Paused"
-    assert client.patch(place, json={"subject": "Ho"}).status_code == 409
+    assert client.patch(place, json={"subject": "Ho"}).json()["subject"] == "Ho"  # nothing was sent
+    assert client.delete(place).status_code == 409
     assert client.post(f"{place}/resume").json()["status"] == "Pending"
     assert client.post(f"{place}/cancel").json()["status"] == "Cancelled"
+    assert client.patch(place, json={"subject": "Hi"}).status_code == 409
     refused = client.post(f"{place}/pause")
     assert refused.status_code == 409
     assert "it is final" in refused.json()["detail"]
@@ -222,6 +227,24 @@ def test_what_became_of_each_email_is_counted_listed_and_decided(
     assert client.post(f"{place}/decide", json=decision).json()["outcome"] == "accepted"
     assert client.post(f"{place}/decide", json=decision).status_code == 409
     assert client.post(f"{place}/retry").status_code == 409  # it is not done yet
+    assert client.post(f"{place}/try-now").status_code == 409  # nothing is held
+
+    async def hold_and_defer(services: Services) -> None:
+        message = await services.messages.get(ref)
+        later = datetime.now(UTC) + timedelta(hours=1)
+        await settle_waiting(services, message, Waiting(50, later, "450 busy"), page=2)
+        await services.holds.open(Fault(Scope.ACCOUNT, ACCOUNT, "It is away", "refused"))
+
+    api.run(hold_and_defer)
+    shown = client.get(place).json()
+    assert shown["counts"]["deferred"] == 50
+    [hold] = shown["holds"]
+    assert (hold["scope"], hold["reason"], hold["reply"]) == ("account", "It is away", "refused")
+    tried = client.post(f"{place}/try-now")
+    assert tried.status_code == 200
+    assert tried.json()["holds"][0]["next_probe"] < hold["next_probe"]
+    again = client.post(f"{place}/retry")
+    assert (again.status_code, again.json()["ref"]) == (200, ref)
 
     async def finish(services: Services) -> None:
         message = await services.messages.get(ref)

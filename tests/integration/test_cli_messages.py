@@ -135,10 +135,12 @@ def test_pause_resume_and_cancel(cli: CommandLine) -> None:
     paused = cli.json("message", "pause", ref, "--reason", "wait for the lawyer")
     assert (paused["status"], paused["reason"]) == ("Paused", "wait for the lawyer")
     assert "wait for the lawyer" in cli.ok("message", "show", ref)
-    assert "cannot be changed" in cli.fails("message", "edit", ref, "--subject", "New")
+    assert cli.json("message", "edit", ref, "--subject", "New")["subject"] == "New"
+    assert "does not wait for a hold" in cli.fails("message", "try-now", ref)
     assert cli.json("message", "resume", ref)["status"] == "Pending"
     assert cli.json("message", "cancel", ref, "--yes")["status"] == "Cancelled"
     assert "Cancelled" in cli.fails("message", "resume", ref)
+    assert "cannot be edited" in cli.fails("message", "edit", ref, "--subject", "New")
 
 
 def test_a_message_is_sent_watched_listed_and_traced(

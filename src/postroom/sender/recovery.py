@@ -18,6 +18,8 @@ from postroom.sender.claims import Claims, PageLost
 from postroom.sender.journal import DeadJournal, JournalledPage, dead_journals
 from postroom.sender.pages import LoadedPage, PageStore
 from postroom.sender.policy import Judge, RetryPlan, Verdict, WhenInDoubt
+from postroom.services.hold_rows import HoldService
+from postroom.services.holds import Holds
 from postroom.storage import LeaseLost, QueueMessage, Store
 
 log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class Recovery:
         self._queue = store.queue(SEND_QUEUE)
         self._claims = Claims(store, owner)
         self._pages = PageStore(store)
+        self._holds = HoldService(store)
         self._plan = plan
         self._in_doubt = in_doubt
         self._lease = lease
@@ -74,7 +77,8 @@ class Recovery:
             loaded = await self._pages.load(claim)
             if loaded is None:
                 return
-            verdicts = self._verdicts(page, loaded, doubtful=found.doubtful)
+            holds = await self._holds.open_holds()
+            verdicts = self._verdicts(page, loaded, holds, doubtful=found.doubtful)
             counts = await self._pages.settle(claim, loaded, verdicts, parked=False)
         except PageLost:
             return
@@ -87,7 +91,7 @@ class Recovery:
         await self._hand_back(page, done=counts.pending == 0)
 
     def _verdicts(
-        self, page: JournalledPage, loaded: LoadedPage, *, doubtful: bool
+        self, page: JournalledPage, loaded: LoadedPage, holds: Holds, *, doubtful: bool
     ) -> dict[Address, Verdict]:
         """Of a doubtful page: the dead one had it from another, of whom nothing is known."""
         judge = Judge(datetime.now(UTC), self._plan, self._in_doubt)
@@ -97,6 +101,8 @@ class Recovery:
             result = page.results.get(address)
             if result is None:
                 verdicts[address] = judge.doubted(UNANSWERED, before)
+            elif holds.holds_refusal(result):
+                verdicts[address] = judge.held(result.reply, before)
             else:
                 verdicts[address] = judge.verdict(result, before)
         return verdicts

@@ -87,11 +87,16 @@ async def settle(
 
 
 async def settle_waiting(
-    services: Services, message: Message, wait: Waiting, verdict: Verdict | None = None
+    services: Services,
+    message: Message,
+    wait: Waiting,
+    verdict: Verdict | None = None,
+    *,
+    page: int = 0,
 ) -> None:
     """As a sender does whose emails wait."""
     pages = PageStore(services.store)
-    item = WorkItem(message.day, message.ref, 0, restarted=True)
+    item = WorkItem(message.day, message.ref, page, restarted=True)
     claim = await Claims(services.store, "a sender").take(item, "an item", 60)
     loaded = await pages.load(claim)
     assert loaded is not None
