@@ -11,8 +11,9 @@ from postroom.web.app import PAGES
 from tests.web.site import PASSWORD
 from tests.web.world import ANN, LIST, World, shown_pages
 
-WHOEVER, ADMIN, VIEWER, CAREFUL = "whoever", "admin", "viewer", "careful"
-"""Who looks: a stranger, an administrator, a viewer, somebody with a second factor."""
+WHOEVER, ADMIN, VIEWER, CAREFUL, LATE = "whoever", "admin", "viewer", "careful", "late"
+"""Who looks: a stranger, an administrator, a viewer, somebody with a second factor, and an
+administrator who has to enter the password again."""
 
 _SEND = """([to, fields]) => {
   const given = new Map(fields.map(([name]) => [name, true]));
@@ -141,7 +142,9 @@ def _answers(world: World) -> list[Scene]:
         Scene(ADMIN, "/users", "/users/invite", {"email": "nobody", "role": "editor"}),
         Scene(ADMIN, "/account", "/account/password", {"new_password": "short"}),
         Scene(ADMIN, "/account/second-factor", "/account/second-factor", {"code": "000000"}),
-        Scene(CAREFUL, "/account", "/account/second-factor/codes", {"codes_password": PASSWORD}),
+        Scene(CAREFUL, "/account", "/account/second-factor/codes"),
+        Scene(LATE, "/users", "/users/invite", {"email": "a@example.org", "role": "viewer"}),
+        Scene(LATE, "/keys", "/keys/create", {"name": "x", "sudo_password": "wrong"}),
         Scene(WHOEVER, "/login", "/login", {"email": "nobody@example.org", "password": "wrong"}),
         Scene(WHOEVER, "/login", "/login", login),
         Scene(WHOEVER, signup, signup, {"email": "nobody"}),

@@ -26,7 +26,7 @@ from postroom.web.app import PAGES
 from postroom.web.templating import FOLDER, render
 from tests.browser.chromium import window
 from tests.browser.looking import Looker
-from tests.browser.scenes import ADMIN, CAREFUL, EMPTY, VIEWER, WHOEVER, Scene, scenes_of
+from tests.browser.scenes import ADMIN, CAREFUL, EMPTY, LATE, VIEWER, WHOEVER, Scene, scenes_of
 from tests.browser.validating import invalid_html
 from tests.web.site import Site, Visitor, running_site
 from tests.web.world import EXAMPLES, NOT_PAGES, furnished, shown_pages
@@ -108,7 +108,9 @@ async def test_every_page_is_sound(
     await site.services.users.turn_on_second_factor(
         "careful@example.org", secret, pyotp.TOTP(secret).now()
     )
-    visitors |= {VIEWER: viewer, CAREFUL: careful}
+    late = await site.user(Role.ADMINISTRATOR, "late@example.org")
+    await site.outlast_confirmation(late)
+    visitors |= {VIEWER: viewer, CAREFUL: careful, LATE: late}
     await walk.through(site, scenes_of(world), visitors)
     await walk_through_nothing(walk, tmp_path)
 
