@@ -136,3 +136,17 @@ def test_whoever_looks_into_a_wrong_folder_is_told_so(tmp_path: Path) -> None:
     assert (json.loads(told.stdout), told.stderr) == ({"items": [], "next": None}, "")
     absolute = cli.run("message", "ls", "--data", str(tmp_path / "third")).stderr
     assert f"{tmp_path / 'third' / 'postroom.db'} was not there" in absolute
+
+
+def test_subscribers_are_found_by_any_part_of_their_address(cli: CommandLine) -> None:
+    cli.ok("list", "create", "parts", "--description", "Parts", "--from", "news@contoso.com")
+    for email in ("Ann.Lee@example.org", "bob@example.org", "leeway@example.com"):
+        cli.ok("subscriber", "add", "parts", email)
+    found = cli.json("subscriber", "ls", "parts", "--contains", "LEE")
+    assert [each["email"] for each in found["items"]] == [
+        "Ann.Lee@example.org", "leeway@example.com",
+    ]  # fmt: skip
+    shown = cli.json("subscriber", "show", "parts", "ANN.LEE@example.org")
+    assert shown["email"] == "Ann.Lee@example.org"
+    trace = cli.json("trace", "ann.lee@EXAMPLE.org")
+    assert trace["lists"][0]["email"] == "Ann.Lee@example.org"

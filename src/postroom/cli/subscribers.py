@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from postroom.domain.lists import Subscriber
     from postroom.settings import Settings
+    from postroom.wiring import Services
+
+_SEARCH_SECONDS = 60.0  # a search through many millions continues with --after
 
 
 @click.group("subscriber")
@@ -58,7 +61,8 @@ def ask(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
 
 @subscribers.command()
 @click.argument("list_name", metavar="LIST")
-@click.option("--prefix", default="", help="Only addresses that begin so.")
+@click.option("--prefix", default="", help="Only addresses that begin with this.")
+@click.option("--contains", default="", help="Only addresses that have this anywhere.")
 @click.option("--verified/--unverified", default=None, help="Only those.")
 @output.page_options(limit=100)
 @output.json_option
@@ -67,20 +71,36 @@ def ls(
     settings: Settings,
     list_name: str,
     prefix: str,
+    contains: str,
     verified: bool | None,
     limit: int,
     after: str | None,
     as_json: bool,
 ) -> None:
-    """Show the subscribers of a list, by address."""
+    """Show the subscribers of a list, by address. Upper and lower case do not matter."""
     from postroom.services import shapes
+    from postroom.services.searching import FoundSubscribers, SubscriberState
+    from postroom.services.subscriptions import SubscriberPage
 
-    page = call(
-        settings,
-        lambda s: s.subscriptions.page(
-            list_name, verified=verified, prefix=prefix, limit=limit, after=after
-        ),
-    )
+    async def find(services: Services) -> SubscriberPage | FoundSubscribers:
+        if not contains:
+            return await services.subscriptions.page(
+                list_name, verified=verified, prefix=prefix, limit=limit, after=after
+            )
+        state = None
+        if verified is not None:
+            state = SubscriberState.VERIFIED if verified else SubscriberState.UNVERIFIED
+        return await services.search.find(
+            list_name,
+            state=state,
+            prefix=prefix,
+            contains=contains,
+            limit=limit,
+            after=after or "",
+            seconds=_SEARCH_SECONDS,
+        )
+
+    page = call(settings, find)
     if as_json:
         items = list(map(shapes.of_subscriber, page.subscribers))
         output.print_json({"items": items, "next": page.next})
