@@ -4,6 +4,7 @@ an account's fault never costs the list. Real processes, and a mail server whose
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
@@ -94,6 +95,31 @@ async def test_an_account_fault_costs_nobody_and_heals_by_itself(
     assert len(touched(server)) <= 50
     assert set(server.copies().values()) == {1}
     assert not await services.holds.open_holds()
+
+
+async def test_try_now_asks_the_server_at_once(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await fill(services, 200)
+    server.script(ACCOUNT_FAULTS["sender"])
+    message = await schedule(services)
+    postroom.start("scheduler")
+    postroom.start("sender")
+    sums = SumChecker(services, message)
+    await sums.until(lambda _, counts: counts.deferred == 200, seconds=30, why="no hold")
+    [hold] = (await services.holds.open_holds()).by_key.values()
+    for _ in range(600):
+        if hold.interval >= 15:
+            break
+        await asyncio.sleep(0.05)
+        [hold] = (await services.holds.open_holds()).by_key.values()
+    server.script()
+    await services.message_holds.try_now(message.ref)
+    asked_at = datetime.now(UTC)
+    _, counts = await sums.until_done(30)
+    assert counts.accepted == 200
+    assert datetime.now(UTC) < hold.next_probe, "it waited for the next probe"
+    assert hold.next_probe - asked_at > timedelta(seconds=5)
 
 
 async def test_an_outage_is_shown_and_heals_by_itself(
