@@ -57,6 +57,7 @@ from postroom.services.removal import UserRemoval
 from postroom.services.retries import RetryService
 from postroom.services.searching import SubscriberSearch
 from postroom.services.sessions import SessionService
+from postroom.services.store_copy import refuse_unfinished_copy
 from postroom.services.store_health import StoreHealth
 from postroom.services.store_history import StoreHistory
 from postroom.services.stored_secrets import StoredSecrets
@@ -144,6 +145,7 @@ async def opened_store(settings: Settings) -> AsyncIterator[Store]:
 async def opened_for_work(settings: Settings) -> AsyncIterator[Store]:
     """Yield the store once its data has the shape that this version works with."""
     async with opened_store(settings) as store:
+        await refuse_unfinished_copy(store)
         await bring_up_to_date(store)
         await StoreHistory(store, settings.data).pause_if_lost()
         yield store

@@ -37,6 +37,7 @@ from postroom.storage import (
 )
 
 PROGRESS = "storecopy"
+_WHOLE = ("progress", "everything")
 # What hosts say of themselves, and bells: of this moment, and made anew.
 _NOT_COPIED = (PROGRESS, hosts.TABLE)
 _BATCH = 100
@@ -57,6 +58,20 @@ class CopyReport(msgspec.Struct):
     blobs: int = 0
     bytes: int = 0
     compared: int = 0
+
+
+async def refuse_unfinished_copy(store: Store) -> None:
+    """Raise `NotNow` if a copy into this store was begun and has not finished: a part of the data
+    looks like all of it."""
+    progress = store.table(PROGRESS)
+    if await progress.get("copy", "source") is None:
+        return
+    whole = await progress.get(*_WHOLE)
+    if whole is None or whole.properties["State"] != "done":
+        raise NotNow(
+            "this store holds an unfinished copy of another one: run `postroom store copy` again to"
+            " finish it, or use another store"
+        )
 
 
 Told = Callable[[str, CopyReport], None]

@@ -12,7 +12,7 @@ import os
 import time
 from datetime import UTC, datetime
 
-from postroom.storage import AccessDenied, Entity, Store, StoreError, StoreFull
+from postroom.storage import AccessDenied, Entity, Store, StoreError, StoreFull, StoreMissing
 
 TABLE = "storeinfo"
 PARTITION = "store"
@@ -48,6 +48,8 @@ class StoreHealth:
                 await self._table.upsert(probe)
         except StoreFull:
             return "the store is full"
+        except StoreMissing:
+            return "the file of the store is missing"
         except AccessDenied:
             return "the store cannot be written"
         except (StoreError, TimeoutError):

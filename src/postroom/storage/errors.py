@@ -17,6 +17,7 @@
         ├── StoreOutage                      the store cannot be used now; the caller waits
         │   ├── StoreUnavailable (ConnectionError)  cannot be reached, or gave up after retries
         │   │   └── StoreClosed
+        │   ├── StoreMissing (FileNotFoundError)    the file was deleted or replaced
         │   ├── AccessDenied (PermissionError)      wrong password, missing right, read-only file
         │   └── StoreFull (OSError)                 no room on the disk, or over a quota
         └── StoreDamaged                     corrupt, or not a store of ours
@@ -116,6 +117,10 @@ class StoreUnavailable(StoreOutage, ConnectionError):
 
 class StoreClosed(StoreUnavailable):
     """This process has closed the store."""
+
+
+class StoreMissing(StoreOutage, FileNotFoundError):
+    """The file of a store was deleted, or replaced by another, although it is or was in use."""
 
 
 class AccessDenied(StoreOutage, PermissionError):

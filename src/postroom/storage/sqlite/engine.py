@@ -24,7 +24,14 @@ from postroom.storage.contract import (
     StoreInfo,
     Table,
 )
-from postroom.storage.errors import AccessDenied, Conflict, InvalidStoreUrl, LeaseLost, StoreFull
+from postroom.storage.errors import (
+    AccessDenied,
+    Conflict,
+    InvalidStoreUrl,
+    LeaseLost,
+    StoreFull,
+    StoreMissing,
+)
 from postroom.storage.measuring import measured
 from postroom.storage.sqlite import leases, queues, schema
 from postroom.storage.sqlite.arrivals import Arrivals
@@ -179,6 +186,7 @@ def _prepare(path: Path) -> Clock:
         raise AccessDenied(f"the folder {path.parent} cannot be made: {exc.strerror}") from exc
     if path.is_dir():
         raise InvalidStoreUrl(f"{path} is a folder; an SQLite store needs a file")
+    _refuse_if_deleted(path)
     _make_private(path)
     connection = open_connection(path)
     try:
@@ -187,6 +195,17 @@ def _prepare(path: Path) -> Clock:
         return _opened_clock(path, schema.latest_moment(connection))
     finally:
         connection.close()
+
+
+def _refuse_if_deleted(path: Path) -> None:
+    """An empty store in place of one that was deleted would look as if all data were gone."""
+    beside = [path.with_name(path.name + suffix) for suffix in ("-clock", "-bell")]
+    left = [each.name for each in beside if each.exists()]
+    if left and not path.exists():
+        raise StoreMissing(
+            f"{path} is missing, but was there: restore it from a backup. To begin with an empty"
+            f" store instead, delete {' and '.join(left)} beside it"
+        )
 
 
 def _make_private(path: Path) -> None:

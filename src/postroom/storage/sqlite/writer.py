@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import apsw
 
+from postroom.storage.errors import StoreMissing
 from postroom.storage.sqlite.connection import open_connection
 from postroom.storage.sqlite.errors import translate
 from postroom.storage.sqlite.jobs import Job, Jobs
@@ -49,6 +50,7 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection = open_connection(path)
+        self._identity = _identity(path)
         self._jobs = Jobs()
         self._thread = threading.Thread(target=self._run, name="sqlite-writer", daemon=True)
         self._thread.start()
@@ -87,6 +89,12 @@ class Writer:
                 job.error = job.error or error
 
     def _run_group(self, group: list[Job], run: Callable[[Job], None]) -> None:
+        if _identity(self._path) != self._identity:
+            # SQLite would go on writing into a file that has no name any more.
+            raise StoreMissing(
+                f"{self._path} was deleted or replaced while in use: put it back, or stop Postroom,"
+                " restore it from a backup and start again"
+            )
         self._connection.execute("BEGIN IMMEDIATE")
         for job in group:
             job.error = None
@@ -132,3 +140,12 @@ class Writer:
         error = translate(exc, self._path, self._connection)
         error.__cause__ = exc
         return error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another of the same name; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
