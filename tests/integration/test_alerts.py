@@ -16,7 +16,7 @@ from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.domain.addresses import Address
 from postroom.services.events import EventService, Severity
 from postroom.services.notice_sender import NoticeSender
-from postroom.storage import Store, open_store
+from postroom.storage import Entity, Store, open_store
 from postroom.transport.opening import open_transport
 from postroom.wiring import Services
 from tests.services.recording_smtp import running_recording_smtp
@@ -99,6 +99,43 @@ async def test_a_webhook_that_fails_is_told_again(store: Store) -> None:
         assert await alerts.tell_new_ones() == 1
 
     assert [each["text"] for each in posted] == ["a queue faults"] * 2
+
+
+async def test_a_webhook_is_called_at_once_while_the_mail_server_is_away(
+    store: Store, tmp_path: Path
+) -> None:
+    with running_recording_smtp() as server:
+        away = open_transport(server.url, folder=tmp_path)
+    mail = MailChannel(
+        away,
+        NoticeSender(Services(store).lists, Address("postroom@example.com")),
+        Address("admin@example.com"),
+        "https://news.example.com",
+    )
+    try:
+        with running_webhook() as (url, posted):
+            alerts = await begun(store, mail, WebhookChannel(url))
+            await EventService(store).record(
+                "sender", "the mail server cannot be reached", severity=Severity.WARNING
+            )
+            assert await alerts.tell_new_ones() == 1
+            assert await alerts.tell_new_ones() == 0, "only the mail is tried again"
+    finally:
+        await away.close()
+
+    assert [each["text"] for each in posted] == ["the mail server cannot be reached"]
+
+
+async def test_alerts_continue_where_an_earlier_version_stopped(store: Store) -> None:
+    events = EventService(store)
+    await events.record("host", "told before the upgrade", severity=Severity.ERROR)
+    [told] = await events.since(None, least=Severity.WARNING)
+    await store.table("alerts").insert(Entity("alerts", "last", {"EventId": told.id}))
+    await events.record("host", "not told yet", severity=Severity.ERROR)
+    with running_webhook() as (url, posted):
+        assert await Alerts(store, [WebhookChannel(url)]).tell_new_ones() == 1
+
+    assert [each["text"] for each in posted] == ["not told yet"]
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import urllib.request
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from http.client import HTTPException
+from typing import ClassVar
 
 import msgspec
 
@@ -28,12 +29,17 @@ class NotTold(PostroomError):
 
 
 class Channel(ABC):
+    name: ClassVar[str]
+    """Names the channel in the log, and the row that says what it was told last."""
+
     @abstractmethod
     async def tell(self, event: Event) -> None:
         """`NotTold`."""
 
 
 class MailChannel(Channel):
+    name = "mail"
+
     def __init__(
         self, transport: Transport, sender: NoticeSender, to: Address, base_url: str
     ) -> None:
@@ -65,6 +71,8 @@ class MailChannel(Channel):
 
 class WebhookChannel(Channel):
     """POSTs each event as JSON. Any answer below 400 says that it arrived."""
+
+    name = "webhook"
 
     def __init__(self, url: str) -> None:
         self._url = url

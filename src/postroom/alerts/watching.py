@@ -1,6 +1,13 @@
-"""Events that are worth a warning are told, each at least once, by one of all candidates.
+"""Alert somebody to events that are worth a warning: each at least once, by one of all candidates.
 
-What was told last is kept in the store after it was told: a crash in between tells it again.
+| table    | partition | row       | holds                                         |
+|----------|-----------|-----------|-----------------------------------------------|
+| `alerts` | `alerts`  | `mail`, … | EventId: the last event this channel was sent |
+| `alerts` | `alerts`  | `last`    | the same for all channels, by an old version  |
+
+Channels do not wait for each other: an alert that the mail server is away cannot go by mail, and
+must still reach the webhook. What a channel was told last is stored afterwards, so a crash in
+between tells it again.
 """
 
 from __future__ import annotations
@@ -8,18 +15,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from postroom.alerts.channels import Channel, NotTold
-from postroom.services.events import Event, EventService, Severity
+from postroom.services.events import EventService, Severity
 from postroom.services.records import read
 from postroom.services.turns import now_and_then
 from postroom.storage import Entity, Store
 
 log = logging.getLogger(__name__)
 
-TABLE = "alerts"
-_KEY = ("alerts", "last")
-_TRIES = 20  # then it is left to the page of events
+TABLE: Final = "alerts"
+_PARTITION, _FOR_ALL = "alerts", "last"
+_GIVE_UP_AFTER: Final = timedelta(days=1)  # yesterday's news is left to the page of events
 
 
 class Alerts:
@@ -37,7 +46,6 @@ class Alerts:
         self._channels = channels
         self._least = least
         self._pause = pause
-        self._failures = 0
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: tell what happens from now on."""
@@ -46,32 +54,36 @@ class Alerts:
         )
 
     async def tell_new_ones(self) -> int:
-        """Answers how many there were. The first look only notes where to begin."""
-        found = await self._table.get(*_KEY)
-        if found is None:
+        """Alert every channel to what is new for it; return how often that succeeded.
+
+        The first call only records where to begin.
+        """
+        return sum(await asyncio.gather(*map(self._tell_channel, self._channels)))
+
+    async def _tell_channel(self, channel: Channel) -> int:
+        last = await self._last_told(channel)
+        if last is None:
             newest = await self._events.since(None, least=self._least, limit=1)
-            await self._remember(newest[-1].id if newest else "")
+            await self._remember(channel, newest[-1].id if newest else "")
             return 0
         told = 0
-        last = read(found, "EventId", str)
         for event in await self._events.since(last or None, least=self._least):
-            if not await self._tell(event):
-                break
-            await self._remember(event.id)
-            told += 1
+            try:
+                await channel.tell(event)
+                told += 1
+            except NotTold as exc:
+                log.warning("no alert to %r by %s: %s", event.text, channel.name, exc)
+                if datetime.now(UTC) - event.at < _GIVE_UP_AFTER:
+                    break
+            await self._remember(channel, event.id)
         return told
 
-    async def _tell(self, event: Event) -> bool:
-        try:
-            for channel in self._channels:
-                await channel.tell(event)
-        except NotTold as exc:
-            self._failures += 1
-            log.warning("nobody was told of %r: %s", event.text, exc)
-            if self._failures < _TRIES:
-                return False
-        self._failures = 0
-        return True
+    async def _last_told(self, channel: Channel) -> str | None:
+        for row in (channel.name, _FOR_ALL):
+            found = await self._table.get(_PARTITION, row)
+            if found is not None:
+                return read(found, "EventId", str)
+        return None
 
-    async def _remember(self, event_id: str) -> None:
-        await self._table.upsert(Entity(*_KEY, {"EventId": event_id}))
+    async def _remember(self, channel: Channel, event_id: str) -> None:
+        await self._table.upsert(Entity(_PARTITION, channel.name, {"EventId": event_id}))
