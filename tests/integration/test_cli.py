@@ -127,7 +127,8 @@ WITHOUT_STORE = {"store copy", "cost"}
 # What prints no data: it runs until it is stopped, streams a file, or only says that it did it.
 WITHOUT_JSON = {
     *("up", "web", "scheduler", "sender", "host"),
-    *("blob get", "message delete", "app remove", "apikey revoke"),
+    *("blob get", "message delete", "apikey revoke"),
+    *("app remove", "app restart", "app pause", "app resume", "app reload"),
     *("queue purge", "queue delete", "queue fault", "queue clear"),
     *("queue access allow", "queue access deny", "queue access remove"),
 }

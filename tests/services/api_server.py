@@ -18,7 +18,7 @@ from postroom.storage import open_store
 from postroom.web.api import make_api, mounted
 from postroom.web.context import WebContext
 from postroom.web.health import health_routes
-from postroom.wiring import Services
+from postroom.wiring import Services, make_keyring
 from tests.services.waiting import LOOPBACK, wait_until
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ def serving_api(store_url: str, folder: Path, **settings: str) -> Iterator[ApiSe
 
     async def serve() -> None:
         async with await open_store(store_url) as store:
-            services = Services(store)
+            services = Services(store, make_keyring(found))
             context = WebContext(services, found, b"secret of the tests")
             app = Starlette(
                 routes=[*health_routes(context), mounted(make_api(context))],

@@ -13,7 +13,13 @@ from postroom.domain.addresses import Address, masked, parse_address
 from postroom.domain.emails import Counts, EmailOutcome
 from postroom.domain.errors import Invalid, NotNow
 from postroom.domain.lists import new_guid, parse_guid, parse_list_name, parse_new_list_name
-from postroom.domain.messages import MessageStatus, check_editable, check_transition, day_of
+from postroom.domain.messages import (
+    MessageStatus,
+    check_deletable,
+    check_editable,
+    check_transition,
+    day_of,
+)
 from postroom.domain.pages import WorkItem, parse_work_item
 from postroom.domain.refs import MessageRef, new_ref, parse_ref
 from postroom.domain.texts import one_line
@@ -168,11 +174,20 @@ def test_a_message_goes_only_where_the_table_says(
             check_transition(current, to)
 
 
-def test_only_a_pending_message_can_be_changed() -> None:
-    check_editable(MessageStatus.PENDING)
-    for status in set(MessageStatus) - {MessageStatus.PENDING}:
+def test_only_a_pending_or_paused_message_can_be_edited() -> None:
+    editable = {MessageStatus.PENDING, MessageStatus.PAUSED}
+    for status in editable:
+        check_editable(status)
+    for status in set(MessageStatus) - editable:
         with pytest.raises(NotNow):
             check_editable(status)
+
+
+def test_only_a_pending_message_can_be_deleted() -> None:
+    check_deletable(MessageStatus.PENDING)
+    for status in set(MessageStatus) - {MessageStatus.PENDING}:
+        with pytest.raises(NotNow):
+            check_deletable(status)
 
 
 def test_the_day_of_a_message_is_in_utc() -> None:

@@ -51,7 +51,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Look into the store": {
         "queue": ("queues:queues", "Queues and what waits in them."),
-        "store": ("stores:stores", "The store as a whole: move it to another engine."),
+        "store": (
+            "stores:stores",
+            "The store as a whole: move it to another engine, encrypt its secrets again.",
+        ),
         "cost": (
             "cost:cost",
             "What a month on Azure Storage costs, without the machines that send.",
