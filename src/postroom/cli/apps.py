@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OPTIONS = (
     click.option("--min-processes", type=int, help="Processes kept running. [default: 0]"),
     click.option("--max-processes", type=int, help="On each host. [default: 4]"),
-    click.option("--concurrency", type=int, help="Messages in hand of one process. [default: 1]"),
+    click.option("--concurrency", type=int, help="Messages per process at a time. [default: 1]"),
     click.option(
         "--idle-timeout",
         type=DURATION,

@@ -75,12 +75,14 @@ def import_file(
 
     FILE may be '-' for standard input. It has a header line with a column 'email' (or 'E-Mail
     address' and the like), and perhaps one 'verified' (true or false), one 'blocked' (why) and one
-    'status' with the words of other tools: whoever is unsubscribed there leaves the list, and
-    whoever is blocklisted, cleaned or bounced is blocked. --dry-run shows what each column is used
-    for and what would be done. Addresses that are on the list are updated: they are verified or not
-    as their line says, and stay as they are where it says nothing. Whoever has unsubscribed from
-    the list stays off it. Lines that cannot be used are reported and do not stop the others. An
-    interrupted import is finished by importing again.
+    'status' with the words of other tools: people who are unsubscribed there leave the list, and
+    those who are blocklisted, cleaned or bounced are blocked. --dry-run shows what each column is
+    used for and what would be done.
+
+    Subscribers of the list are updated: they are verified or not as their line says, and stay as
+    they are where it says nothing. People who have unsubscribed from the list stay off it. Lines
+    that cannot be used are reported and do not stop the others. An interrupted import is finished
+    by importing again.
     """
     from postroom.services import shapes
 
