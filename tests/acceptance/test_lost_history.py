@@ -39,7 +39,7 @@ async def first_error(services: Services) -> str:
     raise AssertionError("no event tells of it")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_a_restored_backup_sends_nothing_until_somebody_has_decided(
     server: RecordingSmtp, tmp_path: Path
 ) -> None:
@@ -80,7 +80,8 @@ async def test_a_restored_backup_sends_nothing_until_somebody_has_decided(
             # Once somebody has decided, the next start asks nothing.
             await services.messages.resume(message.ref)
             postroom.start("sender")
-            _, counts = await checker.until_done(60)
+            # The leases that the backup holds have to run out first: a minute.
+            _, counts = await checker.until_done(100)
             assert counts.accepted == COUNT
             assert set(server.copies()) == {address_of(number) for number in range(COUNT)}
     finally:

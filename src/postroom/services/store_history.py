@@ -25,7 +25,7 @@ import msgspec
 
 from postroom.domain.errors import DomainError
 from postroom.domain.messages import Message, MessageStatus
-from postroom.folders import make_writable
+from postroom.folders import make_writable, open_private
 from postroom.services import records
 from postroom.services.events import EventService, Severity
 from postroom.services.message_rows import MessageRows
@@ -164,7 +164,8 @@ class StoreHistory:
     def _remember(self, mark: _FolderMark) -> None:
         """In one step, so that a crash leaves the old mark or the new one."""
         written = self._data / f"{_FILE}.{os.getpid()}"
-        written.write_bytes(msgspec.json.encode(mark))
+        with open_private(written) as file:
+            file.write(msgspec.json.encode(mark))
         written.replace(self._data / _FILE)
 
 

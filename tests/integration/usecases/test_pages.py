@@ -24,6 +24,7 @@ from tests.integration.usecases.pages import check_sum, fan_out_whole, use_small
 
 ACCEPTED, SUPPRESSED = EmailOutcome.ACCEPTED, EmailOutcome.SUPPRESSED
 LEASE = 60.0
+OVERDUE = 0.0  # a lease that has run out at once: another sender may take the page over
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +143,7 @@ async def test_a_work_item_ends_after_all_else_wherever_that_is_interrupted(
 
 async def settle_as(store: Store, owner: str, item: WorkItem, queued: QueueMessage) -> None:
     pages = PageStore(store)
-    claim = await Claims(store, owner).take(item, queued.id, LEASE)
+    claim = await Claims(store, owner).take(item, queued.id, OVERDUE)
     loaded = await pages.load(claim)
     assert loaded is not None
     outcomes = {address: verdict(ACCEPTED) for address in loaded.emails}
@@ -166,7 +167,7 @@ async def test_what_two_dead_senders_had_one_after_the_other_is_in_doubt(
     """The second took the page over, and died before it could record the doubt."""
     item = item_of(message, 0)
     work = (await received(store))[item]
-    await Claims(store, "first").take(item, work.id, LEASE)
+    await Claims(store, "first").take(item, work.id, OVERDUE)
     taken = await Claims(store, "second").take(item, work.id, LEASE)
     assert taken.doubtful
     journal = Journal(tmp_path, "second")
@@ -217,7 +218,7 @@ async def test_our_own_claim_from_before_an_outage_is_in_doubt_only_if_we_sent(
     item = item_of(message, 0)
     work = (await received(store))[item]
     mine = Claims(store, "me", has_sent=lambda _: sent)
-    await mine.take(item, work.id, LEASE)
+    await mine.take(item, work.id, OVERDUE)
     assert (await mine.take(item, work.id, LEASE)).doubtful is sent
 
 
@@ -227,7 +228,7 @@ async def test_a_page_whose_rows_somebody_removed_late_is_counted_from_the_archi
     """Who had lost the page archives and removes its emails, and only then hears of it."""
     item = item_of(message, 0)
     pages, other = PageStore(store), Claims(store, "other")
-    claim = await Claims(store, "late").take(item, "the item", LEASE)
+    claim = await Claims(store, "late").take(item, "the item", OVERDUE)
     loaded = await pages.load(claim)
     assert loaded is not None
     over = await other.take(item, "the item", LEASE)
