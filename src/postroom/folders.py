@@ -77,6 +77,11 @@ def open_private(path: Path) -> BinaryIO:
     return cast(BinaryIO, open(path, "wb", opener=lambda name, how: os.open(name, how, 0o600)))
 
 
+def nearest_existing(path: Path) -> Path:
+    """Return this path if it exists, else the nearest folder above that does."""
+    return next((each for each in (path, *path.parents) if each.exists()), path)
+
+
 def _is_shared(folder: Path, mode: int) -> bool:
     places = (Path.cwd(), Path.home())
     return bool(mode & stat.S_ISVTX) or any(

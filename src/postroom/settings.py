@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from postroom.domain.addresses import parse_address
+from postroom.domain.disk_space import parse_space_mark
 from postroom.domain.durations import parse_duration
 from postroom.domain.errors import Invalid
 from postroom.errors import PostroomError
@@ -24,6 +25,7 @@ from postroom.url_masking import masked
 
 FILE = "postroom.toml"
 PREFIX = "POSTROOM_"
+_SQLITE = "sqlite:///"
 
 
 class SettingError(PostroomError):
@@ -344,6 +346,13 @@ SETTINGS = (
         _seconds(1, 60),
     ),
     Setting(
+        "min_free_space",
+        "200MB,5%",
+        "No new message starts while less disk space is free for the data folder or the SQLite"
+        " file: a size, a percentage of the disk, or both (the smaller counts); 0: no limit.",
+        parse_space_mark,
+    ),
+    Setting(
         "stalled_after",
         "60s",
         "A sender or scheduler that has work and makes no progress for so long is restarted"
@@ -471,7 +480,20 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def store_url(self) -> str:
-        return self.text("store") or f"sqlite:///{self.data}/postroom.db"
+        return self.text("store") or f"{_SQLITE}{self.data}/postroom.db"
+
+    @property
+    def store_file(self) -> Path | None:
+        """The file of an SQLite store; None for the other engines."""
+        url = self.store_url
+        return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
+
+    @property
+    def growing_folders(self) -> list[Path]:
+        """The folders on this machine that fill up while emails are sent: journals and outbox in
+        the data folder, and the store if it is a file."""
+        file = self.store_file
+        return [self.data] if file is None else list(dict.fromkeys([self.data, file.parent]))
 
 
 def load_settings(

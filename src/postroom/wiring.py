@@ -29,6 +29,7 @@ from postroom.services.access_links import AccessLinks
 from postroom.services.apps import AppRegistry
 from postroom.services.audit import AuditService
 from postroom.services.conversions import bring_up_to_date
+from postroom.services.disk_space import SpaceWaits, SpaceWatch
 from postroom.services.estimates import EstimateService
 from postroom.services.events import EventService, Severity
 from postroom.services.explorer import ExplorerService
@@ -119,6 +120,7 @@ class Services:
         self.message_holds = MessageHolds(self.holds, self.messages, self.outcomes)
         self.health = HealthService(self.hosts, self.queue_overview)
         self.store_health = StoreHealth(store)
+        self.space_waits = SpaceWaits(store)
         self.explorer = ExplorerService(store)
 
 
@@ -257,7 +259,11 @@ def make_retention(store: Store, settings: Settings) -> Retention:
 
 
 def make_scheduler(store: Store, settings: Settings) -> Scheduler:
-    return Scheduler(store, lease_seconds=settings.value("scheduler_lease").total_seconds())
+    return Scheduler(
+        store,
+        lease_seconds=settings.value("scheduler_lease").total_seconds(),
+        space=SpaceWatch(store, settings.growing_folders, settings.value("min_free_space")),
+    )
 
 
 async def run_sender(

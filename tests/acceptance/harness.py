@@ -45,7 +45,7 @@ class Postroom:
         process = subprocess.Popen(
             [POSTROOM, part],
             cwd=self.folder,
-            env={**os.environ, **self.address.environment, **self._environment()},
+            env={**os.environ, **self.address.environment, **self.environment()},
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -69,7 +69,7 @@ class Postroom:
             for path in sorted(self.folder.glob("*.log"))
         )
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         settings = {
             "store": self.address.url,
             "transport": self.transport,

@@ -37,7 +37,7 @@ async def test_a_closed_terminal_loses_nothing_and_doubles_nothing(
     sender = subprocess.Popen(  # noqa: ASYNC220
         [POSTROOM, "sender"],
         cwd=postroom.folder,
-        env={**os.environ, **postroom._environment()},
+        env={**os.environ, **postroom.environment()},
         stdin=slave,
         stdout=slave,
         stderr=slave,

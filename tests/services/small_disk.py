@@ -35,8 +35,15 @@ class SmallDisk:
         finally:
             os.close(filler)
 
+    def fill_up_to(self, free: int) -> None:
+        """Use up its room but for so many bytes."""
+        with self._filler.open("wb") as filler:
+            size = shutil.disk_usage(self.folder).free - free
+            assert size > 0, "there is not even as much"
+            os.posix_fallocate(filler.fileno(), 0, size)
+
     def make_room(self) -> None:
-        """Give back what `fill` has used."""
+        """Give back what was filled."""
         self._filler.unlink(missing_ok=True)
 
 

@@ -38,6 +38,22 @@ def test_without_a_url_the_store_is_a_file_in_the_data_folder(tmp_path: Path) ->
     assert load_settings({}, tmp_path, {"store": "azure://"}).store_url == "azure://"
 
 
+@pytest.mark.parametrize(
+    ("store", "folders"),
+    [
+        ("", ["/srv/mail"]),
+        ("sqlite:////var/db/mail.db", ["/srv/mail", "/var/db"]),
+        ("postgresql://db.example/mail", ["/srv/mail"]),
+        ("azure://", ["/srv/mail"]),
+    ],
+)
+def test_the_data_folder_and_that_of_an_sqlite_file_fill_up(
+    tmp_path: Path, store: str, folders: list[str]
+) -> None:
+    settings = load_settings({"POSTROOM_DATA": "/srv/mail", "POSTROOM_STORE": store}, tmp_path)
+    assert settings.growing_folders == [Path(folder) for folder in folders]
+
+
 def test_an_empty_variable_counts_as_none(tmp_path: Path) -> None:
     settings = load_settings({"POSTROOM_TRANSPORT": ""}, tmp_path)
     assert settings.text("transport") == "outbox:"
@@ -56,6 +72,7 @@ def test_an_empty_variable_counts_as_none(tmp_path: Path) -> None:
         ("TRUSTED_PROXIES", "10.0.0.1,garbage", "trusted_proxies '10.0.0.1,garbage' has 'garbage'"),
         ("TRUSTED_PROXIES", "10.0.0.1/8", "trusted_proxies '10.0.0.1/8' has '10.0.0.1/8'"),
         ("RATE", "fast", "rate 'fast' is a number of emails per second from 0.01 to 100000"),
+        ("MIN_FREE_SPACE", "lots", "min_free_space 'lots' is written like 200MB, 5% or 200MB,5%"),
         ("RATE", "-1", "rate '-1' is a number of emails per second"),
         (
             "RATE_PER_DOMAIN",

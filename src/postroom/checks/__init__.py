@@ -26,7 +26,7 @@ async def check_everything(
     settings: Settings, *, mail_to: str = "", mail_from: str = ""
 ) -> list[Finding]:
     """All findings, in the order in which one would mend things. A mail is sent only on request."""
-    local = [check_data_folder(settings), check_disk(settings), check_secret_key(settings)]
+    local = [check_data_folder(settings), *check_disk(settings), check_secret_key(settings)]
     store, domains = await check_store(settings)
     elsewhere = await asyncio.gather(
         check_transport(settings),

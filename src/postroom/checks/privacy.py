@@ -12,7 +12,6 @@ from postroom.checks.findings import Finding, State
 from postroom.folders import is_private
 from postroom.settings import FILE, Settings
 
-_SQLITE = "sqlite:///"
 _PART = "privacy"
 _MOST = 5  # findings; who has more begins with these
 
@@ -48,8 +47,8 @@ def _places(settings: Settings) -> Iterator[Path]:
     data = settings.data.absolute()
     yield data
     yield from (data / each for each in ("secret.key", "outbox", "journals", "metrics"))
-    if settings.store_url.startswith(_SQLITE):
-        database = Path(settings.store_url.removeprefix(_SQLITE)).absolute()
+    if settings.store_file is not None:
+        database = settings.store_file.absolute()
         if database.parent != data:
             yield database.parent
         yield database

@@ -35,7 +35,8 @@ async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
             secrets = await check_secrets(settings, store)
             queues = await _check_queues(store)
             proxies = await check_proxies(settings, store)
-            findings = [found, await _check_clock(store), *secrets, *queues, *proxies]
+            space = await _check_space(store)
+            findings = [found, await _check_clock(store), *secrets, *queues, *space, *proxies]
             return findings, await _sending_domains(store)
     except PostroomError as exc:
         return [Finding("store", State.ERROR, one_line(exc), _advice(exc, settings))], []
@@ -70,6 +71,16 @@ async def _check_queues(store: Store) -> list[Finding]:
     concerns = (await Services(store).health.look()).concerns
     found = [Finding("queues", State.WARNING, each.text, _queue_advice(each)) for each in concerns]
     return found or [Finding("queues", State.OK, "no queue is stopped, no message has failed")]
+
+
+async def _check_space(store: Store) -> list[Finding]:
+    """Whether messages wait for disk space on the machine of the scheduler."""
+    wait = await Services(store).space_waits.current()
+    if wait is None:
+        return []
+    text = f"no new message starts: {wait.shortage} for {wait.place}"
+    advice = "Free disk space; messages that are due then start by themselves."
+    return [Finding("scheduler", State.ERROR, text, advice)]
 
 
 def _queue_advice(concern: Concern) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -15,6 +16,7 @@ from postroom.domain.durations import parse_duration, show_duration
 from postroom.domain.environments import RESERVED
 from postroom.domain.errors import Invalid
 from postroom.domain.queue_names import DEAD_LETTER, LONGEST, RETRY, is_internal, segments
+from postroom.domain.sizes import parse_size
 from postroom.domain.texts import one_line
 
 BUILT_IN = "built in"
@@ -34,8 +36,6 @@ LEAST_MEMORY = 64_000_000
 
 LEAST_OPEN_FILES = 32
 """What Python and the connection to the host need, with a few to spare."""
-
-_BYTES = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
 
 
 class OnPoison(StrEnum):
@@ -260,8 +260,9 @@ def _size(least: int) -> Callable[[str, object], int]:
     """Bytes, as a number or written `200MB`."""
 
     def read(field: str, value: object) -> int:
-        found = re.fullmatch(r"(\d{1,9})\s*(B|KB|MB|GB)", str(value), re.ASCII | re.IGNORECASE)
-        size = int(found[1]) * _BYTES[found[2].upper()] if found else value
+        size = value
+        with suppress(ValueError):
+            size = parse_size(str(value))
         if type(size) is not int or not least <= size <= 10**15:
             limit = f"{least // 1_000_000}MB"
             raise Invalid(field, f"{value!r} is not a size of at least {limit}, written like 200MB")

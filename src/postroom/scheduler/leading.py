@@ -18,6 +18,7 @@ from postroom.domain.pages import SCHEDULE_QUEUE
 from postroom.domain.refs import MessageRef
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut, Superseded
+from postroom.services.disk_space import SpaceWatch
 from postroom.services.message_rows import MessageRows
 from postroom.services.outcomes import OutcomeService
 from postroom.spans import span
@@ -37,8 +38,16 @@ _RELEASE_SECONDS = 5.0  # during an outage the lease is left to run out
 
 
 class Scheduler:
-    def __init__(self, store: Store, *, lease_seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        space: SpaceWatch | None = None,
+    ) -> None:
+        """`space` keeps messages from starting while there is too little disk space."""
         self._store = store
+        self._space = space
         self._lease_seconds = lease_seconds
         self._bell = store.queue(SCHEDULE_QUEUE)
         self._messages = MessageRows(store)
@@ -78,6 +87,8 @@ class Scheduler:
     async def _lead(self, lease: Lease, stopping: asyncio.Event) -> None:
         log.info("this process schedules (fencing number %d)", lease.fencing)
         self._leads_until = time.monotonic() + lease.seconds
+        if self._space is not None:
+            self._space.begin()
         renewing = asyncio.create_task(self._renew(lease))
         try:
             while not stopping.is_set() and not renewing.done():
@@ -108,10 +119,14 @@ class Scheduler:
         return time.monotonic() < self._leads_until - self._lease_seconds / 10
 
     async def _start_what_is_due(self) -> None:
-        """A task for each message that something can be done for; they do not wait for another."""
+        """A task for each message that something can be done for; they do not wait for another.
+        Without enough disk space no message starts, and those that have started go on."""
+        may_start = self._space is None or await self._space.may_start()
         async for message in self._messages.open_messages():
             # To the end: one that was cancelled before its time is behind others that wait.
             if not _wants_something(message) or message.ref in self._tasks:
+                continue
+            if message.status is MessageStatus.PENDING and not may_start:
                 continue
             task = asyncio.create_task(self._advance(message.ref))
             self._tasks[message.ref] = task

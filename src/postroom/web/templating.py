@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 import jinja2
 
+from postroom.domain.sizes import show_size
+
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
 # What the problem with a field may begin with, which lacks its subject then.
@@ -30,7 +32,7 @@ def make_environment() -> jinja2.Environment:
         enable_async=False,
     )
     environment.filters.update(
-        number=number, when=when, isotime=isotime, ago=ago, percent=percent, size=size
+        number=number, when=when, isotime=isotime, ago=ago, percent=percent, size=show_size
     )
     environment.filters.update(lasting=lasting, queue_url=queue_url, told=told)
     environment.globals["static"] = static
@@ -54,16 +56,6 @@ def percent(part: float, whole: float) -> str:
         return "0 %"
     share = 100 * part / whole
     return f"{share:.0f} %" if share in (0, 100) else f"{min(max(share, 0.1), 99.9):.1f} %"
-
-
-def size(count: int) -> str:
-    """12 B, 3.4 KB, 5.6 MB"""
-    if count < 1000:
-        return f"{count} B"
-    for unit, factor in (("KB", 1000), ("MB", 1000**2), ("GB", 1000**3)):
-        if count < factor * 1000:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count / 1000**4:.1f} TB"
 
 
 def when(moment: datetime | None) -> str:

@@ -5,9 +5,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from postroom.domain.disk_space import SpaceMark
 from postroom.domain.emails import EmailOutcome
 from postroom.domain.messages import FINAL, Message, MessageStatus
 from postroom.domain.pages import SEND_QUEUE, parse_work_item
@@ -15,7 +17,10 @@ from postroom.scheduler import Scheduler
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER
 from postroom.services import records
+from postroom.services.disk_space import SpaceWatch
+from postroom.services.events import Severity
 from postroom.storage import Entity, Store
+from postroom.tasks import end_tasks
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import (
@@ -31,9 +36,13 @@ from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, u
 
 
 @asynccontextmanager
-async def scheduling(store: Store, schedulers: int = 1) -> AsyncIterator[None]:
+async def scheduling(
+    store: Store, schedulers: int = 1, space: SpaceWatch | None = None
+) -> AsyncIterator[None]:
     stopping = asyncio.Event()
-    running = [asyncio.create_task(Scheduler(store).run(stopping)) for _ in range(schedulers)]
+    running = [
+        asyncio.create_task(Scheduler(store, space=space).run(stopping)) for _ in range(schedulers)
+    ]
     try:
         yield
     finally:
@@ -100,6 +109,32 @@ async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
     assert {m.ref for m in (await use.page(done=True)).messages} >= {cancelled.ref, nobody.ref}
     items = [parse_work_item(body) for body in await bodies_of(store, SEND_QUEUE)]
     assert sorted(item.ref for item in items) == sorted([long.ref, soon.ref, paused.ref])
+
+
+async def test_without_disk_space_no_message_starts_and_that_is_no_stall(
+    services: Services, store: Store, tmp_path: Path
+) -> None:
+    name = await make_list(services)
+    await fill(store, name, 3)
+    begun = await schedule(services, name)
+    async with scheduling(store):
+        await until(services, begun.ref, lambda m: m.status is MessageStatus.PROCESSING)
+    waiting = await schedule(services, name)
+    for round_ in range(2):  # the second scheduler continues what the first one has found
+        scheduler = Scheduler(store, space=SpaceWatch(store, [tmp_path], SpaceMark(size=10**18)))
+        await scheduler._start_what_is_due()
+        assert list(scheduler._tasks) == [begun.ref], "what has started goes on"
+        await end_tasks(scheduler._tasks.values())
+        await asyncio.sleep(0)  # they take themselves off
+        assert "working on messages" not in scheduler.doing(), "to wait is no stall"
+        wait = await services.space_waits.current()
+        assert wait is not None, round_
+        assert str(wait).startswith("Waiting for disk space: ")
+    async with scheduling(store, space=SpaceWatch(store, [tmp_path], SpaceMark())):
+        await until(services, waiting.ref, lambda m: m.status is MessageStatus.PROCESSING)
+    assert await services.space_waits.current() is None
+    events = [each.severity for each in (await services.events.page()).events]
+    assert events == [Severity.INFO, Severity.WARNING]
 
 
 async def test_a_message_that_was_put_off_at_the_last_moment_is_not_begun(

@@ -85,10 +85,11 @@ async def live(visit: Visit) -> Response:
 
 
 async def _live(visit: Visit) -> dict[str, Any]:
-    under_way, health, holds = await asyncio.gather(
+    under_way, health, holds, space = await asyncio.gather(
         visit.services.times.under_way(limit=_UNDER_WAY),
         visit.services.health.look(),
         visit.services.holds.open_holds(),
+        visit.services.space_waits.current(),
     )
     moving = await _moving(visit, under_way)
     wide = [hold for hold in holds.by_key.values() if hold.scope is not Scope.MESSAGE]
@@ -96,6 +97,7 @@ async def _live(visit: Visit) -> dict[str, Any]:
         "under_way": moving,
         "health": health,
         "holds": shown_holds(wide),
+        "space": space,
         "held": {
             each.message.ref: describe(holds.by_key[key])
             for each in moving

@@ -96,6 +96,7 @@ async def details(visit: Visit) -> Response:
         is_editable=may_be_edited(message.status, progress.counts),
         is_deletable=message.status in EDITABLE,
         has_begun=message.queued_at is not None,
+        is_due=is_due(message),
         may_become={status.value for status in TRANSITIONS[message.status]},
     )
 
@@ -113,7 +114,13 @@ async def _waiting(visit: Visit, message: Message, progress: Progress) -> dict[s
         "message": message,
         "waiting": progress.waiting,
         "holds": shown_holds(holds),
+        "space": await visit.services.space_waits.current() if is_due(message) else None,
     }
+
+
+def is_due(message: Message) -> bool:
+    """Return whether a message could have started and has not."""
+    return message.status is MessageStatus.PENDING and message.scheduled_at <= datetime.now(UTC)
 
 
 async def events(visit: Visit) -> Response:

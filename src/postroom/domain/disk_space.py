@@ -1,0 +1,94 @@
+"""How much disk space must be free before a new message starts.
+
+Records of the emails and the senders' journals grow while a message is sent. A message that is not
+started because of little space can wait; one that runs into a full disk stops in the middle.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from postroom.domain.sizes import parse_size, show_size
+
+_RESUME = 1.1
+"""Messages start again when a tenth more than the mark is free. Otherwise, with free space around
+the mark, they would stop and start again and again, with an alert each time."""
+
+
+class SpaceMark(msgspec.Struct, frozen=True):
+    """The low-space mark: bytes, or a share of the disk. Of both, the smaller one counts: 5 % of a
+    large disk are plenty, and a small disk may not have 200 MB at all. Without either, no mark."""
+
+    size: int | None = None
+    share: float | None = None
+
+    def needed(self, total: int) -> int:
+        """Return how many bytes must be free on a disk of this size."""
+        marks = [] if self.size is None else [self.size]
+        if self.share is not None:
+            marks.append(int(total * self.share))
+        return min(marks, default=0)
+
+
+class FolderSpace(msgspec.Struct, frozen=True):
+    """The disk under a folder, in bytes."""
+
+    folder: str
+    free: int
+    total: int
+
+
+class Shortage(msgspec.Struct, frozen=True):
+    """A folder whose disk has too little space; `needed` is what must be free to start messages."""
+
+    folder: str
+    free: int
+    needed: int
+
+    def __str__(self) -> str:
+        return f"{show_size(self.free)} free, {show_size(self.needed)} needed"
+
+
+def find_shortage(
+    spaces: Iterable[FolderSpace], mark: SpaceMark, *, was_short: bool = False
+) -> Shortage | None:
+    """Return the folder that lacks most, or None if messages may start. `was_short`: they wait
+    already, and start again only when there is some more than the mark."""
+    found = []
+    for each in spaces:
+        needed = mark.needed(each.total)
+        if was_short:
+            needed = int(needed * _RESUME)
+        if each.free < needed:
+            found.append(Shortage(each.folder, each.free, needed))
+    return max(found, key=lambda shortage: shortage.needed - shortage.free, default=None)
+
+
+def parse_space_mark(text: str) -> SpaceMark:
+    """Return the mark that `200MB`, `5%` or `200MB,5%` says; `0` is none."""
+    if not text.strip() or text.strip() == "0":
+        return SpaceMark()
+    size: int | None = None
+    share: float | None = None
+    for part in text.split(","):
+        percent = re.fullmatch(r"\s*(\d{1,2}(?:\.\d{1,3})?)\s*%\s*", part, re.ASCII)
+        if percent is not None and share is None:
+            share = float(percent[1]) / 100
+        elif percent is None and size is None:
+            size = _size(part)
+        else:
+            raise ValueError(_HOW)
+    return SpaceMark(size, share)
+
+
+_HOW = "is written like 200MB, 5% or 200MB,5% (the smaller of both counts), or 0 for no mark"
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as exc:
+        raise ValueError(_HOW) from exc
