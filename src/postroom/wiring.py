@@ -207,13 +207,12 @@ def make_sender(store: Store, transport: Transport, settings: Settings) -> Sende
         # The engine that has threads, and one transaction for all who write at the same moment.
         how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, most_in_hand=32)
     rate = settings.value("rate")
-    history = StoreHistory(store, settings.data)
     return Sender(
         store,
         _paced(store, transport, rate),
         how,
         _domain_limits(store, settings),
-        history.advance,
+        StoreHistory(store, settings.data),
     )
 
 

@@ -25,6 +25,7 @@ GUARDED_PASSWORD = "open/sesame@home"  # has to be escaped in a URL, as good pas
 ACCESS_RULES = f"""\
 host all {GUARDED_USER} {LOOPBACK}/32 scram-sha-256
 host all {SUPERUSER} {LOOPBACK}/32 trust
+host replication {SUPERUSER} {LOOPBACK}/32 trust
 """
 
 SETTINGS = {
@@ -105,6 +106,27 @@ class PostgresServer:
         """Stop and start the server."""
         self.stop(immediate=immediate)
         self.start()
+
+    def back_up(self) -> None:
+        """Copy the data of the running server: a standby that then falls behind."""
+        command = [program("pg_basebackup"), "--pgdata", str(self._process.folder / "copy")]
+        command += ["--host", LOOPBACK, "--port", str(self.port), "--username", SUPERUSER]
+        command += ["--checkpoint", "fast", "--wal-method", "stream", "--no-sync"]
+        user = as_user(self._process.user)
+        subprocess.run(command, cwd=self._process.folder, check=True, capture_output=True, **user)
+
+    def fail_over(self, *, promote: bool) -> None:
+        """Crash, and start the copy in place of the server: as a standby that is promoted, with a
+        timeline of its own, or just as it is."""
+        self.stop(immediate=True)
+        data, copy = (self._process.folder / name for name in ("data", "copy"))
+        data.rename(data.with_name("lost"))
+        copy.rename(data)
+        if promote:
+            (data / "standby.signal").touch()
+        self.start()
+        if promote:
+            self.execute("SELECT pg_promote()")
 
 
 @contextmanager

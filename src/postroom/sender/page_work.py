@@ -21,11 +21,12 @@ from postroom.domain.pages import SEND_QUEUE, WorkItem
 from postroom.domain.refs import MessageRef
 from postroom.mail.mailing import Recipient
 from postroom.metrics import EMAILS
-from postroom.sender.claims import Claim, Claims
+from postroom.sender.claims import Claim, Claims, PageTaken
 from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.faults import Faults
 from postroom.sender.in_hand import InHand, Leases, TakenPage
 from postroom.sender.journal import Journal, has_journal
+from postroom.sender.lost_history import LostHistory
 from postroom.sender.mailings import Mailings
 from postroom.sender.pages import LoadedPage, PageStore
 from postroom.sender.policy import Attempt, Judge, Verdict
@@ -50,6 +51,7 @@ _BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 
 _LABELS = {EmailOutcome.PENDING: "deferred"}
 _REFUSED = ResultKind.REFUSED
+_MAY_HAVE_IT = (ResultKind.ACCEPTED, ResultKind.IN_DOUBT)
 _outcome = attrgetter("outcome")
 
 
@@ -63,6 +65,7 @@ class PageWork:
         settings: SenderSettings,
         limits: DomainLimits | None,
         journal: Journal,
+        lost_history: LostHistory,
         sending: Callable[[], None],
         stop: Callable[[MessageRef | None], None],
     ) -> None:
@@ -72,6 +75,7 @@ class PageWork:
         self._settings = settings
         self._limits = limits
         self._journal = journal
+        self._lost_history = lost_history
         self._sending = sending
         # Pages of which emails may have been handed over, without a record: also after the page was
         # lost, because the answers are then forgotten.
@@ -145,6 +149,9 @@ class PageWork:
             await self._claims.give_up(claim)
             await self._queue.delete(in_hand.message)
             return None
+        if (free_at := await self._lost_history.free_at()) is not None:
+            await self._claims.give_up(claim)  # read from a store that may have lost records
+            raise PageTaken(free_at)
         with span("page", parent=message.trace, message=item.ref, page=item.page):
             verdicts = await self._verdicts(message, claim, loaded, in_hand)
             note(emails=len(verdicts), reply=_last_reply(verdicts))
@@ -236,16 +243,19 @@ class PageWork:
         if claim.doubtful:
             # From a sender whose journal is not here: whatever it had not recorded is in doubt.
             return self._all_doubted(loaded, now)
+        lost = self._lost_history.without_record(claim.item, loaded)
+        doubts = self._lost_history.doubts(lost, loaded) if lost else {}
         due = {
             address: email
             for address, email in loaded.emails.items()
-            if email.NextTryAt is None or is_due(email, message.retry_at, now)
+            if (email.NextTryAt is None or is_due(email, message.retry_at, now))
+            and address not in doubts
         }
         if in_hand.taken is not None:
             allowed = in_hand.taken.recipients
         else:
             allowed = await self._recipients.allowed(message.list_name, due) if due else {}
-        verdicts = {
+        verdicts = doubts | {
             address: _suppressed(LEFT, loaded.before(address))
             for address in due
             if address not in allowed
@@ -312,7 +322,10 @@ class PageWork:
         for position in watcher.unanswered():
             watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
         addresses = [each.address for each in recipients]
-        return dict(zip(addresses, watcher.results, strict=True))
+        results = dict(zip(addresses, watcher.results, strict=True))
+        sent = [a for a, result in results.items() if result and result.kind in _MAY_HAVE_IT]
+        self._lost_history.remember(item, sent)
+        return results
 
     async def _pause(self, message: Message, reason: str) -> None:
         """Pause a message whose mail cannot be made."""

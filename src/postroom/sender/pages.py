@@ -130,6 +130,11 @@ class PageStore:
             raise PageLost
         return await self._without_archived(claim.item, page, await self._read(claim.item))
 
+    async def counts(self, item: WorkItem) -> Counts | None:
+        """Return the counts of a page; None if there is no such page."""
+        page = await self._page(item)
+        return None if page is None else records.counts_from(page)
+
     async def _page(self, item: WorkItem) -> Entity | None:
         return await self._pages.get(*_key(item))
 

@@ -12,7 +12,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 
@@ -26,12 +26,14 @@ from postroom.sender.claims import PageLost, PageTaken
 from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.in_hand import InHand
 from postroom.sender.journal import Journal
+from postroom.sender.lost_history import LostHistory
 from postroom.sender.one_core import kept_on_one_core
 from postroom.sender.page_work import PageWork
 from postroom.sender.recovery import Recovery
 from postroom.sender.restoring import Restoring
 from postroom.sender.settings import SenderSettings
 from postroom.sender.window import Window
+from postroom.services.store_history import StoreHistory
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.tasks import end_tasks
 from postroom.transport.contract import Transport
@@ -57,10 +59,10 @@ class Sender:
         transport: Transport,
         settings: SenderSettings,
         limits: DomainLimits | None = None,
-        mark_history: Callable[[], Awaitable[None]] | None = None,
+        history: StoreHistory | None = None,
     ) -> None:
-        """`mark_history` is called every second while emails are sent."""
-        self._mark_history = mark_history
+        """The marks of `history` advance every second while emails are sent."""
+        self._history = history
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
         self._queue = store.queue(SEND_QUEUE)
@@ -70,16 +72,26 @@ class Sender:
         self._window = Window(transport.at_once, settings.most_in_hand)
         self._sent = 0  # by pages that have ended
         self._turns = 0  # of the loop that takes pages
+        self._in_hand: dict[asyncio.Task[None], InHand] = {}
+        self._pages_in_hand: dict[str, InHand] = {}
+        self._lost_history = LostHistory(
+            store, self.owner, settings, history, self._pages_in_hand.__contains__
+        )
         self._work = PageWork(
-            store, transport, settings, limits, self._journal, self._room.set, self._stop_sending
+            store,
+            transport,
+            settings,
+            limits,
+            self._journal,
+            self._lost_history,
+            self._room.set,
+            self._stop_sending,
         )
         self._store_wait = self._work.store_wait
         self._restoring = Restoring(store, self.owner)
         self._recovery = Recovery(
             store, self.owner, settings.retry, settings.in_doubt, settings.lease
         )
-        self._in_hand: dict[asyncio.Task[None], InHand] = {}
-        self._pages_in_hand: dict[str, InHand] = {}
 
     @property
     def is_busy(self) -> bool:
@@ -147,7 +159,7 @@ class Sender:
 
     def _room_for(self) -> int:
         """How many pages may be taken. None while others cannot be recorded."""
-        if self._store_wait.is_holding_pages:
+        if self._store_wait.is_holding_pages or self._lost_history.is_waiting:
             return 0
         pages = self._in_hand.values()
         most = self._settings.most_in_hand
@@ -230,6 +242,7 @@ class Sender:
             release_for = max(1.0, (taken.free_at - datetime.now(UTC)).total_seconds())
         except (PageLost, LeaseLost):
             log.warning("page %s was taken over by another sender", item.partition)
+            self._lost_history.suspect(item)
         except StoreOutage as exc:
             # Its successor settles it from the journal.
             log.warning("page %s is left to the next sender: %s", item.partition, exc)
@@ -283,16 +296,21 @@ class Sender:
                 in_hand.stop_sending()
 
     async def _mark(self) -> None:
-        """Note every second, in the store and beside it, that emails are being sent."""
+        """Note every second, in the store and beside it, that emails are being sent, and look
+        whether the store still knows about those that were."""
         marked = -1
         while True:
             sent = self._sent + sum(page.sent for page in self._in_hand.values())
-            if self._mark_history is not None and (self._in_hand or sent != marked):
-                try:
-                    await self._mark_history()
+            try:
+                is_behind = False
+                if self._history is not None and (self._in_hand or sent != marked):
+                    is_behind = not await self._history.advance()
                     marked = sent
-                except (StoreOutage, OSError) as exc:
-                    log.debug("history is not marked for now: %s", exc)
+                await self._lost_history.watch(is_behind=is_behind)
+            except (StoreOutage, OSError) as exc:
+                log.debug("history is not marked for now: %s", exc)
+            except Exception:  # compared again in a second: nobody else knows what was sent
+                log.exception("what was sent could not be compared with the store")
             await asyncio.sleep(_MARK_SECONDS)
 
     async def _recover(self) -> None:

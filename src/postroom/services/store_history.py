@@ -18,7 +18,7 @@ import fcntl
 import logging
 import os
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -30,7 +30,7 @@ from postroom.services import records
 from postroom.services.events import EventService, Severity
 from postroom.services.message_rows import MessageRows
 from postroom.services.messages import MessageService
-from postroom.storage import AlreadyExists, Entity, Store
+from postroom.storage import AlreadyExists, Conflict, Entity, Store
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +58,9 @@ class StoreHistory:
         self._data = data
         self._store_id = ""
 
-    async def advance(self) -> None:
-        """Set both marks to now, the store's first. Left to another process that is doing so."""
+    async def advance(self) -> bool:
+        """Set both marks to now, the store's first, and return True; or return False if the store
+        has lost history. Left to another process that is doing so."""
         make_writable(self._data)
         lock = self._open_lock()
         try:
@@ -68,12 +69,47 @@ class StoreHistory:
             known = self._known()
             if known is None or known.store_id != store_id:
                 known = _FolderMark(store_id, secrets.token_hex(8), datetime.now(UTC))
+                await self._table.insert(Entity(_MARKS, known.folder_id, {"At": known.at}))
+                self._remember(known)
+                return True
+            mark = await self._table.get(_MARKS, known.folder_id)
+            if mark is None or records.read(mark, "At", datetime) < known.at:
+                return False
             # By a clock that was set back it stays where it is.
             known.at = max(known.at, datetime.now(UTC))
-            await self._table.upsert(Entity(_MARKS, known.folder_id, {"At": known.at}))
+            # With the ETag: the server may be replaced by one with an older mark just now.
+            new = Entity(_MARKS, known.folder_id, {"At": known.at})
+            await self._table.replace(new, mark.etag)
             self._remember(known)
         except BlockingIOError:
-            return
+            return True
+        except Conflict:
+            return False
+        finally:
+            os.close(lock)
+        return True
+
+    async def missing(self) -> timedelta | None:
+        """Return how much history the store has lost, or None if it has lost nothing."""
+        loss = await self._find_loss()
+        if loss is None:
+            return None
+        known, reached = loss
+        return timedelta.max if reached is None else known.at - reached
+
+    async def restores(self) -> int:
+        """Return how often the store has lost history, as far as anybody noticed."""
+        found = await self._table.get(*_IDENTITY)
+        return 0 if found is None else records.read(found, "Restores", int)
+
+    async def accept_loss(self) -> None:
+        """Go on from the state that the store has now: what was lost has been dealt with."""
+        lock = self._open_lock()
+        try:
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+            loss = await self._find_loss()  # another process may have accepted it
+            if loss is not None:
+                await self._accept(*loss, "senders compared what they had sent with the store")
         finally:
             os.close(lock)
 
@@ -103,13 +139,16 @@ class StoreHistory:
 
     async def _deal_with(self, known: _FolderMark, reached: datetime | None) -> int:
         paused = await self._pause_unfinished(reached, known.at)
-        await self._count_restore(reached, known.at, paused)
+        await self._accept(known, reached, f"{paused} unfinished messages were paused")
+        return paused
+
+    async def _accept(self, known: _FolderMark, reached: datetime | None, done: str) -> None:
+        await self._count_restore(f"{_lost(reached, known.at)}; {done}")
         if reached is None:
             await self._table.upsert(Entity(_MARKS, known.folder_id, {"At": known.at}))
         else:
             known.at = reached
             self._remember(known)
-        return paused
 
     async def _pause_unfinished(self, reached: datetime | None, known_at: datetime) -> int:
         now = datetime.now(UTC)
@@ -128,14 +167,11 @@ class StoreHistory:
                 log.info("message %s is not paused: %s", message.ref, exc)
         return paused
 
-    async def _count_restore(
-        self, reached: datetime | None, known_at: datetime, paused: int
-    ) -> None:
+    async def _count_restore(self, text: str) -> None:
         found = await self._table.get(*_IDENTITY)
         if found is not None:
             restores = records.read(found, "Restores", int) + 1
             await self._table.merge(Entity(*_IDENTITY, {"Restores": restores}))
-        text = f"{_lost(reached, known_at)}; {paused} unfinished messages were paused"
         log.error("%s", text)
         await EventService(self._store).record("store", text, severity=Severity.ERROR)
 

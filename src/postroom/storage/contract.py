@@ -541,6 +541,14 @@ class Put(msgspec.Struct, frozen=True):
 Step: TypeAlias = Batch | Finish | Put
 
 
+class Server(msgspec.Struct, frozen=True):
+    """A database server. `history` changes when a standby is promoted, `started_at` whenever the
+    server starts. Both are empty if the server does not tell."""
+
+    history: str = ""
+    started_at: str = ""
+
+
 class Store(ABC):
     """One opened store. `async with` closes it."""
 
@@ -614,6 +622,11 @@ class Store(ABC):
     @abstractmethod
     async def release_lease(self, lease: Lease) -> None:
         """Let the next candidate in at once. `LeaseLost` as for `renew_lease`."""
+
+    @property
+    def server(self) -> Server:
+        """The server that the newest connection reached; always the same without a server."""
+        return Server()
 
     @abstractmethod
     async def info(self) -> StoreInfo:

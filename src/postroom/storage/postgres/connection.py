@@ -6,14 +6,20 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
-from psycopg.errors import ReadOnlySqlTransaction
+from psycopg.errors import (
+    FeatureNotSupported,
+    InsufficientPrivilege,
+    ReadOnlySqlTransaction,
+    UndefinedFunction,
+)
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
+from postroom.storage.contract import Server
 from postroom.storage.errors import StoreClosed, StoreError, StoreUnavailable
 from postroom.storage.postgres.address import location_in
 from postroom.storage.postgres.errors import (
@@ -67,6 +73,15 @@ SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'
 """
 
+# The timeline is that of the WAL being written: after a promotion, `pg_control_checkpoint()` shows
+# the old one until the next checkpoint.
+_SERVER = b"""
+SELECT 'system ' || system_identifier
+       || ', timeline ' || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0'),
+       pg_postmaster_start_time()::text
+FROM pg_control_system() WHERE NOT pg_is_in_recovery()
+"""
+
 
 class Database:
     """One PostgreSQL database, as the rest of the engine uses it."""
@@ -77,7 +92,7 @@ class Database:
         # Attempts to connect are ours to repeat (`run`): the pool's own pauses grow too long.
         self._pool = AsyncConnectionPool(
             kwargs={**parameters, "autocommit": True},
-            configure=_configure,
+            configure=self._configure,
             min_size=1,
             max_size=_POOL_SIZE,
             reconnect_timeout=0.0,
@@ -85,6 +100,8 @@ class Database:
             open=False,
         )
         quieten_the_pool()
+        self.server = Server()
+        """The server that the newest connection reached."""
         self._outages = Outages(self.location)
         self._closed = False
         self._running = 0
@@ -115,13 +132,19 @@ class Database:
         except psycopg.Error as exc:
             raise translate(exc, self.location) from exc
         try:
-            await _configure(connection)
+            await self._configure(connection)
         except BaseException as exc:  # also when whoever waits for it gives up
             await connection.close()
             if isinstance(exc, psycopg.Error):
                 raise translate(exc, self.location) from exc
             raise
         return connection
+
+    async def _configure(self, connection: Connection) -> None:
+        await _configure(connection)
+        with suppress(InsufficientPrivilege, UndefinedFunction, FeatureNotSupported):
+            for found in await (await connection.execute(_SERVER)).fetchall():
+                self.server = Server(*found)
 
     async def fetch(self, sql: bytes, values: Parameters | None = None) -> list[tuple[Any, ...]]:
         """The rows of one statement that may be repeated."""

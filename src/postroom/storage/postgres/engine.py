@@ -13,6 +13,7 @@ from postroom.storage.contract import (
     Put,
     Queue,
     QueueInfo,
+    Server,
     Step,
     StoreInfo,
     Table,
@@ -101,6 +102,10 @@ class PostgresStore(CheckedStore):
 
     async def release_lease(self, lease: Lease) -> None:
         await leases.release(self._database, lease)
+
+    @property
+    def server(self) -> Server:
+        return self._database.server
 
     async def info(self) -> StoreInfo:
         async def work(connection: Connection, again: bool) -> StoreInfo:
