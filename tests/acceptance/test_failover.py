@@ -27,7 +27,8 @@ async def test_a_failover_that_loses_records_resends_nothing_without_a_mark(
         url = postgres.create_database()
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-            machines.append(Postroom(StoreAddress("postgres", url), server.url, tmp_path / name))
+            store_address, settings = StoreAddress("postgres", url), {"sender_lease": "10s"}
+            machines.append(Postroom(store_address, server.url, tmp_path / name, settings))
         try:
             async with await open_store(url) as store:
                 services = Services(store)

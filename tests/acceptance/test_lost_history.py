@@ -45,7 +45,9 @@ async def test_a_restored_backup_sends_nothing_until_somebody_has_decided(
 ) -> None:
     database, copy = tmp_path / "store.db", tmp_path / "copy.db"
     url = f"sqlite:///{database}"
-    postroom = Postroom(StoreAddress("sqlite", url), server.url, tmp_path)
+    # The backup has leases of the sender that was at work.
+    settings = {"sender_lease": "10s"}
+    postroom = Postroom(StoreAddress("sqlite", url), server.url, tmp_path, settings)
     server.script(Rule("end", wait=0.005))
     try:
         async with await open_store(url) as store:
