@@ -175,7 +175,7 @@ class LostHistory:
         if found:
             text = (
                 f"the store has lost the records of {found} emails that were sent ({pages} pages);"
-                " they are in doubt"
+                f" they are in doubt (server now: {self._server.history or 'unknown'})"
             )
             log.warning("%s", text)
             await EventService(self._store).record("store", text, severity=Severity.WARNING)
