@@ -177,7 +177,7 @@ class Launcher:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     async def launch(self, spec: WorkerSpec, listener: Listener) -> None:
-        """Start a worker. `CannotLaunch`; otherwise its end is told to the listener.
+        """Start a worker. `CannotLaunch`; otherwise the listener hears of its end.
 
         Postroom's own applications write their logs themselves; what others print is logged here.
         """

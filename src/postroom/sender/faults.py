@@ -218,5 +218,5 @@ _ACCEPTED = ResultKind.ACCEPTED  # to look up a member takes longer than all the
 
 
 def _scope(scope: Scope) -> Scope:
-    """Whoever is held without a scope of their own waits for the account."""
+    """An email that is held without a scope of its own waits for the account."""
     return Scope.ACCOUNT if scope is Scope.RECIPIENT else scope

@@ -196,7 +196,7 @@ class PageStore:
             # Who took the page over from us has been here.
             raise PageLost from exc
         except LeaseLost:
-            # Only of the work item, which comes last. Whoever has it finds the page done.
+            # Only of the work item, which comes last. Its receiver finds the page done.
             return counts
         return counts
 

@@ -64,7 +64,7 @@ def settlement(
     return Settlement(
         archive=[InsertMany(partition, rows, _shared(*kind, now)) for kind, rows in done.items()],
         changes=changes,
-        # Who waits now is said by whoever knows the holds.
+        # What waits now is added by the caller, which knows the holds.
         counts=msgspec.structs.replace(before + _counts(tally), deferred=0),
     )
 
