@@ -59,8 +59,12 @@ async def test_handlers_of_a_wrong_kind_fail_the_message_and_not_the_process(
     for queue in ("plain", "async"):
         [error] = await errors_of(hosting, queue, "a")
         assert "returned a generator, which has not run" in error
-    states = [status for host in await hosting.services.hosts.live() for status in host.apps]
-    assert {status.crashes for status in states} == {0}
+    for path in ("/signature", "/plain", "/async"):
+        await hosting.until_status(
+            path, lambda app: sum(each.handled for each in app.processes) == 1, "it has failed one"
+        )
+        [status] = await hosting.status(path)
+        assert status.crashes == 0
 
 
 async def test_a_generator_is_refused_when_it_is_loaded_and_takes_no_message(
