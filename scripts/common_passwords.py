@@ -10,8 +10,8 @@ import gzip
 import sys
 from pathlib import Path
 
-from postroom.services import common_passwords
-from postroom.services.passwords import SHORTEST_PASSWORD
+from postroom.services.accounts import common_passwords
+from postroom.services.accounts.passwords import SHORTEST_PASSWORD
 
 
 def main(source: Path) -> None:

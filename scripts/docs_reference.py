@@ -171,7 +171,7 @@ def errors() -> set[type[PostroomError]]:
 
 
 def api_page() -> str:
-    from postroom.services.keys import SCOPES
+    from postroom.services.accounts.api_keys import SCOPES
     from postroom.web.api.app import PLACE, document
     from postroom.web.api.problems import KINDS
 
@@ -275,7 +275,7 @@ def _resolved(openapi: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]
 
 
 def metrics_page() -> str:
-    from postroom.metrics import MEASURES, Count, Durations
+    from postroom.observability.metrics import MEASURES, Count, Durations
 
     kinds: dict[type, str] = {Count: "counter", Durations: "histogram"}
     lines = [
@@ -300,8 +300,8 @@ def metrics_page() -> str:
 
 def rights_page() -> str:
     """Who may see and change what: as the routes declare it, which is what decides."""
-    from postroom.services.keys import SCOPES
-    from postroom.services.users import ROLES
+    from postroom.services.accounts.api_keys import SCOPES
+    from postroom.services.accounts.users import ROLES
     from postroom.web.api.app import document
     from postroom.web.api.routing import SCOPE
     from postroom.web.app import PAGES

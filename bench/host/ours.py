@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench.host.lines import Line, Lines, stamp
-from postroom.domain.apps import COMMAND_LINE, App, parse_app
+from postroom.domain.queues.apps import COMMAND_LINE, App, parse_app
 from postroom.storage import NewMessage, Store, open_store
 from postroom.wiring import Services
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import ListName, SubscriberGuid
-from postroom.domain.refs import MessageRef
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.messages.refs import MessageRef
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.services.message_contents import NewBodies
+from postroom.services.messages.message_contents import NewBodies
 
 FROM = Address("news@contoso.example")
 LIST = ListName("contoso1")

@@ -13,10 +13,10 @@ import apsw
 
 from bench.figures import Figure
 from bench.mail import content
-from postroom.domain.addresses import address_key
-from postroom.domain.lists import SubscriberGuid
-from postroom.services import records
-from postroom.services.imports import CHUNK_LINES
+from postroom.domain.audience.addresses import address_key
+from postroom.domain.audience.lists import SubscriberGuid
+from postroom.services import entities
+from postroom.services.audience.files.imports import CHUNK_LINES
 from postroom.storage import codec, open_store
 from postroom.storage.checked import key_of, singly
 from postroom.storage.contract import Insert
@@ -77,7 +77,7 @@ def _rows(numbers: list[int]) -> list[tuple[str, str, int, str]]:
     made = []
     for number in numbers:
         guids = {address_key(content.address(number)): SubscriberGuid(str(uuid.uuid4()))}
-        for insert in singly(records.new_subscribers(content.LIST, guids, now, now)):
+        for insert in singly(entities.new_subscribers(content.LIST, guids, now, now)):
             assert isinstance(insert, Insert)
             partition, row = key_of(insert)
             made.append((partition, row, 1, codec.encode(insert.entity.properties)))

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.mail import content
-from postroom.domain.messages import FINAL
-from postroom.services import records
-from postroom.services.subscriptions import new_subscriber
+from postroom.domain.messages.messages import FINAL
+from postroom.services import entities
+from postroom.services.audience.subscriptions import new_subscriber
 from postroom.storage import Insert, Operation, open_store
 from postroom.wiring import Services
 from tests.services.waiting import LOOPBACK
@@ -79,7 +79,7 @@ async def send(
 
 async def _fill(services: Services, count: int) -> None:
     await services.lists.create(content.LIST, "Contoso's news", content.FROM)
-    table = services.store.table(records.LISTS)
+    table = services.store.table(entities.LISTS)
     starts = iter(range(0, count, 50))
 
     async def insert() -> None:
@@ -88,8 +88,8 @@ async def _fill(services: Services, count: int) -> None:
             for number in range(start, min(start + 50, count)):
                 new = new_subscriber(content.LIST, content.address(number), verified=True)
                 operations += [
-                    Insert(records.subscriber_entity(new)),
-                    Insert(records.lookup_entity(new)),
+                    Insert(entities.subscriber_entity(new)),
+                    Insert(entities.lookup_entity(new)),
                 ]
             await table.apply(operations)
 

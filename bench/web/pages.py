@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.figures import Figure
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
-from postroom.services.list_counts import LATEST, TABLE
-from postroom.services.message_contents import NewBodies
+from postroom.services.audience.list_counts import LATEST, TABLE
+from postroom.services.messages.message_contents import NewBodies
 from postroom.web.app import PAGES
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.site import Site, Visitor, running_site

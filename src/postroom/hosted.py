@@ -11,16 +11,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from postroom.domain.apps import BUILT_IN, App
-from postroom.domain.pages import CONFIRM_QUEUE, SEND_QUEUE
-from postroom.host.launcher import Launcher
+from postroom.domain.messages.pages import CONFIRM_QUEUE, SEND_QUEUE
+from postroom.domain.queues.apps import BUILT_IN, App
+from postroom.host.processes.launcher import Launcher
 from postroom.host.runner import HostSettings
 from postroom.host.supervisor import HostServices, Supervisor
-from postroom.observing import set_up_observation
-from postroom.services.app_files import origin_of, read_apps_file
-from postroom.services.apps import AppRegistry
+from postroom.observability.setup import set_up_observation
+from postroom.observability.spans import flush_spans
+from postroom.services.queues.app_files import origin_of, read_apps_file
+from postroom.services.queues.apps import AppRegistry
 from postroom.settings import FILE, Settings, load_settings
-from postroom.spans import flush_spans
 from postroom.storage import Store, StoreOutage
 from postroom.transport.contract import Transport
 from postroom.watchdog import WatchedPart, end_at_once
@@ -136,7 +136,12 @@ async def _serve(
 ) -> None:
     busy(True)  # with starting, which may take longer than a short idle time
     settings = load_settings(os.environ, Path.cwd())
-    set_up_observation(settings, name)
+    set_up_observation(
+        name,
+        data=settings.data,
+        log_format=settings.text("log_format"),
+        traces_endpoint=settings.text("traces_endpoint"),
+    )
     async with AsyncExitStack() as opened:
         opening = await _open_patiently(opened, settings, stopping)
         if opening is None:

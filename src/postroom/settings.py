@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from postroom.domain.addresses import parse_address
+from postroom.domain.audience.addresses import parse_address
 from postroom.domain.disk_space import parse_space_mark
 from postroom.domain.durations import parse_duration
 from postroom.domain.errors import Invalid

@@ -1,13 +1,24 @@
-"""How a process that runs for long, and makes many objects, is tuned."""
+"""How a long-running process is tuned: its event loop, its garbage collector, its cores."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+_STAY_SECONDS = 1.0
+_MOVE_SECONDS = 0.01
+_THREADS = Path("/proc/self/task")
+_CORE = 36  # of the fields behind the name in `stat`: see proc(5), field 39
 
 
 def quick_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed: it halves the processor time of a mail."""
+    """Return uvloop's event loop where it is installed: it halves the processor time of a mail."""
     try:
         import uvloop
     except ImportError:
@@ -16,7 +27,68 @@ def quick_loop() -> asyncio.AbstractEventLoop:
 
 
 def collect_less() -> None:
-    """Fewer searches for cycles: a page makes thousands of objects and hardly ever one. What was
-    imported stays, and is not searched again."""
+    """Search for cycles less often: a page makes thousands of objects and hardly ever a cycle.
+    What was imported stays, and is not searched again."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+@asynccontextmanager
+async def kept_on_one_core() -> AsyncIterator[None]:
+    """Keep all threads of this process on one core, where they take turns.
+
+    The event loop and the threads of a store share the GIL. The loop lets go of it after every
+    reply of the mail server, and then wakes a thread that waits for it. On another core the thread
+    comes too late each time, and both pay for it. On the same core it would interrupt the loop,
+    only to find the lock taken back: so they are batch work to the system, which does not interrupt
+    for that (docs/adr/0007-less-work-an-email.md).
+
+    Every second the threads are let go for a moment, so that the system can move them to a core
+    that has more time. Does nothing on systems other than Linux, or with one core only.
+    """
+    allowed = os.sched_getaffinity(0) if sys.platform == "linux" else set()
+    if len(allowed) < 2:
+        yield
+        return
+    is_ordinary = os.sched_getscheduler(0) == os.SCHED_OTHER  # not what an operator has chosen
+    if is_ordinary:
+        _schedule_as(os.SCHED_BATCH)
+    keeping = asyncio.create_task(_keep(allowed))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        _put_on(allowed)
+        if is_ordinary:
+            _schedule_as(os.SCHED_OTHER)
+
+
+async def _keep(allowed: Collection[int]) -> None:
+    while True:
+        await asyncio.sleep(_MOVE_SECONDS)
+        _put_on({_current_core()})
+        await asyncio.sleep(_STAY_SECONDS)
+        _put_on(allowed)
+
+
+def _current_core() -> int:
+    stat = (_THREADS / str(threading.get_native_id()) / "stat").read_text()
+    return int(stat.rpartition(")")[2].split()[_CORE])
+
+
+def _put_on(cores: Collection[int]) -> None:
+    _for_each_thread(lambda thread: os.sched_setaffinity(thread, cores))
+
+
+def _schedule_as(policy: int) -> None:
+    """Threads that are started later inherit it."""
+    _for_each_thread(lambda thread: os.sched_setscheduler(thread, policy, os.sched_param(0)))
+
+
+def _for_each_thread(change: Callable[[int], None]) -> None:
+    for thread in os.listdir(_THREADS) if _THREADS.is_dir() else ():
+        try:
+            change(int(thread))
+        except OSError:
+            continue  # it has ended meanwhile, or we may not

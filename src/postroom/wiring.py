@@ -18,53 +18,53 @@ from postroom.scheduler.retention import Retention
 from postroom.secret_key import load_all_keys
 from postroom.sender import Sender, SenderSettings
 from postroom.sender.confirmations import Confirmations, ConfirmationSettings
-from postroom.sender.connection_share import shared_connections
-from postroom.sender.domain_limits import DomainLimits
 from postroom.sender.doubts import DoubtService
-from postroom.sender.pacing import PacedTransport
+from postroom.sender.limits.connection_share import shared_connections
+from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.limits.pacing import PacedTransport
+from postroom.sender.limits.rates import DomainRates, Rate
 from postroom.sender.policy import RetryPlan, WhenInDoubt
-from postroom.sender.rates import DomainRates, Rate
-from postroom.services.access import AccessService
-from postroom.services.access_links import AccessLinks
-from postroom.services.apps import AppRegistry
-from postroom.services.audit import AuditService
-from postroom.services.conversions import bring_up_to_date
-from postroom.services.disk_space import SpaceWaits, SpaceWatch
-from postroom.services.estimates import EstimateService
+from postroom.services.accounts.access_links import AccessLinks
+from postroom.services.accounts.api_keys import ApiKeyService
+from postroom.services.accounts.audit import AuditService
+from postroom.services.accounts.sessions import SessionService
+from postroom.services.accounts.user_removal import UserRemoval
+from postroom.services.accounts.users import UserService
+from postroom.services.audience.address_trace import TraceService
+from postroom.services.audience.estimates import EstimateService
+from postroom.services.audience.files.exports import ExportService
+from postroom.services.audience.files.imports import ImportService
+from postroom.services.audience.list_counts import ListCounts
+from postroom.services.audience.list_growth import GrowthService
+from postroom.services.audience.list_logos import LogoService
+from postroom.services.audience.list_sizes import ListSizes
+from postroom.services.audience.lists import ListService
+from postroom.services.audience.personal_data import PersonalDataService
+from postroom.services.audience.subscriber_search import SubscriberSearch
+from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.events import EventService, Severity
-from postroom.services.explorer import ExplorerService
-from postroom.services.exports import ExportService
-from postroom.services.growth import GrowthService
-from postroom.services.health import HealthService
-from postroom.services.hold_rows import HoldService
-from postroom.services.hosts import HostStatusService
 from postroom.services.idempotency import IdempotencyService
-from postroom.services.imports import ImportService
-from postroom.services.keys import ApiKeyService
-from postroom.services.list_counts import ListCounts
-from postroom.services.list_sizes import ListSizes
-from postroom.services.lists import ListService
-from postroom.services.logos import LogoService
-from postroom.services.message_holds import MessageHolds
-from postroom.services.message_times import MessageTimes
-from postroom.services.messages import MessageService
-from postroom.services.notice_sender import NoticeSender
-from postroom.services.outcomes import OutcomeService
-from postroom.services.personal_data import PersonalDataService
-from postroom.services.progress import ProgressService
-from postroom.services.queue_overview import QueueOverviewService
-from postroom.services.queues import QueueService
-from postroom.services.removal import UserRemoval
-from postroom.services.retries import RetryService
-from postroom.services.searching import SubscriberSearch
-from postroom.services.sessions import SessionService
-from postroom.services.store_copy import refuse_unfinished_copy
-from postroom.services.store_health import StoreHealth
-from postroom.services.store_history import StoreHistory
+from postroom.services.messages.hold_rows import HoldService
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_holds import MessageHolds
+from postroom.services.messages.message_times import MessageTimes
+from postroom.services.messages.outcomes import OutcomeService
+from postroom.services.messages.progress import ProgressService
+from postroom.services.messages.retries import RetryService
+from postroom.services.operations.conversions import bring_up_to_date
+from postroom.services.operations.disk_space import SpaceWaits, SpaceWatch
+from postroom.services.operations.explorer import ExplorerService
+from postroom.services.operations.health import HealthService
+from postroom.services.operations.notice_sender import NoticeSender
+from postroom.services.operations.store_copy import refuse_unfinished_copy
+from postroom.services.operations.store_health import StoreHealth
+from postroom.services.operations.store_history import StoreHistory
+from postroom.services.queues.apps import AppRegistry
+from postroom.services.queues.delivery import QueueService
+from postroom.services.queues.hosts import HostStatusService
+from postroom.services.queues.queue_access import AccessService
+from postroom.services.queues.queue_overview import QueueOverviewService
 from postroom.services.stored_secrets import StoredSecrets
-from postroom.services.subscriptions import SubscriptionService
-from postroom.services.tracing import TraceService
-from postroom.services.users import UserService
 from postroom.settings import Settings
 from postroom.storage import Store, open_store
 from postroom.transport.contract import Transport

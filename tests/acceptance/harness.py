@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import Counts, EmailOutcome
-from postroom.domain.lists import ListName
-from postroom.domain.messages import FINAL, Message
-from postroom.services import records
-from postroom.services.message_contents import NewBodies
-from postroom.services.subscriptions import new_subscriber
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.messages import FINAL, Message
+from postroom.services import entities
+from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Insert
 from postroom.wiring import Services
 from tests.contract.conftest import StoreAddress
@@ -90,15 +90,15 @@ def address_of(number: int) -> Address:
 async def fill(services: Services, count: int, *, verified: bool = True) -> None:
     """The list, and `count` subscribers on it."""
     await services.lists.create(LIST, "Contoso's news", "news@contoso.example")
-    table = services.store.table(records.LISTS)
+    table = services.store.table(entities.LISTS)
 
     async def insert(start: int) -> None:
         operations = []
         for number in range(start, min(start + 50, count)):
             new = new_subscriber(ListName(LIST), address_of(number), verified=verified)
             operations += [
-                Insert(records.subscriber_entity(new)),
-                Insert(records.lookup_entity(new)),
+                Insert(entities.subscriber_entity(new)),
+                Insert(entities.lookup_entity(new)),
             ]
         await table.apply(operations)
 

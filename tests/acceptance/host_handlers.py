@@ -68,7 +68,7 @@ def wrong_text(message: Any) -> None:
 
 def cannot_answer(message: Any) -> None:
     """Break the process so that no answer can be sent from it."""
-    from postroom.host import worker
+    from postroom.host.worker import worker
 
     note("begin", "cannot_answer", message)
     vars(worker)["frame"] = None

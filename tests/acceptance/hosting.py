@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from postroom.domain.apps import COMMAND_LINE, App, parse_app
-from postroom.domain.queue_names import SUFFIXES
-from postroom.services.hosts import AppStatus
+from postroom.domain.queues.apps import COMMAND_LINE, App, parse_app
+from postroom.domain.queues.queue_names import SUFFIXES
+from postroom.services.queues.hosts import AppStatus
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.acceptance.harness import POSTROOM

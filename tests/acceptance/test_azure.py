@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.wiring import Services
 from tests.acceptance.harness import (
     CONNECTIONS,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.sender.confirmations import POISON_QUEUE
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom

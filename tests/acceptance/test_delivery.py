@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.messages import MessageStatus
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import MessageStatus
 from postroom.wiring import Services
 from tests.acceptance.harness import (
     LIST,

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.lists import ListName
-from postroom.domain.messages import MessageStatus
-from postroom.services import records
-from postroom.services.subscriptions import new_subscriber
-from postroom.services.users import Role
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import MessageStatus
+from postroom.services import entities
+from postroom.services.accounts.users import Role
+from postroom.services.audience.subscriptions import new_subscriber
 from postroom.storage import Insert
-from postroom.web.cookies import cookies_at
+from postroom.web.requests.cookies import cookies_at
 from postroom.wiring import Services
 from tests.acceptance.harness import (
     LIST,
@@ -51,11 +51,11 @@ async def until(is_so: Callable[[], bool], *, seconds: float, why: str) -> None:
 
 
 async def add(services: Services, *addresses: str) -> None:
-    table = services.store.table(records.LISTS)
+    table = services.store.table(entities.LISTS)
     for address in addresses:
         new = new_subscriber(ListName(LIST), Address(address), verified=True)
         await table.apply(
-            [Insert(records.subscriber_entity(new)), Insert(records.lookup_entity(new))]
+            [Insert(entities.subscriber_entity(new)), Insert(entities.lookup_entity(new))]
         )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from postroom.domain.queue_names import SUFFIXES
+from postroom.domain.queues.queue_names import SUFFIXES
 from postroom.services.events import Severity
 from postroom.storage import QueueMessage
 from tests.acceptance.hosting import Hosting

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.apps import COMMAND_LINE
+from postroom.domain.queues.apps import COMMAND_LINE
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.hosting import Hosting, children_of, is_alive

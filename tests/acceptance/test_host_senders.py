@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from postroom.domain.emails import Counts
-from postroom.domain.messages import Message
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.messages import Message
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, fill, schedule
 from tests.acceptance.hosting import Hosting

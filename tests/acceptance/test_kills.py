@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Overtaken
-from postroom.domain.messages import MessageStatus
-from postroom.domain.refs import MessageRef
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.refs import MessageRef
 from postroom.wiring import Services
 from tests.acceptance.harness import (
     CONNECTIONS,

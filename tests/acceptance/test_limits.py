@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import ListName
-from postroom.domain.messages import Message, MessageStatus
-from postroom.services import records
-from postroom.services.subscriptions import new_subscriber
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.services import entities
+from postroom.services.audience.subscriptions import new_subscriber
 from postroom.storage import Insert
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, fill, schedule
@@ -35,13 +35,13 @@ def times_of(server: RecordingSmtp, domain: str = "") -> list[float]:
 
 async def fill_with(services: Services, addresses: Sequence[str]) -> None:
     await fill(services, 0)
-    table = services.store.table(records.LISTS)
+    table = services.store.table(entities.LISTS)
     for start in range(0, len(addresses), 50):
         new = [
             new_subscriber(ListName(LIST), Address(address), verified=True)
             for address in addresses[start : start + 50]
         ]
-        rows = [(records.subscriber_entity(each), records.lookup_entity(each)) for each in new]
+        rows = [(entities.subscriber_entity(each), entities.lookup_entity(each)) for each in new]
         await table.apply([Insert(row) for pair in rows for row in pair])
 
 

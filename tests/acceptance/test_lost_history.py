@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from postroom.domain.messages import MessageStatus
+from postroom.domain.messages.messages import MessageStatus
 from postroom.services.events import Severity
 from postroom.storage import open_store
 from postroom.wiring import Services

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.messages import MessageStatus
-from postroom.domain.pages import SCHEDULE_QUEUE
+from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.services.events import Severity
 from postroom.wiring import Services
 from tests.acceptance.harness import POSTROOM, Postroom, SumChecker, address_of, fill, schedule

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from postroom.services.store_copy import PROGRESS
+from postroom.services.operations.store_copy import PROGRESS
 from postroom.storage import Entity, open_store
 from tests.services.postroom import CommandLine
 from tests.services.waiting import accepts_connections, free_ports, wait_until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from postroom.domain.messages import MessageStatus
+from postroom.domain.messages.messages import MessageStatus
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of, fill, schedule
 from tests.services.sendgrid_api import running_sendgrid_api

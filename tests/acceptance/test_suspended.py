@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from postroom.domain.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, schedule
 from tests.acceptance.long import sized

@@ -18,12 +18,12 @@ import pyotp
 import pytest
 from playwright.async_api import Browser
 
-from postroom.services import second_factor
-from postroom.services.users import Role
-from postroom.web import visit
-from postroom.web.accounts.entering import setup_link
+from postroom.services.accounts import second_factor
+from postroom.services.accounts.users import Role
+from postroom.web.admin.accounts.sign_in import setup_link
 from postroom.web.app import PAGES
-from postroom.web.templating import FOLDER, render
+from postroom.web.rendering.templating import FOLDER, render
+from postroom.web.requests import visit
 from tests.browser.chromium import window
 from tests.browser.looking import Looker
 from tests.browser.scenes import ADMIN, CAREFUL, EMPTY, LATE, VIEWER, WHOEVER, Scene, scenes_of

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 from playwright.async_api import Browser, Dialog, Error, Page, Route, expect
 
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
-from postroom.services.users import Role
+from postroom.services.accounts.users import Role
 from postroom.web.app import PAGES
 from tests.browser.chromium import DESKTOP, PATIENCE, PHONE, window
 from tests.integration.usecases.pages import fan_out_whole, settle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from postroom.metrics import MEASURES
+from postroom.observability.metrics import MEASURES
 from postroom.settings import SETTINGS
 from tests.deploy.files import DEPLOY, RUNNING_COMMANDS
 

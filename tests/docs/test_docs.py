@@ -19,8 +19,8 @@ import pytest
 from fastapi.routing import APIRoute
 
 from postroom.cli.main import postroom as command_line
-from postroom.domain import emails, messages
-from postroom.metrics import MEASURES
+from postroom.domain.messages import emails, messages
+from postroom.observability.metrics import MEASURES
 from postroom.settings import SETTINGS
 from postroom.web.api.app import ROUTERS
 from scripts.docs_reference import REFERENCE

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from postroom.services.keys import SCOPES
-from postroom.services.login_pace import CODES, STRANGERS, Pace
-from postroom.services.users import ROLES
+from postroom.services.accounts.api_keys import SCOPES
+from postroom.services.accounts.login_pace import CODES, STRANGERS, Pace
+from postroom.services.accounts.users import ROLES
 from postroom.web.api.app import document
 from postroom.web.app import PAGES
-from postroom.web.try_limits import LoginLimits
+from postroom.web.requests.try_limits import LoginLimits
 from scripts.docs_reference import REFERENCE
 
 ROOT = Path(__file__).parents[2]

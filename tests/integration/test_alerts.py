@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
-from postroom.domain.addresses import Address
+from postroom.domain.audience.addresses import Address
 from postroom.services.events import EventService, Severity
-from postroom.services.notice_sender import NoticeSender
+from postroom.services.operations.notice_sender import NoticeSender
 from postroom.storage import Entity, Store, open_store
 from postroom.transport.opening import open_transport
 from postroom.wiring import Services

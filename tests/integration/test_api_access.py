@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.services import keys
+from postroom.services.accounts import api_keys
 from postroom.web.api import guarding
 from postroom.web.api.paging import Kind, Place
 from postroom.web.api.throttling import Bucket
@@ -126,8 +126,8 @@ def test_another_process_learns_of_a_revoked_key(
     api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its memory of a key is short."""
-    assert keys.REMEMBERED_SECONDS <= 5
-    monkeypatch.setattr(keys, "REMEMBERED_SECONDS", 0.2)
+    assert api_keys.REMEMBERED_SECONDS <= 5
+    monkeypatch.setattr(api_keys, "REMEMBERED_SECONDS", 0.2)
     made = api.run(lambda s: s.keys.create())
 
     async def remove_behind_its_back(services: Any) -> None:

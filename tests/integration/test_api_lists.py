@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.domain.messages.pages import CONFIRM_QUEUE
 from tests.services.api_server import ApiServer, serving_api
 from tests.services.postgres import PostgresServer
 

@@ -9,13 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
 from postroom.services import idempotency
-from postroom.services.holds import ACCOUNT, Fault
 from postroom.services.idempotency import Begun, fingerprint_of
-from postroom.services.message_contents import NewBodies
-from postroom.services.waiting import Waiting
+from postroom.services.messages.holds import ACCOUNT, Fault
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.waiting_reasons import Waiting
 from postroom.transport.contract import Scope
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill

@@ -6,8 +6,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from postroom.domain.apps import parse_app
-from postroom.services.access import Effect, Right
+from postroom.domain.queues.apps import parse_app
+from postroom.services.queues.queue_access import Effect, Right
 from postroom.wiring import Services
 from tests.services.api_server import ApiServer, serving_api
 from tests.services.waiting import wait_until

@@ -41,14 +41,12 @@ from postroom.storage import (
     gt,
     open_store,
 )
-from postroom.storage.azure import AzureStore, connect
-from postroom.storage.azure import account as account_module
-from postroom.storage.azure import connection as connection_module
+from postroom.storage.azure import AzureStore, account, connect, connection
 from tests.services.azurite import KEY, Azurite
 from tests.services.waiting import LOOPBACK, free_ports
 
 VARIABLE = "POSTROOM_AZURE_CONNECTION_STRING"
-BLOCK = connection_module.BLOCK_BYTES
+BLOCK = connection.BLOCK_BYTES
 
 
 @pytest.fixture
@@ -428,7 +426,7 @@ async def test_an_identity_that_is_not_found_is_denied_and_its_source_closed(
         async def close(self) -> None:
             closed.append(True)
 
-    monkeypatch.setattr(account_module, "DefaultAzureCredential", NoIdentity)
+    monkeypatch.setattr(account, "DefaultAzureCredential", NoIdentity)
     with pytest.raises(AccessDenied, match=r"contoso\.blob\.core\.windows\.net") as failure:
         await open_store("azure://contoso")
     assert_secret_is_kept(failure.value, "SECRET")

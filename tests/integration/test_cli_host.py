@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.apps import App
-from postroom.services.message_history import Failure
+from postroom.domain.queues.apps import App
+from postroom.services.queues.attempts import Failure
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.services.postroom import CommandLine

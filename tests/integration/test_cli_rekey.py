@@ -9,7 +9,7 @@ from typing import Any
 
 import pyotp
 
-from postroom.services.users import Role
+from postroom.services.accounts.users import Role
 from postroom.settings import load_settings
 from postroom.storage import Entity
 from postroom.wiring import opened_services, opened_store

@@ -138,7 +138,7 @@ def test_ctrl_c_while_the_host_comes_up_is_no_error(tmp_path: Path) -> None:
 def test_a_second_signal_ends_a_command_that_does_not_stop(blocking: bool) -> None:
     program = (
         "import asyncio, time\n"
-        "from postroom.cli import running\n"
+        "from postroom.cli.support import running\n"
         "async def work(stopping):\n"
         "    print('started', flush=True)\n"
         "    await stopping.wait()\n"

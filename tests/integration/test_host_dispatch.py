@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.apps import App
+from postroom.domain.queues.apps import App
 from postroom.host.dispatch import Dispatcher
 from postroom.host.runner import HostSettings, Surroundings
 from postroom.host.wire import Accepted, Deliver, Failed

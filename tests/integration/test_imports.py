@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.services import imports, records
-from postroom.services.imports import ImportReport
-from postroom.services.subscriber_files import RejectedLine
+from postroom.services import entities
+from postroom.services.audience.files import imports
+from postroom.services.audience.files.imports import ImportReport
+from postroom.services.audience.files.subscriber_lines import RejectedLine
 from postroom.storage import KeyRange, Store, open_store
 from postroom.wiring import Services
 from tests.contract.conftest import StoreAddress, address
@@ -56,12 +57,12 @@ async def on_list(services: Services) -> dict[str, bool]:
 async def check_rows_agree(store: Store) -> int:
     """Each subscriber has its look-up row, and no look-up row is left alone."""
     emails, guids = {}, {}
-    async for entity in store.table(records.LISTS).scan(KeyRange.only("news")):
-        if entity.row.startswith(records.EMAIL_PREFIX):
-            subscriber = records.subscriber_from(entity)
+    async for entity in store.table(entities.LISTS).scan(KeyRange.only("news")):
+        if entity.row.startswith(entities.EMAIL_PREFIX):
+            subscriber = entities.subscriber_from(entity)
             emails[subscriber.guid] = subscriber.address
-        elif entity.row.startswith(records.GUID_PREFIX):
-            guid = entity.row.removeprefix(records.GUID_PREFIX)
+        elif entity.row.startswith(entities.GUID_PREFIX):
+            guid = entity.row.removeprefix(entities.GUID_PREFIX)
             guids[guid] = entity.properties["EmailAddress"]
     assert emails == guids
     return len(emails)

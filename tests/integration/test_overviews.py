@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.emails import Counts
-from postroom.domain.messages import day_of
-from postroom.services import records
-from postroom.services.growth import EVERY
-from postroom.services.health import STUCK, Grade, HealthService
-from postroom.services.list_counts import LATEST, TABLE
-from postroom.services.message_contents import NewBodies
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.messages import day_of
+from postroom.services import entities
+from postroom.services.audience.list_counts import LATEST, TABLE
+from postroom.services.audience.list_growth import EVERY
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.operations.health import STUCK, Grade, HealthService
 from postroom.storage import Entity, open_store
 from postroom.wiring import Services
 
@@ -89,13 +89,13 @@ async def test_a_place_that_nobody_gave_is_no_error(services: Services, before: 
 async def page_of(services: Services, ref: str, number: int, counts: Counts) -> None:
     message = await services.messages.get(ref)
     properties = {
-        **records.counts_properties(counts),
+        **entities.counts_properties(counts),
         "FirstAddress": f"{number}a@x.com",
         "LastAddress": f"{number}z@x.com",
     }
-    table = services.store.table(records.PAGES)
-    partition = records.pages_partition(message.day, message.ref)
-    await table.upsert(Entity(partition, records.page_row(number), properties))
+    table = services.store.table(entities.PAGES)
+    partition = entities.pages_partition(message.day, message.ref)
+    await table.upsert(Entity(partition, entities.page_row(number), properties))
 
 
 async def test_progress_is_the_sum_of_the_pages_and_gets_newer(services: Services) -> None:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.sender.domain_limits import DomainLimits
-from postroom.sender.pacing import PacedTransport
-from postroom.sender.rates import DomainRates, Rate, reserve
-from postroom.sender.throttle import DOMAIN, OVERALL, TABLE, Found, Moments, Throttle
+from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.limits.pacing import PacedTransport
+from postroom.sender.limits.rates import DomainRates, Rate, reserve
+from postroom.sender.limits.throttle import DOMAIN, OVERALL, TABLE, Found, Moments, Throttle
 from postroom.storage import Store
 from postroom.transport.contract import Result, ResultKind, Transport, Watcher
 from tests.contract.conftest import address, engine, other_store, store

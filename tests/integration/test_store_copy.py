@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.errors import NotNow
-from postroom.services import records
-from postroom.services.message_contents import NewBodies
-from postroom.services.store_copy import PROGRESS, CopyFailed, StoreCopy
+from postroom.services import entities
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.operations.store_copy import PROGRESS, CopyFailed, StoreCopy
 from postroom.storage import (
     Entity,
     InvalidStoreUrl,
@@ -180,7 +180,7 @@ async def test_a_mistyped_name_makes_no_file(tmp_path: Path) -> None:
 async def test_a_copy_that_differs_does_not_count(source: Store, target: Store) -> None:
     copy = StoreCopy(source, target)
     await copy.run()
-    await target.table(records.LIST_INDEX).delete("list", "contoso1")
+    await target.table(entities.LIST_INDEX).delete("list", "contoso1")
     again = StoreCopy(source, target)
     with pytest.raises(CopyFailed, match=r"differs|has more"):
         await again.run()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.addresses import Address
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.domain.lists import SubscriberGuid
 from postroom.mail.mailing import Recipient
 from postroom.transport.contract import ResultKind, Scope, TransportError
 from postroom.transport.outbox import OutboxTransport

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from postroom.mail.mailing import Recipient
 from postroom.transport.contract import ResultKind, Scope, TransportError
-from postroom.transport.sendgrid import Parts, SendgridTransport
+from postroom.transport.sendgrid.transport import Parts, SendgridTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 from tests.services.sendgrid_api import SendgridApi, running_sendgrid_api
 from tests.services.waiting import LOOPBACK, free_ports, wait_until

@@ -7,15 +7,15 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import ListName
-from postroom.domain.messages import FINAL
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.messages import FINAL
 from postroom.hosted import register_apps, run_host
 from postroom.scheduler import Scheduler
 from postroom.sender import Sender, SenderSettings
-from postroom.services import records
-from postroom.services.message_contents import NewBodies
-from postroom.services.subscriptions import new_subscriber
+from postroom.services import entities
+from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.messages.message_contents import NewBodies
 from postroom.settings import load_settings
 from postroom.storage import Insert, open_store
 from postroom.storage.azure import AzureStore
@@ -58,7 +58,7 @@ async def count_requests(folder: Path, recipients: int) -> Counter[str]:
 
 
 async def _fill(services: Services, count: int) -> None:
-    table = services.store.table(records.LISTS)
+    table = services.store.table(entities.LISTS)
     for start in range(0, count, 50):
         operations = []
         for number in range(start, min(start + 50, count)):
@@ -66,8 +66,8 @@ async def _fill(services: Services, count: int) -> None:
                 ListName("cost"), Address(f"user{number:06}@example.com"), verified=True
             )
             operations += [
-                Insert(records.subscriber_entity(new)),
-                Insert(records.lookup_entity(new)),
+                Insert(entities.subscriber_entity(new)),
+                Insert(entities.lookup_entity(new)),
             ]
         await table.apply(operations)
 

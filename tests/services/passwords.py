@@ -3,7 +3,7 @@
 import argon2
 import pytest
 
-from postroom.services import passwords
+from postroom.services.accounts import passwords
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import SubscriberGuid
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import SubscriberGuid
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.contract import Result, ResultKind
 from tests.services.waiting import wait_until

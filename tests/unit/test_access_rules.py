@@ -8,12 +8,12 @@ import pyotp
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.domain.texts import printable
-from postroom.services import second_factor
-from postroom.services.login_pace import Pace
+from postroom.domain.plain_text import printable
+from postroom.services.accounts import second_factor
+from postroom.services.accounts.login_pace import Pace
+from postroom.services.accounts.passwords import Passwords, check_password
 from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
-from postroom.services.passwords import Passwords, check_password
-from postroom.web.try_limits import LoginLimits, PaceLimit, is_private, network_of
+from postroom.web.requests.try_limits import LoginLimits, PaceLimit, is_private, network_of
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -4,8 +4,14 @@ from itertools import product
 
 import pytest
 
-from postroom.domain.addresses import Address, AddressKey, address_key, folded, parse_address
-from postroom.domain.spellings import next_spelling
+from postroom.domain.audience.addresses import (
+    Address,
+    AddressKey,
+    address_key,
+    folded,
+    parse_address,
+)
+from postroom.domain.audience.spellings import next_spelling
 
 
 @pytest.mark.parametrize(

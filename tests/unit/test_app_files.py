@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.services.app_files import AppFileError, read_apps_file
+from postroom.services.queues.app_files import AppFileError, read_apps_file
 
 GOOD = """\
 store = "sqlite:///x.db"

@@ -5,9 +5,16 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from postroom.domain.apps import App, OnPoison, app_values, attempts_allowed, parse_app, parse_path
 from postroom.domain.durations import parse_duration, show_duration
 from postroom.domain.errors import Invalid
+from postroom.domain.queues.apps import (
+    App,
+    OnPoison,
+    app_values,
+    attempts_allowed,
+    parse_app,
+    parse_path,
+)
 
 EVERYTHING = {
     "path": "/msmqWebHost/orderProcessing",

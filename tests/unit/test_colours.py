@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.domain.colours import (
+from postroom.domain.audience.colours import (
     BLACK,
     READABLE,
     WHITE,

@@ -8,21 +8,26 @@ from email_validator.rfc_constants import CASE_INSENSITIVE_MAILBOX_NAMES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.domain import emails, messages
-from postroom.domain.addresses import Address, masked, parse_address
-from postroom.domain.emails import Counts, EmailOutcome
+from postroom.domain.audience.addresses import Address, masked, parse_address
+from postroom.domain.audience.lists import (
+    new_guid,
+    parse_guid,
+    parse_list_name,
+    parse_new_list_name,
+)
 from postroom.domain.errors import Invalid, NotNow
-from postroom.domain.lists import new_guid, parse_guid, parse_list_name, parse_new_list_name
-from postroom.domain.messages import (
+from postroom.domain.messages import emails, messages
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.messages import (
     MessageStatus,
     check_deletable,
     check_editable,
     check_transition,
     day_of,
 )
-from postroom.domain.pages import WorkItem, parse_work_item
-from postroom.domain.refs import MessageRef, new_ref, parse_ref
-from postroom.domain.texts import one_line
+from postroom.domain.messages.pages import WorkItem, parse_work_item
+from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
+from postroom.domain.plain_text import one_line
 
 # -- addresses -----------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import known_language, parse_language
-from postroom.domain.texts import some_lines
+from postroom.domain.plain_text import some_lines
 
 
 def test_lines_end_in_one_way_and_blank_ends_go() -> None:

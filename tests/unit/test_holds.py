@@ -5,14 +5,15 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.providers import provider_of
-from postroom.domain.refs import MessageRef
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.providers import provider_of
+from postroom.domain.messages.refs import MessageRef
+from postroom.sender.faults.refusals import RecentResults
+from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
 from postroom.sender.policy import Attempt, Verdict
-from postroom.sender.refusals import RecentResults
-from postroom.sender.waiting import is_due, seconds_until_due, waiting
-from postroom.services.holds import (
+from postroom.services.entities import EmailRow
+from postroom.services.messages.holds import (
     ACCOUNT,
     Fault,
     Hold,
@@ -23,8 +24,7 @@ from postroom.services.holds import (
     opened,
     probed,
 )
-from postroom.services.records import EmailRow
-from postroom.services.waiting import Waiting, together, waiting_of, with_waiting
+from postroom.services.messages.waiting_reasons import Waiting, together, waiting_of, with_waiting
 from postroom.storage import Entity, Value
 from postroom.transport.contract import Result, ResultKind, Scope
 

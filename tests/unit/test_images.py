@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroom.domain.audience.images import LARGEST_BYTES, Image, parse_image
 from postroom.domain.errors import Invalid
-from postroom.domain.images import LARGEST_BYTES, Image, parse_image
 
 
 def png(width: int = 40, height: int = 20) -> bytes:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.domain.addresses import parse_address
-from postroom.domain.mailboxes import canonical_mailbox
+from postroom.domain.audience.addresses import parse_address
+from postroom.domain.audience.mailboxes import canonical_mailbox
 
 
 @pytest.mark.parametrize(

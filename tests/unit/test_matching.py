@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.domain.matching import match, winner
-from postroom.domain.queue_names import (
+from postroom.domain.queues.matching import match, winner
+from postroom.domain.queues.queue_names import (
     LONGEST,
     base_queue,
     bell_queue,

@@ -11,7 +11,7 @@ from pathlib import Path
 COUNTER = """
 import os, sys
 from pathlib import Path
-from postroom.metrics import EMAILS, collect, share_metrics
+from postroom.observability.metrics import EMAILS, collect, share_metrics
 
 share_metrics(Path(sys.argv[1]))
 for line in sys.stdin:

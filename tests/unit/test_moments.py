@@ -5,9 +5,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from postroom.domain.clocks import is_skipped
 from postroom.domain.errors import Invalid
-from postroom.web.admin.moments import moment, zones
+from postroom.domain.local_times import is_skipped
+from postroom.web.admin.messages.moments import moment, zones
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import (
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import (
     ListName,
     Subscriber,
     SubscriberGuid,
@@ -14,7 +14,7 @@ from postroom.domain.lists import (
     new_guids,
     parse_guid,
 )
-from postroom.services import records
+from postroom.services import entities
 from postroom.storage import Insert
 from postroom.storage.checked import singly
 
@@ -35,7 +35,7 @@ def test_rows_made_at_once_are_those_of_a_subscriber(
         verified_at=now if verified else None,
         blocked=blocked,
     )
-    made = records.new_subscribers(
+    made = entities.new_subscribers(
         subscriber.list_name,
         {subscriber.key: subscriber.guid},
         now,
@@ -43,7 +43,7 @@ def test_rows_made_at_once_are_those_of_a_subscriber(
         {subscriber.key: blocked} if blocked else {},
         {} if spelling == subscriber.key else {subscriber.key: subscriber.address},
     )
-    ordinary = [records.subscriber_entity(subscriber), records.lookup_entity(subscriber)]
+    ordinary = [entities.subscriber_entity(subscriber), entities.lookup_entity(subscriber)]
     assert singly(made) == [Insert(entity) for entity in ordinary]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.web.templating import told
+from postroom.web.rendering.templating import told
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from importlib.resources import files
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.services.common_passwords import FILE, PREFIX_BYTES, is_common
-from postroom.services.passwords import LONGEST_PASSWORD, Passwords, check_password
+from postroom.services.accounts.common_passwords import FILE, PREFIX_BYTES, is_common
+from postroom.services.accounts.passwords import LONGEST_PASSWORD, Passwords, check_password
 from tests.services.passwords import quick_passwords
 
 __all__ = ["quick_passwords"]
@@ -48,7 +48,7 @@ def test_other_passwords_are_accepted_as_they_are(password: str) -> None:
 
 
 def test_the_list_has_more_common_passwords_than_asvs_asks_for() -> None:
-    content = files("postroom.services").joinpath(FILE).read_bytes()
+    content = files("postroom.services.accounts").joinpath(FILE).read_bytes()
     entries = [content[at : at + PREFIX_BYTES] for at in range(0, len(content), PREFIX_BYTES)]
     assert len(entries) == 45_343  # ASVS 6.2.4: at least 3,000
     assert entries == sorted(set(entries))

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from postroom.domain.emails import Counts
-from postroom.domain.lists import ListName
-from postroom.domain.messages import Message, MessageStatus
-from postroom.domain.refs import MessageRef
-from postroom.services.progress import Seen
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.refs import MessageRef
+from postroom.services.messages.progress import Seen
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 MESSAGE = Message(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from postroom.services import records
+from postroom.services import entities
 from postroom.storage import Entity, Value
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -17,7 +17,7 @@ def test_a_list_without_a_language_is_english_and_has_no_postal_address() -> Non
         "CreatedAt": NOW,
         "Public": True,
     }
-    found = records.list_from(Entity("news", records.LIST_ROW, row))
+    found = entities.list_from(Entity("news", entities.LIST_ROW, row))
     assert (found.language, found.postal_address) == ("en", "")
 
 
@@ -38,6 +38,6 @@ def test_a_message_that_was_queued_before_lists_had_a_language_is_english() -> N
         "ListDescription": "The news",
         "QueuedAt": NOW,
     }
-    found = records.message_from(Entity("2026-11-15", "message639000000000000000", row))
+    found = entities.message_from(Entity("2026-11-15", "message639000000000000000", row))
     assert (found.list_language, found.list_postal_address) == ("en", "")
-    assert records.message_entity(found).properties == {**row, "ListLanguage": "en"}
+    assert entities.message_entity(found).properties == {**row, "ListLanguage": "en"}

@@ -9,8 +9,8 @@ import textwrap
 import threading
 from pathlib import Path
 
-from postroom.domain.addresses import Address
-from postroom.sender.journal import Journal, dead_journals
+from postroom.domain.audience.addresses import Address
+from postroom.sender.journal.journal import Journal, dead_journals
 from postroom.transport.contract import Result, ResultKind
 
 ANN, BOB = Address("ann@example.com"), Address("bob@example.com")
@@ -59,7 +59,7 @@ def test_a_killed_senders_pages_can_be_read(tmp_path: Path) -> None:
     program = f"""
         import os, signal
         from pathlib import Path
-        from postroom.sender.journal import Journal
+        from postroom.sender.journal.journal import Journal
         from postroom.transport.contract import Result, ResultKind
 
         journal = Journal(Path({str(tmp_path)!r}), "dead")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.sender.policy import Attempt, Judge, RetryPlan, Verdict, WhenInDoubt
 from postroom.transport.contract import Result, ResultKind
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.sender.rates import Admission, DomainRates, Rate, admit, available, reserve
+from postroom.sender.limits.rates import Admission, DomainRates, Rate, admit, available, reserve
 
 START = 1_800_000_000.0
 

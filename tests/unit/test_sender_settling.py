@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import Counts, EmailOutcome
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.sender.pages.settling import settlement
 from postroom.sender.policy import Attempt, Verdict
-from postroom.sender.settling import settlement
-from postroom.services.records import EmailRow
+from postroom.services.entities import EmailRow
 from postroom.storage import DeleteMany, Merge
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from postroom.domain.pages import PAGE_SIZE
-from postroom.sender.window import Window
+from postroom.domain.messages.pages import PAGE_SIZE
+from postroom.sender.pages.window import Window
 
 TICK = 0.01
 

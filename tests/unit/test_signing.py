@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itsdangerous import URLSafeTimedSerializer
 
-from postroom.web.signing import CsrfKind, Signer, csrf_token
+from postroom.web.requests.signing import CsrfKind, Signer, csrf_token
 
 SECRET = b"a secret key of the tests, long enough"
 

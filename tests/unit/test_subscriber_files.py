@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
-from postroom.services.record_lines import LONGEST_RECORD
-from postroom.services.subscriber_columns import EMAIL_NAMES, STATUS_WORDS, Meaning, Standing
-from postroom.services.subscriber_files import (
+from postroom.services.audience.files.columns import EMAIL_NAMES, STATUS_WORDS, Meaning, Standing
+from postroom.services.audience.files.record_lines import LONGEST_RECORD
+from postroom.services.audience.files.subscriber_lines import (
     Chunk,
     SubscriberFile,
     protected,

@@ -8,7 +8,7 @@ from postroom.domain.errors import Invalid
 from postroom.transport.contract import TransportError
 from postroom.transport.opening import open_transport
 from postroom.transport.outbox import OutboxTransport
-from postroom.transport.sendgrid import SendgridTransport
+from postroom.transport.sendgrid.transport import SendgridTransport
 from postroom.transport.smtp import SmtpTransport
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import httpx2
 
 from postroom.encryption import Keyring
-from postroom.services.users import Role, User
+from postroom.services.accounts.users import Role, User
 from postroom.settings import load_settings
 from postroom.storage import Entity, open_store
-from postroom.web.connection_limits import ConnectionLimits
 from postroom.web.context import WebContext
-from postroom.web.server import bound_socket, serve
-from postroom.web.signing import CsrfKind, csrf_token
+from postroom.web.requests.signing import CsrfKind, csrf_token
+from postroom.web.serving.connection_limits import ConnectionLimits
+from postroom.web.serving.server import bound_socket, serve
 from postroom.wiring import Services
 
 PASSWORD = "correct horse battery staple"

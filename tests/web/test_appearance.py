@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from postroom.services.users import Role
+from postroom.services.accounts.users import Role
 from tests.unit.test_images import jpeg, png
 from tests.web.site import Site, Visitor
 

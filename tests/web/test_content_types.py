@@ -6,7 +6,7 @@ import re
 
 import httpx2
 
-from postroom.web.templating import STATIC
+from postroom.web.rendering.templating import STATIC
 from tests.web.site import Site
 from tests.web.world import NOT_PAGES, furnished
 

@@ -9,14 +9,14 @@ from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import Counts
-from postroom.domain.pages import page_partition
-from postroom.services import records
-from postroom.services.growth import EVERY
-from postroom.services.list_counts import TABLE
-from postroom.services.message_contents import NewBodies
-from postroom.services.users import Role
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.pages import page_partition
+from postroom.services import entities
+from postroom.services.accounts.users import Role
+from postroom.services.audience.list_counts import TABLE
+from postroom.services.audience.list_growth import EVERY
+from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Entity
 from tests.web.site import Site, running_site
 
@@ -40,14 +40,14 @@ async def email_of(site: Site, ref: str, address: str, outcome: str, reply: str)
     """One page with one email, as a sender leaves it."""
     message = await site.services.messages.get(ref)
     page = {
-        **records.counts_properties(Counts(planned=1, accepted=1)),
+        **entities.counts_properties(Counts(planned=1, accepted=1)),
         "FirstAddress": address,
         "LastAddress": address,
     }
     store = site.services.store
-    partition = records.pages_partition(message.day, message.ref)
-    await store.table(records.PAGES).upsert(Entity(partition, records.page_row(0), page))
-    await store.table(records.ARCHIVE).upsert(
+    partition = entities.pages_partition(message.day, message.ref)
+    await store.table(entities.PAGES).upsert(Entity(partition, entities.page_row(0), page))
+    await store.table(entities.ARCHIVE).upsert(
         Entity(
             page_partition(message.day, message.ref, 0),
             address,
@@ -104,9 +104,9 @@ async def test_the_dashboard_shows_what_is_sent_what_comes_and_what_was(site: Si
     over = await services.messages.create("news", "Over", BODIES, NOW - timedelta(days=1))
     await services.messages.cancel(over.ref)
     await services.messages.archive(await services.messages.get(over.ref))
-    partition = records.pages_partition(moving.day, moving.ref)
-    counts = records.counts_properties(Counts(planned=1234, accepted=617))
-    await services.store.table(records.PAGES).upsert(Entity(partition, "000000", counts))
+    partition = entities.pages_partition(moving.day, moving.ref)
+    counts = entities.counts_properties(Counts(planned=1234, accepted=617))
+    await services.store.table(entities.PAGES).upsert(Entity(partition, "000000", counts))
     for path in ("/", "/dashboard/live"):
         shown = await user.get(path)
         assert shown.status_code == 200

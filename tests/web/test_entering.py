@@ -13,8 +13,8 @@ import httpx2
 import pyotp
 import pytest
 
-from postroom.services.users import Role
-from postroom.web.accounts.entering import setup_link
+from postroom.services.accounts.users import Role
+from postroom.web.admin.accounts.sign_in import setup_link
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
 
 ANN = "ann@example.org"

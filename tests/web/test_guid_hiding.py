@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from postroom.domain.apps import App
-from postroom.services.keys import Scope
-from postroom.services.message_history import Failure
-from postroom.services.users import Role
+from postroom.domain.queues.apps import App
+from postroom.services.accounts.api_keys import Scope
+from postroom.services.accounts.users import Role
+from postroom.services.queues.attempts import Failure
 from tests.web.site import Site
 from tests.web.test_dashboard_pages import keep
 

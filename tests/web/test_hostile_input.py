@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import httpx2
 
-from postroom.services.message_contents import NewBodies
-from postroom.services.users import Role
+from postroom.services.accounts.users import Role
+from postroom.services.messages.message_contents import NewBodies
 from tests.web.site import Site, Visitor, problem_in
 
 MARKUP = '"><img src=x onerror=alert(1)><script>alert(1)</script>'

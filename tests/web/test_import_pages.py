@@ -9,7 +9,7 @@ import io
 import httpx2
 import pytest
 
-from postroom.services.users import Role
+from postroom.services.accounts.users import Role
 from tests.web.site import Site, Visitor
 
 HERE = "/lists/news/import"

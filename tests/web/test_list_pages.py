@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.services import records
-from postroom.services.message_contents import NewBodies
-from postroom.services.users import Role
+from postroom.services import entities
+from postroom.services.accounts.users import Role
+from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Entity
 from tests.web.site import Site, Visitor
 
@@ -142,8 +142,8 @@ async def test_an_interrupted_deletion_is_shown_and_can_be_finished(
     site: Site, editor: Visitor
 ) -> None:
     await make(site)
-    mark = Entity("news", records.LIST_ROW, {"Deleting": True})
-    await site.services.store.table(records.LISTS).merge(mark)
+    mark = Entity("news", entities.LIST_ROW, {"Deleting": True})
+    await site.services.store.table(entities.LISTS).merge(mark)
     page = await editor.get("/lists")
     assert "The list news is deleted, and its subscribers are being removed." in page.text
     await editor.said(await editor.post("/lists/news/delete"))

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.messages import Message
-from postroom.mail.pictures import has_remote_pictures
-from postroom.services.message_contents import NewBodies
-from postroom.services.users import Role
+from postroom.domain.messages.messages import Message
+from postroom.mail.html.pictures import has_remote_pictures
+from postroom.services.accounts.users import Role
+from postroom.services.messages.message_contents import NewBodies
 from tests.services.smtp_sink import running_smtp_sink
 from tests.web.forms import forms_in
 from tests.web.site import Site, Visitor, problem_in, running_site

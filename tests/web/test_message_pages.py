@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from postroom.domain.emails import Counts, EmailOutcome
-from postroom.domain.messages import Message, MessageStatus
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.scheduler.completion import Completion
-from postroom.services.holds import ACCOUNT, Fault
-from postroom.services.message_contents import NewBodies
-from postroom.services.progress import Progress
-from postroom.services.users import Role
-from postroom.services.waiting import Waiting
+from postroom.services.accounts.users import Role
+from postroom.services.messages.holds import ACCOUNT, Fault
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.progress import Progress
+from postroom.services.messages.waiting_reasons import Waiting
 from postroom.transport.contract import Scope
-from postroom.web.admin.message_details import rate_of
+from postroom.web.admin.messages.message_details import rate_of
 from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting
 from tests.web.site import Site, Visitor
 

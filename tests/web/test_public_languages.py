@@ -11,7 +11,7 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
 from postroom.domain.languages import LANGUAGES
-from postroom.domain.pages import CONFIRM_QUEUE
+from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.mail.texts import texts_in
 from postroom.web.public.languages import DOMAIN, LOCALES, NAMES, Texts, preferred
 from postroom.wiring import make_confirmations, opened_transport

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from postroom.domain.lists import Subscriber, new_guid
+from postroom.domain.audience.lists import Subscriber, new_guid
 from tests.unit.test_images import png
 from tests.web.site import Site
 

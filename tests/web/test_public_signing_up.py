@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from postroom.domain.pages import CONFIRM_QUEUE
-from postroom.services.users import Role
+from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.services.accounts.users import Role
 from tests.web.site import Site
 
 ANN = "ann@example.com"

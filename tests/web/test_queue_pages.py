@@ -10,10 +10,10 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
-from postroom.domain.apps import App
-from postroom.services.hosts import AppStatus, ProcessStatus
-from postroom.services.message_history import Failure
-from postroom.services.users import Role
+from postroom.domain.queues.apps import App
+from postroom.services.accounts.users import Role
+from postroom.services.queues.attempts import Failure
+from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from tests.web.site import Site, Visitor
 
 APP = App("/shop/orders", handler="orders:process", receive_retry_count=0, max_retry_cycles=0)

@@ -11,12 +11,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.responses import Response
 
-from postroom.services.users import Role
+from postroom.services.accounts.users import Role
 from postroom.web.app import PAGES
-from postroom.web.cookies import cookies_at
-from postroom.web.routing import Page
-from postroom.web.templating import make_environment
-from postroom.web.visit import Visit
+from postroom.web.rendering.templating import make_environment
+from postroom.web.requests.cookies import cookies_at
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
 from tests.web.world import EXAMPLES, LIST, OTHER, QUEUE, furnished
 

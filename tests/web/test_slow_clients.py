@@ -13,8 +13,8 @@ from time import monotonic
 import httpx2
 import pytest
 
-from postroom.services.message_contents import NewBodies
-from postroom.web.connection_limits import ConnectionLimits
+from postroom.services.messages.message_contents import NewBodies
+from postroom.web.serving.connection_limits import ConnectionLimits
 from tests.web.site import Site, running_site
 
 QUICK = ConnectionLimits(

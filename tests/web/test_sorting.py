@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.services import list_counts
-from postroom.services.message_contents import NewBodies
-from postroom.services.users import Role
+from postroom.services.accounts.users import Role
+from postroom.services.audience import list_counts
+from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import KeyRange
-from postroom.web.sorting import MOST
+from postroom.web.rendering.sorting import MOST
 from tests.web.site import Site, Visitor, problem_in
 from tests.web.world import World, furnished
 

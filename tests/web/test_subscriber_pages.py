@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from postroom.domain.pages import CONFIRM_QUEUE
-from postroom.services.bulk import BLOCKED_BY_HAND
-from postroom.services.users import Role
-from postroom.web.admin import subscriber_index
-from postroom.web.sorting import MOST
+from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.services.accounts.users import Role
+from postroom.services.audience.bulk_changes import BLOCKED_BY_HAND
+from postroom.web.admin.audience import subscriber_index
+from postroom.web.rendering.sorting import MOST
 from tests.web.site import Site, Visitor
 
 HERE = "/lists/news/subscribers"

@@ -6,9 +6,9 @@ import re
 
 import pyotp
 
-from postroom.services.users import Role
+from postroom.services.accounts.users import Role
 from postroom.web.app import PAGES
-from postroom.web.routing import Page
+from postroom.web.requests.routing import Page
 from tests.web.forms import forms_in
 from tests.web.site import PASSWORD, Site, Visitor, problem_in
 

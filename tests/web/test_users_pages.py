@@ -9,11 +9,11 @@ from pathlib import Path
 
 import httpx2
 
-from postroom.cli.up import up
+from postroom.cli.operations.up import up
+from postroom.services.accounts.users import Role
 from postroom.services.events import Severity
-from postroom.services.users import Role
 from postroom.settings import SETTINGS
-from postroom.web.admin.settings import OPTIONS
+from postroom.web.admin.operations.settings import OPTIONS
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
 
 HOSTILE = (

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-from postroom.domain.apps import App
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.messages import Message
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.domain.queues.apps import App
 from postroom.scheduler.completion import Completion
+from postroom.services.accounts.users import Role
 from postroom.services.events import Severity
-from postroom.services.hosts import AppStatus, ProcessStatus
-from postroom.services.message_contents import NewBodies
-from postroom.services.message_history import Failure
-from postroom.services.users import Role
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.queues.attempts import Failure
+from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Entity, Value
 from postroom.web.app import PAGES
 from tests.integration.usecases.pages import fan_out_whole, settle

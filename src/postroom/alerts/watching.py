@@ -19,8 +19,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from postroom.alerts.channels import Channel, NotTold
+from postroom.services.entities import read
 from postroom.services.events import EventService, Severity
-from postroom.services.records import read
 from postroom.services.turns import now_and_then
 from postroom.storage import Entity, Store
 

@@ -8,7 +8,7 @@ from postroom.checks.findings import Finding, State
 from postroom.domain.disk_space import FolderSpace, find_shortage
 from postroom.domain.sizes import show_size
 from postroom.folders import nearest_existing
-from postroom.services.disk_space import measure
+from postroom.services.operations.disk_space import measure
 from postroom.settings import Settings
 
 # A million emails with their records take about half of this.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.checks.findings import Finding, State
-from postroom.services.proxy_sightings import ProxySightings
+from postroom.services.operations.proxy_sightings import ProxySightings
 from postroom.settings import Settings
 from postroom.storage import Store
 from postroom.trusted_proxies import TrustedProxies

@@ -8,10 +8,10 @@ from shlex import quote
 from postroom.checks.findings import Finding, State, one_line
 from postroom.checks.keys import check_secrets
 from postroom.checks.proxies import check_proxies
-from postroom.domain.addresses import domain_of, parse_address
-from postroom.domain.queue_names import is_subqueue
+from postroom.domain.audience.addresses import domain_of, parse_address
+from postroom.domain.queues.queue_names import is_subqueue
 from postroom.errors import PostroomError
-from postroom.services.health import Concern
+from postroom.services.operations.health import Concern
 from postroom.settings import Settings
 from postroom.storage import AccessDenied, InvalidStoreUrl, Store, StoreUnavailable
 from postroom.wiring import Services, opened_store

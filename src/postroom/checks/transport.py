@@ -6,12 +6,12 @@ import secrets
 from datetime import UTC, datetime
 
 from postroom.checks.findings import Finding, State, one_line
-from postroom.domain.addresses import Address, parse_address
-from postroom.domain.lists import SubscriberGuid
+from postroom.domain.audience.addresses import Address, parse_address
+from postroom.domain.audience.lists import SubscriberGuid
 from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
 from postroom.mail.notice import compile_notice
-from postroom.services.notice_sender import NoFromAddress, NoticeSender
+from postroom.services.operations.notice_sender import NoFromAddress, NoticeSender
 from postroom.settings import Settings
 from postroom.transport.contract import ResultKind, Unwatched
 from postroom.wiring import Services, opened_store, opened_transport

@@ -12,55 +12,58 @@ from typing import NoReturn
 import click
 
 from postroom import __version__
-from postroom.cli.stopping import STOP_SIGNALS
+from postroom.cli.support.stopping import STOP_SIGNALS
 from postroom.errors import PostroomError
 
 # Heading → command → (where it is, what it does). A command is imported when it is used, so that
 # `postroom --help` loads no engine and no transport; a test holds the texts to the commands' own.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
-        "up": ("up:up", "Everything in one command: web, scheduler and host."),
-        "web": ("web:web", "Pages for administrators and subscribers, and the API."),
+        "up": ("operations.up:up", "Everything in one command: web, scheduler and host."),
+        "web": ("operations.web:web", "Pages for administrators and subscribers, and the API."),
         "scheduler": (
-            "workers:scheduler",
+            "operations.workers:scheduler",
             "Find messages that are due and make pages of them.",
         ),
-        "sender": ("workers:sender", "Take pages and send their emails."),
+        "sender": ("operations.workers:sender", "Take pages and send their emails."),
         "host": (
-            "host:host",
+            "operations.host:host",
             "Start applications when messages arrive, stop them when idle.",
         ),
         "events": (
-            "events:events",
+            "operations.events:events",
             "What happened by itself: messages done or paused, queues and applications in trouble.",
         ),
-        "check": ("checking:check", "Settings, store and transport: does it work?"),
+        "check": ("operations.check:check", "Settings, store and transport: does it work?"),
     },
     "Lists and messages": {
-        "list": ("lists:lists", "Mailing lists."),
-        "subscriber": ("subscribers:subscribers", "Who is on a list; import and export."),
-        "message": ("messages:messages", "Schedule messages and see what becomes of them."),
-        "trace": ("tracing:trace", "What happened to one address."),
+        "list": ("audience.lists:lists", "Mailing lists."),
+        "subscriber": ("audience.subscribers:subscribers", "Who is on a list; import and export."),
+        "message": (
+            "messages.messages:messages",
+            "Schedule messages and see what becomes of them.",
+        ),
+        "trace": ("audience.trace:trace", "What happened to one address."),
     },
     "Access": {
-        "user": ("users:users", "Who may use the pages."),
-        "apikey": ("apikeys:apikeys", "Keys for the API."),
+        "user": ("accounts.users:users", "Who may use the pages."),
+        "apikey": ("accounts.api_keys:apikeys", "Keys for the API."),
     },
     "Host": {
-        "app": ("apps:apps", "Applications that queues activate."),
+        "app": ("queues.apps:apps", "Applications that queues activate."),
     },
     "Look into the store": {
-        "queue": ("queues:queues", "Queues and what waits in them."),
+        "queue": ("queues.queues:queues", "Queues and what waits in them."),
         "store": (
-            "stores:stores",
+            "operations.stores:stores",
             "The store as a whole: move it to another engine, encrypt its secrets again.",
         ),
         "cost": (
-            "cost:cost",
+            "operations.cost:cost",
             "What a month on Azure Storage costs, without the machines that send.",
         ),
-        "table": ("contents:tables", "Tables."),
-        "blob": ("contents:blobs", "Blobs, by container."),
+        "table": ("operations.contents:tables", "Tables."),
+        "blob": ("operations.contents:blobs", "Blobs, by container."),
     },
 }
 NOT_ENOUGH_MEMORY = (

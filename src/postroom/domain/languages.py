@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from postroom.domain.errors import Invalid
-from postroom.domain.texts import printable
+from postroom.domain.plain_text import printable
 
 LANGUAGES: Final = ("en", "fr", "de", "ko", "ru")
 

@@ -5,6 +5,6 @@ try this message again) or `RetryLater` (not before so many seconds). This packa
 else, so that a handler's module stays quick to import.
 """
 
-from postroom.host.handling import Message, Poison, RetryLater
+from postroom.host.worker.handling import Message, Poison, RetryLater
 
 __all__ = ["Message", "Poison", "RetryLater"]

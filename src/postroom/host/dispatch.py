@@ -22,16 +22,16 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import assert_never
 
-from postroom.domain.apps import App, OnPoison
+from postroom.domain.queues.apps import App, OnPoison
 from postroom.host.patience import pause_after
-from postroom.host.processes import Handed, Process
+from postroom.host.processes.process_states import Handed, Process
+from postroom.host.processes.scaling import MOST_ON_THE_WAY, Demand
 from postroom.host.runner import Runner, Surroundings
-from postroom.host.scaling import MOST_ON_THE_WAY, Demand
 from postroom.host.wire import Deliver, Failed
-from postroom.metrics import HANDLED
-from postroom.services.dispositions import Action, Verdict
-from postroom.services.message_history import Failure, cycle_of, stable_id
-from postroom.services.message_properties import RESERVED
+from postroom.observability.metrics import HANDLED
+from postroom.services.queues.attempts import Failure, cycle_of, stable_id
+from postroom.services.queues.dispositions import Action, Verdict
+from postroom.services.queues.message_properties import RESERVED
 from postroom.storage import LeaseLost, QueueMessage, StoreError
 
 log = logging.getLogger(__name__)

@@ -17,15 +17,15 @@ from typing import TypeVar
 
 import msgspec
 
-from postroom.domain.apps import App, AppControl
-from postroom.host.breaker import Breaker, BreakerState
-from postroom.host.contracts import Launching
-from postroom.host.pool import Pool
-from postroom.host.processes import Handed, Process, State
+from postroom.domain.queues.apps import App, AppControl
+from postroom.host.processes.breaker import Breaker, BreakerState
+from postroom.host.processes.contracts import Launching
+from postroom.host.processes.pool import Pool
+from postroom.host.processes.process_states import Handed, Process, State
 from postroom.host.wire import Failed
 from postroom.services.events import EventService, Severity
-from postroom.services.hosts import AppStatus, ProcessStatus
-from postroom.services.queues import QueueService
+from postroom.services.queues.delivery import QueueService
+from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Store
 
 log = logging.getLogger(__name__)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from postroom.domain.apps import App
-from postroom.host.processes import Handed, Process
+from postroom.domain.queues.apps import App
+from postroom.host.processes.process_states import Handed, Process
+from postroom.host.processes.scaling import Demand
 from postroom.host.runner import Runner, Surroundings
-from postroom.host.scaling import Demand
 from postroom.host.wire import Failed
 from postroom.storage import StoreError
 

@@ -21,20 +21,20 @@ from contextlib import suppress
 
 import msgspec
 
-from postroom.domain.apps import App, AppControl
 from postroom.domain.errors import NotAllowed
-from postroom.domain.matching import winner
-from postroom.domain.queue_names import bell_queue, is_internal, is_retry, segments
+from postroom.domain.queues.apps import App, AppControl
+from postroom.domain.queues.matching import winner
+from postroom.domain.queues.queue_names import bell_queue, is_internal, is_retry, segments
 from postroom.host.dispatch import Dispatcher
-from postroom.host.launcher import Launcher
 from postroom.host.patience import pause_after
+from postroom.host.processes.launcher import Launcher
 from postroom.host.runner import PAUSED, HostSettings, Runner, Surroundings
 from postroom.host.serving import Server
-from postroom.services.access import AccessService, Right
-from postroom.services.apps import AppRegistry
 from postroom.services.events import EventService
-from postroom.services.hosts import HEARTBEAT, AppStatus, HostStatusService
-from postroom.services.queues import QueueService
+from postroom.services.queues.apps import AppRegistry
+from postroom.services.queues.delivery import QueueService
+from postroom.services.queues.hosts import HEARTBEAT, AppStatus, HostStatusService
+from postroom.services.queues.queue_access import AccessService, Right
 from postroom.storage import Store, StoreError
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.addresses import Address, domain_of, parse_address
+from postroom.domain.audience.addresses import Address, domain_of, parse_address
+from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import Invalid
-from postroom.domain.lists import ListName, parse_list_name
 from postroom.mail import headers
 from postroom.mail.envelope import ascii_domain, envelope_address
 from postroom.mail.parts import Part, content

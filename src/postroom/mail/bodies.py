@@ -16,8 +16,8 @@ import re
 from typing import Final
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages import LARGEST_BODY
-from postroom.mail.plaintext import text_from_html
+from postroom.domain.messages.messages import LARGEST_BODY
+from postroom.mail.html.plaintext import text_from_html
 
 __all__ = ["clean_body", "html_from_file", "text_from_file", "text_from_html"]
 

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
-from postroom.domain.addresses import Address
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
-from postroom.domain.lists import ListName
-from postroom.domain.refs import MessageRef
+from postroom.domain.messages.refs import MessageRef
 from postroom.mail import headers
 from postroom.mail.assembly import Sender, assembled, sender_of
 from postroom.mail.bodies import clean_body
-from postroom.mail.documents import declare_utf8, place_of_footer, visible_spans
 from postroom.mail.fields import FIELD, Field, split_fields
+from postroom.mail.html.documents import declare_utf8, place_of_footer, visible_spans
 from postroom.mail.links import Link, host_name, unsubscribe_link
 from postroom.mail.mailing import Mailing
 from postroom.mail.parts import Part

@@ -9,9 +9,9 @@ import html
 from datetime import datetime
 from typing import Final
 
-from postroom.domain.addresses import Address
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
-from postroom.domain.lists import ListName
 from postroom.mail.assembly import assembled, sender_of
 from postroom.mail.links import Link, confirm_link
 from postroom.mail.mailing import Mailing

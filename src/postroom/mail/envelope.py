@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from postroom.domain.addresses import Address
+from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
 
 # What would end an address, or begin something else, in an SMTP command or in a header.

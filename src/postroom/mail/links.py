@@ -7,8 +7,8 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
-from postroom.domain.lists import ListName
 from postroom.mail.envelope import ascii_domain
 
 # RFC 3986's characters less those that end a link in a header (`<>`), and less a query or fragment,

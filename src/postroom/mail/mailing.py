@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 import msgspec
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import SubscriberGuid
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import SubscriberGuid
 
 
 class Recipient(msgspec.Struct, frozen=True, gc=False):

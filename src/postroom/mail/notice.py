@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import ListName
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
 from postroom.mail.assembly import assembled, sender_of
 from postroom.mail.mailing import Mailing
 from postroom.mail.parts import Part

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.audience.addresses import Address
 from postroom.mail.parts import Part
 from postroom.mail.quoted import Pieces, Slot
 

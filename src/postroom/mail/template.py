@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.addresses import Address
+from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
 from postroom.mail import headers
 from postroom.mail.envelope import envelope_address, needs_smtputf8

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 import msgspec
 
 from postroom.domain.errors import Overtaken
-from postroom.domain.messages import Message, MessageStatus
-from postroom.domain.pages import SEND_QUEUE, WorkItem
-from postroom.domain.refs import MessageRef
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.held_pages import HeldPages
-from postroom.services import records
+from postroom.services import entities
 from postroom.services.events import EventService, Severity
-from postroom.services.message_rows import MessageRows
-from postroom.services.outcomes import OutcomeService
+from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.outcomes import OutcomeService
 from postroom.storage import Entity, KeyRange, StaleETag, Store, eq
 
 _PARKED_SECONDS = 30.0
@@ -24,7 +24,7 @@ _PARKED_SECONDS = 30.0
 
 class Completion:
     def __init__(self, store: Store, messages: MessageRows, outcomes: OutcomeService) -> None:
-        self._pages = store.table(records.PAGES)
+        self._pages = store.table(entities.PAGES)
         self._queue = store.queue(SEND_QUEUE)
         self._messages = messages
         self._outcomes = outcomes
@@ -108,7 +108,7 @@ class Completion:
         self._held.look_again(message.ref)
         cancelled = message.status is MessageStatus.CANCELLED
         async for page in self._pages.scan(
-            KeyRange.only(records.pages_partition(message.day, message.ref)),
+            KeyRange.only(entities.pages_partition(message.day, message.ref)),
             where=eq("Done", False) if cancelled else eq("Parked", True),
         ):
             await self._put_back(message, page)
@@ -122,8 +122,8 @@ class Completion:
         self._look_for_parked_at[message.ref] = now + _PARKED_SECONDS
         self._held.look_again(message.ref)
         found = await self._pages.query(
-            KeyRange.only(records.pages_partition(message.day, message.ref)),
-            KeyRange(start=records.page_row(self.reached(message.ref))),
+            KeyRange.only(entities.pages_partition(message.day, message.ref)),
+            KeyRange(start=entities.page_row(self.reached(message.ref))),
             where=eq("Parked", True),
             limit=10,
         )
@@ -147,8 +147,8 @@ class Completion:
     async def _first_open_page(self, message: Message) -> Entity | None:
         start = self._first_open.get(message.ref, 0)
         result = await self._pages.query(
-            KeyRange.only(records.pages_partition(message.day, message.ref)),
-            KeyRange(start=records.page_row(start)),
+            KeyRange.only(entities.pages_partition(message.day, message.ref)),
+            KeyRange(start=entities.page_row(start)),
             where=eq("Done", False),
             limit=1,
         )

@@ -23,13 +23,13 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from postroom.domain.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.addresses import Address, AddressKey, address_key
 from postroom.domain.errors import Overtaken
-from postroom.domain.messages import Message, MessageStatus, check_transition
-from postroom.domain.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
+from postroom.domain.messages.messages import Message, MessageStatus, check_transition
+from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
 from postroom.scheduler.refused import RefusedRecipients
-from postroom.services import records
-from postroom.services.message_rows import MessageRows
+from postroom.services import entities
+from postroom.services.messages.message_rows import MessageRows
 from postroom.storage import (
     AlreadyExists,
     Entity,
@@ -43,8 +43,8 @@ from postroom.storage import (
 )
 
 _WINDOW = 10 * PAGE_SIZE  # what one query of the store answers
-_PREFIX = len(records.EMAIL_PREFIX)
-_PREFIX_MARK = zlib.crc32(records.EMAIL_PREFIX.encode())
+_PREFIX = len(entities.EMAIL_PREFIX)
+_PREFIX_MARK = zlib.crc32(entities.EMAIL_PREFIX.encode())
 
 _Members: TypeAlias = dict[AddressKey, dict[str, str]]
 """Subscribers in the order of their addresses' keys, with what an email's row says of them."""
@@ -59,10 +59,10 @@ class Superseded(Exception):
 
 class FanOut:
     def __init__(self, store: Store, messages: MessageRows) -> None:
-        self._lists = store.table(records.LISTS)
-        self._emails = store.table(records.MESSAGES)
-        self._archive = store.table(records.ARCHIVE)
-        self._pages = store.table(records.PAGES)
+        self._lists = store.table(entities.LISTS)
+        self._emails = store.table(entities.MESSAGES)
+        self._archive = store.table(entities.ARCHIVE)
+        self._pages = store.table(entities.PAGES)
         self._queue = store.queue(SEND_QUEUE)
         self._messages = messages
         self._refused = RefusedRecipients(store, messages)
@@ -70,11 +70,11 @@ class FanOut:
     async def begin(self, message: Message) -> Message:
         """Pending → Queuing, with what the list says now."""
         check_transition(message.status, MessageStatus.QUEUING)
-        found = await self._lists.get(message.list_name, records.LIST_ROW)
+        found = await self._lists.get(message.list_name, entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:
             message = msgspec.structs.replace(message, reason=NO_LIST)
         else:
-            mailing_list = records.list_from(found)
+            mailing_list = entities.list_from(found)
             message = msgspec.structs.replace(
                 message,
                 from_address=mailing_list.from_address,
@@ -116,10 +116,10 @@ class FanOut:
 
     async def finish_interrupted(self, message: Message) -> tuple[Message, AddressKey | None]:
         """Finish pages that an interruption left half made; return behind whom to continue."""
-        partition = records.pages_partition(message.day, message.ref)
+        partition = entities.pages_partition(message.day, message.ref)
         start = max(0, message.queued_pages - 1)  # the last finished one knows where to go on
         known = await self._pages.query(
-            KeyRange.only(partition), KeyRange(start=records.page_row(start))
+            KeyRange.only(partition), KeyRange(start=entities.page_row(start))
         )
         pages = [entity for entity in known.entities if "," not in entity.row]
         if not pages:
@@ -132,7 +132,7 @@ class FanOut:
         )
         if int(pages[-1].row) < (message.first_keyed_page or 0):
             return message, None  # the pages so far are in another order: see below
-        return message, AddressKey(Address(records.read(pages[-1], "LastAddress", str)))
+        return message, AddressKey(Address(entities.read(pages[-1], "LastAddress", str)))
 
     async def _planned_with_spellings(self, message: Message) -> dict[AddressKey, set[str]]:
         """Return who is on pages that were made in the order of spellings, with their GUIDs.
@@ -144,7 +144,7 @@ class FanOut:
         for number in range(message.first_keyed_page or 0):
             partition = page_partition(message.day, message.ref, number)
             for table in (self._emails, self._archive):
-                rows = await table.read(records.EmailRow, partition)
+                rows = await table.read(entities.EmailRow, partition)
                 for row, email in rows.items():
                     guids = planned.setdefault(address_key(Address(row)), set())
                     guids.add(email.SubscriberGUID)
@@ -152,8 +152,8 @@ class FanOut:
 
     async def _is_merged(self, message: Message, key: AddressKey, guids: set[str]) -> bool:
         """Whether only emails to other spellings are planned, which senders will leave out."""
-        row = KeyRange.only(records.email_row(key))
-        found = await self._lists.read(records.SubscriberRow, message.list_name, row)
+        row = KeyRange.only(entities.email_row(key))
+        found = await self._lists.read(entities.SubscriberRow, message.list_name, row)
         return all(guids <= set(each.MergedGUIDs.split(",")) for each in found.values())
 
     async def _finish_page(self, message: Message, page: Entity) -> None:
@@ -170,10 +170,10 @@ class FanOut:
         """
         partition = page_partition(message.day, message.ref, number)
         written = len((await self._emails.query(KeyRange.only(partition))).entities)
-        pages = records.pages_partition(message.day, message.ref)
-        if await self._pages.get(pages, records.claim_row(number)) is not None:
+        pages = entities.pages_partition(message.day, message.ref)
+        if await self._pages.get(pages, entities.claim_row(number)) is not None:
             return
-        page = await self._pages.get(pages, records.page_row(number))
+        page = await self._pages.get(pages, entities.page_row(number))
         if page is None or "Accepted" in page.properties:
             return  # a sender has been here
         if not written:
@@ -181,7 +181,7 @@ class FanOut:
             if found and not await self._insert_emails(message, number, found):
                 return  # somebody else did so at the same moment
             written = len(found)
-        if written != records.read(page, "Planned", int):
+        if written != entities.read(page, "Planned", int):
             await self._plan(page, written)
 
     async def _planned(self, message: Message, page: Entity) -> _Members:
@@ -190,10 +190,10 @@ class FanOut:
         Whoever left meanwhile is not planned any more; whoever came into the page's range of
         addresses meanwhile must not take the place of another one.
         """
-        first, last = (records.read(page, f"{end}Address", str) for end in ("First", "Last"))
-        marks = records.read(page, "Members", bytes)
+        first, last = (entities.read(page, f"{end}Address", str) for end in ("First", "Last"))
+        marks = entities.read(page, "Members", bytes)
         members = {marks[start : start + 4] for start in range(0, len(marks), 4)}
-        start, stop = records.EMAIL_PREFIX + first, records.EMAIL_PREFIX + last
+        start, stop = entities.EMAIL_PREFIX + first, entities.EMAIL_PREFIX + last
         planned: _Members = {}
         while True:
             found, following = await self._verified(message, KeyRange.between(start, stop))
@@ -208,7 +208,7 @@ class FanOut:
         If this is interrupted, the next one finds a page whose emails are not as many as planned.
         """
         for _ in range(10):
-            counts = msgspec.structs.replace(records.counts_from(page), planned=planned)
+            counts = msgspec.structs.replace(entities.counts_from(page), planned=planned)
             changed: dict[str, Value] = {"Planned": planned, "Done": counts.pending == 0}
             try:
                 await self._pages.merge(Entity(page.partition, page.row, changed), page.etag)
@@ -222,8 +222,8 @@ class FanOut:
         """The next verified subscribers behind an address, in the order of their addresses."""
         if message.retry_of is not None:
             return await self._refused.after(message, message.retry_of, after)
-        every = KeyRange.prefix(records.EMAIL_PREFIX)
-        start = every.start if after is None else records.behind(records.email_row(after))
+        every = KeyRange.prefix(entities.EMAIL_PREFIX)
+        start = every.start if after is None else entities.behind(entities.email_row(after))
         while True:
             found, following = await self._verified(message, KeyRange(start, every.stop))
             if found or following is None:
@@ -233,7 +233,7 @@ class FanOut:
     async def _verified(self, message: Message, within: KeyRange) -> tuple[_Members, str | None]:
         """A window of those who may receive the message, and where the next one begins."""
         rows = await self._lists.read(
-            records.SubscriberRow,
+            entities.SubscriberRow,
             message.list_name,
             within,
             where=eq("Verified", True),
@@ -244,17 +244,17 @@ class FanOut:
             for row, subscriber in rows.items()
             if subscriber.may_receive
         }
-        return found, records.behind(next(reversed(rows))) if len(rows) == _WINDOW else None
+        return found, entities.behind(next(reversed(rows))) if len(rows) == _WINDOW else None
 
     async def _queue_window(self, message: Message, found: _Members) -> Message:
         numbers = range(message.queued_pages, message.queued_pages + -(-len(found) // PAGE_SIZE))
         members = iter(found.items())
         parts = [dict(islice(members, PAGE_SIZE)) for _ in numbers]
-        pages = records.pages_partition(message.day, message.ref)
+        pages = entities.pages_partition(message.day, message.ref)
         try:
             await self._pages.apply(
                 [
-                    Insert(Entity(pages, records.page_row(number), _page_properties(part)))
+                    Insert(Entity(pages, entities.page_row(number), _page_properties(part)))
                     for number, part in zip(numbers, parts, strict=True)
                 ]
             )

@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from postroom.domain.messages import Message
-from postroom.domain.pages import SEND_QUEUE, WorkItem
-from postroom.domain.refs import MessageRef
-from postroom.services import records
-from postroom.services.hold_rows import HoldService
-from postroom.services.holds import Hold, HoldKey, Holds, message_key
-from postroom.services.waiting import HELD, held_by
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.refs import MessageRef
+from postroom.services import entities
+from postroom.services.messages.hold_rows import HoldService
+from postroom.services.messages.holds import Hold, HoldKey, Holds, message_key
+from postroom.services.messages.waiting_reasons import HELD, held_by
 from postroom.storage import Conflict, Entity, KeyRange, Merge, Store, eq
 
 _FRESH_SECONDS = 0.5
@@ -28,7 +28,7 @@ _AT_ONCE = 100  # pages: what one batch of the store holds
 
 class HeldPages:
     def __init__(self, store: Store) -> None:
-        self._pages = store.table(records.PAGES)
+        self._pages = store.table(entities.PAGES)
         self._queue = store.queue(SEND_QUEUE)
         self._holds = HoldService(store)
         self._known = Holds()
@@ -81,7 +81,7 @@ class HeldPages:
         return moment != hold.next_probe or time.monotonic() - put_at >= _PROBE_SECONDS
 
     async def _held(self, message: Message) -> list[Entity]:
-        partition = KeyRange.only(records.pages_partition(message.day, message.ref))
+        partition = KeyRange.only(entities.pages_partition(message.day, message.ref))
         return [page async for page in self._pages.scan(partition, where=eq(HELD, True))]
 
     async def _put_back(self, message: Message, pages: list[Entity]) -> None:

@@ -13,15 +13,15 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 
 from postroom.domain.errors import NoSuch, Overtaken
-from postroom.domain.messages import Message, MessageStatus
-from postroom.domain.pages import SCHEDULE_QUEUE
-from postroom.domain.refs import MessageRef
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.pages import SCHEDULE_QUEUE
+from postroom.domain.messages.refs import MessageRef
+from postroom.observability.spans import span
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut, Superseded
-from postroom.services.disk_space import SpaceWatch
-from postroom.services.message_rows import MessageRows
-from postroom.services.outcomes import OutcomeService
-from postroom.spans import span
+from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.outcomes import OutcomeService
+from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Lease, LeaseLost, Store, StoreOutage
 from postroom.tasks import end_tasks
 from postroom.watchdog import Doing

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
-from postroom.domain.addresses import Address, AddressKey, address_key
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.lists import ListName
-from postroom.domain.messages import Message
-from postroom.domain.refs import MessageRef
-from postroom.services import records
-from postroom.services.message_rows import MessageRows
-from postroom.services.outcomes import OutcomeService
+from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.refs import MessageRef
+from postroom.services import entities
+from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.outcomes import OutcomeService
 from postroom.storage import KeyRange, Store
 
 _AT_ONCE: Final = 100
@@ -22,7 +22,7 @@ _AT_ONCE: Final = 100
 
 class RefusedRecipients:
     def __init__(self, store: Store, messages: MessageRows) -> None:
-        self._lists = store.table(records.LISTS)
+        self._lists = store.table(entities.LISTS)
         self._messages = messages
         self._outcomes = OutcomeService(store)
 
@@ -60,9 +60,9 @@ class RefusedRecipients:
         self, name: ListName, keys: Iterable[AddressKey]
     ) -> dict[AddressKey, dict[str, str]]:
         """Return those who are on the list, verified and not blocked."""
-        rows = {key: KeyRange.only(records.email_row(key)) for key in keys}
+        rows = {key: KeyRange.only(entities.email_row(key)) for key in keys}
         found = await asyncio.gather(
-            *(self._lists.read(records.SubscriberRow, name, row) for row in rows.values())
+            *(self._lists.read(entities.SubscriberRow, name, row) for row in rows.values())
         )
         return {
             key: subscriber.email_properties

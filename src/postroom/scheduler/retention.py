@@ -13,15 +13,15 @@ import logging
 from datetime import UTC, datetime, timedelta
 
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages import Message
-from postroom.domain.pages import page_partition
-from postroom.domain.refs import MessageRef
-from postroom.services import records
-from postroom.services.audit import AuditService
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.pages import page_partition
+from postroom.domain.messages.refs import MessageRef
+from postroom.services import entities
+from postroom.services.accounts.audit import AuditService
 from postroom.services.events import EventService
-from postroom.services.history_retention import HistoryRetention
-from postroom.services.messages import MessageService
-from postroom.services.outcomes import OutcomeService
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.outcomes import OutcomeService
+from postroom.services.queues.attempt_retention import HistoryRetention
 from postroom.services.row_removal import remove_rows
 from postroom.services.turns import now_and_then
 from postroom.storage import Entity, KeyRange, Store
@@ -36,9 +36,9 @@ class Retention:
         self, store: Store, *, archive: timedelta | None, events: timedelta | None
     ) -> None:
         self._store = store
-        self._index = store.table(records.INDEX)
-        self._archive = store.table(records.ARCHIVE)
-        self._pages = store.table(records.PAGES)
+        self._index = store.table(entities.INDEX)
+        self._archive = store.table(entities.ARCHIVE)
+        self._pages = store.table(entities.PAGES)
         self._messages = MessageService(store)
         self._outcomes = OutcomeService(store)
         self._events = EventService(store)
@@ -62,16 +62,16 @@ class Retention:
             return 0
         before = datetime.now(UTC) - self._keep_archive
         # None is completed before it is due, and a cancelled one stays until then at least.
-        due = KeyRange(stop=records.due_row(before, MessageRef("")))
+        due = KeyRange(stop=entities.due_row(before, MessageRef("")))
         removed = 0
-        async for entry in self._index.scan(KeyRange.only(records.DONE), due):
+        async for entry in self._index.scan(KeyRange.only(entities.DONE), due):
             removed += await self._remove_if_old(entry, before)
         if removed:
             log.info("%d messages from before %s were removed", removed, f"{before:%Y-%m-%d}")
         return removed
 
     async def _remove_if_old(self, entry: Entity, before: datetime) -> bool:
-        ended = records.read_optional(entry, records.ENDED_AT, datetime)
+        ended = entities.read_optional(entry, entities.ENDED_AT, datetime)
         if ended is not None and ended >= before:
             return False
         try:
@@ -90,6 +90,6 @@ class Retention:
             partition = page_partition(message.day, message.ref, int(page.row))
             found = await self._archive.query(KeyRange.only(partition))
             await remove_rows(self._archive, partition, [each.row for each in found.entities])
-        partition = records.pages_partition(message.day, message.ref)
+        partition = entities.pages_partition(message.day, message.ref)
         while rows := (await self._pages.query(KeyRange.only(partition))).entities:
             await remove_rows(self._pages, partition, [each.row for each in rows])

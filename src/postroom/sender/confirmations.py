@@ -18,26 +18,26 @@ from typing import Final, assert_never
 
 import msgspec
 
-from postroom.domain.addresses import masked
-from postroom.domain.errors import Invalid, NoSuch
-from postroom.domain.lists import (
+from postroom.domain.audience.addresses import masked
+from postroom.domain.audience.lists import (
     ListName,
     Subscriber,
     SubscriberGuid,
     parse_guid,
     parse_list_name,
 )
-from postroom.domain.pages import CONFIRM_QUEUE
-from postroom.domain.refs import MessageRef
+from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.domain.messages.refs import MessageRef
 from postroom.mail.confirmation import compile_confirmation
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.sender.domain_limits import DomainLimits
-from postroom.sender.faults import Faults
+from postroom.sender.faults.faults import Faults
+from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.policy import RetryPlan
-from postroom.services.holds import ACCOUNT
-from postroom.services.lists import ListService
-from postroom.services.messages import MessageService
-from postroom.services.subscriptions import SubscriptionService
+from postroom.services.audience.lists import ListService
+from postroom.services.audience.subscriptions import SubscriptionService
+from postroom.services.messages.holds import ACCOUNT
+from postroom.services.messages.lifecycle import MessageService
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Scope, Transport
 from postroom.watchdog import Doing

@@ -6,16 +6,16 @@ import secrets
 
 import msgspec
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
-from postroom.domain.messages import FINAL, Message
-from postroom.domain.pages import SEND_QUEUE, WorkItem
-from postroom.sender.claims import ADMINISTRATOR, Claims, PageLost, PageTaken
-from postroom.sender.pages import PageStore
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import FINAL, Message
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.sender.pages.claims import ADMINISTRATOR, Claims, PageLost, PageTaken
+from postroom.sender.pages.page import PageStore
 from postroom.sender.policy import MOST_COPIES
-from postroom.services import records
-from postroom.services.outcomes import OutcomeService
+from postroom.services import entities
+from postroom.services.messages.outcomes import OutcomeService
 from postroom.storage import Conflict, Entity, NotFound, Store
 
 _CLAIM_SECONDS = 10.0
@@ -26,7 +26,7 @@ class DoubtService:
 
     def __init__(self, store: Store, outcomes: OutcomeService) -> None:
         self._outcomes = outcomes
-        self._archive = store.table(records.ARCHIVE)
+        self._archive = store.table(entities.ARCHIVE)
         self._queue = store.queue(SEND_QUEUE)
         self._owner = f"{ADMINISTRATOR}{secrets.token_hex(4)}"
         self._claims = Claims(store, self._owner)

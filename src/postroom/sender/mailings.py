@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 import msgspec
 
 from postroom.domain.errors import NoSuch, NotNow
-from postroom.domain.messages import Message
-from postroom.domain.refs import MessageRef
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.refs import MessageRef
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing
-from postroom.services.messages import MessageService
+from postroom.services.messages.lifecycle import MessageService
 
 _STATUS_SECONDS = 0.5  # how old a message's status may be: a pause takes effect within a second
 _REMEMBERED = 8  # mailings: a body may have 10 MB

@@ -8,7 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.transport.contract import Result, ResultKind
 
 _ACCEPTED = EmailOutcome.ACCEPTED  # to look up a member takes longer than all the rest

@@ -17,26 +17,26 @@ from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages import MessageStatus
-from postroom.domain.pages import SEND_QUEUE, parse_work_item
-from postroom.domain.refs import MessageRef
-from postroom.logs import about
-from postroom.metrics import PAGE_SECONDS
-from postroom.sender.claims import PageLost, PageTaken
-from postroom.sender.domain_limits import DomainLimits
-from postroom.sender.in_hand import InHand
-from postroom.sender.journal import Journal
-from postroom.sender.lost_history import LostHistory
-from postroom.sender.one_core import kept_on_one_core
-from postroom.sender.page_work import PageWork
-from postroom.sender.recovery import Recovery
-from postroom.sender.restoring import Restoring
+from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
+from postroom.domain.messages.refs import MessageRef
+from postroom.observability.logs import about
+from postroom.observability.metrics import PAGE_SECONDS
+from postroom.sender.faults.lost_history import LostHistory
+from postroom.sender.faults.restoring import Restoring
+from postroom.sender.journal.journal import Journal
+from postroom.sender.journal.recovery import Recovery
+from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.pages.claims import PageLost, PageTaken
+from postroom.sender.pages.in_hand import InHand
+from postroom.sender.pages.page_work import PageWork
+from postroom.sender.pages.window import Window
 from postroom.sender.settings import SenderSettings
-from postroom.sender.window import Window
-from postroom.services.store_history import StoreHistory
+from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
 from postroom.tasks import end_tasks
 from postroom.transport.contract import Transport
+from postroom.tuning import kept_on_one_core
 from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)

@@ -24,4 +24,4 @@ class SenderSettings(msgspec.Struct, frozen=True):
     settle_together: float = 0.0
     """How long a page that is done waits for others: SQLite records them in one transaction."""
     one_core: bool = False
-    """Whether to keep the process on one core: see `one_core.py`."""
+    """Whether to keep the process on one core: see `tuning.py`."""

@@ -18,7 +18,8 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.texts import printable
+from postroom.domain.plain_text import printable
+from postroom.services.entities import read
 from postroom.services.newest_first import (
     moment_of,
     new_row,
@@ -26,7 +27,6 @@ from postroom.services.newest_first import (
     rows_before,
     rows_of_day,
 )
-from postroom.services.records import read
 from postroom.services.row_removal import remove_rows
 from postroom.services.whole_ranges import read_whole
 from postroom.storage import (

@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from postroom.domain.errors import Invalid, NotNow
-from postroom.domain.refs import MessageRef, new_ref
-from postroom.services import records
+from postroom.domain.messages.refs import MessageRef, new_ref
+from postroom.services import entities
 from postroom.storage import AlreadyExists, Conflict, Entity, Store, StoreError, Value, lt
 
 FIELD = "Idempotency-Key"
@@ -93,19 +93,19 @@ class IdempotencyService:
         found = await self._records.get(new.owner, new.row)
         if found is None:  # refused at this very moment
             raise NotNow(_UNDER_WAY)
-        if now - records.read(found, "At", datetime) > KEPT:
+        if now - entities.read(found, "At", datetime) > KEPT:
             return await self._take(new, now, found.etag)
-        if records.read(found, "Fingerprint", str) != new.fingerprint:
+        if entities.read(found, "Fingerprint", str) != new.fingerprint:
             raise Invalid(FIELD, "was used for another request: take a new key for each")
-        status = records.read_optional(found, "Status", int)
+        status = entities.read_optional(found, "Status", int)
         if status is not None:
-            return Answered(status, records.read(found, "Body", str))
-        if now - records.read(found, "TakenAt", datetime) <= ABANDONED:
+            return Answered(status, entities.read(found, "Body", str))
+        if now - entities.read(found, "TakenAt", datetime) <= ABANDONED:
             raise NotNow(_UNDER_WAY)
         first = msgspec.structs.replace(
             new,
-            at=records.read(found, "At", datetime),
-            ref=MessageRef(records.read(found, "Ref", str)),
+            at=entities.read(found, "At", datetime),
+            ref=MessageRef(entities.read(found, "Ref", str)),
         )
         return await self._take(first, now, found.etag)
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from postroom.domain.apps import app_values
-from postroom.domain.lists import MailingList, Subscriber
-from postroom.domain.matching import Match
-from postroom.domain.messages import Message
-from postroom.services.access import Rule
-from postroom.services.apps import AppState
-from postroom.services.hold_rows import reason_of
-from postroom.services.holds import Hold
-from postroom.services.imports import ImportReport
-from postroom.services.keys import ApiKey
-from postroom.services.message_history import HistoryEntry, stable_id
-from postroom.services.message_holds import Standing
-from postroom.services.outcomes import EmailRecord
-from postroom.services.queue_overview import QueueOverview
-from postroom.services.tracing import Trace
+from postroom.domain.audience.lists import MailingList, Subscriber
+from postroom.domain.messages.messages import Message
+from postroom.domain.queues.apps import app_values
+from postroom.domain.queues.matching import Match
+from postroom.services.accounts.api_keys import ApiKey
+from postroom.services.audience.address_trace import Trace
+from postroom.services.audience.files.imports import ImportReport
+from postroom.services.messages.hold_rows import reason_of
+from postroom.services.messages.holds import Hold
+from postroom.services.messages.message_holds import Standing
+from postroom.services.messages.outcomes import EmailRecord
+from postroom.services.queues.apps import AppState
+from postroom.services.queues.attempts import HistoryEntry, stable_id
+from postroom.services.queues.queue_access import Rule
+from postroom.services.queues.queue_overview import QueueOverview
 from postroom.services.typed_values import shown
 from postroom.storage import Entity, QueueMessage, StoredMessage
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from postroom.encryption import DecryptionError, Keyring, is_encrypted
-from postroom.services.records import read_optional
+from postroom.services.entities import read_optional
 from postroom.storage import Conflict, Entity, Store
 
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {

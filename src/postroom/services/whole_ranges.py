@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from postroom.services import records
+from postroom.services import entities
 from postroom.storage import EVERY_KEY, KeyRange, Table
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -29,4 +29,4 @@ async def read_whole(
             return None
         if len(answer) < limit:
             return found
-        start = records.behind(next(reversed(answer)))
+        start = entities.behind(next(reversed(answer)))

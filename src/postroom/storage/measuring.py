@@ -1,4 +1,4 @@
-"""How long the store takes, and how often it fails, for whoever watches (`postroom.metrics`)."""
+"""How long the store takes, and how often it fails, for those who watch (`observability`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from postroom.metrics import STORE_ERRORS, STORE_SECONDS
+from postroom.observability.metrics import STORE_ERRORS, STORE_SECONDS
 from postroom.storage.errors import StoreOutage
 
 P = ParamSpec("P")

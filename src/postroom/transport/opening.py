@@ -44,7 +44,7 @@ def open_transport(
 
 def _open_sendgrid(rest: str, api_key: str | None, connections: int) -> Transport:
     try:
-        from postroom.transport.sendgrid import API, SendgridTransport, base_url_of
+        from postroom.transport.sendgrid.transport import API, SendgridTransport, base_url_of
     except ModuleNotFoundError as exc:
         if (exc.name or "").startswith("postroom"):
             raise

@@ -11,17 +11,17 @@ from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, ExceptionHandler, Scope
 
-from postroom.web.accounts import ACCOUNT_PAGES
 from postroom.web.admin import ADMIN_PAGES
+from postroom.web.admin.accounts import ACCOUNT_PAGES
 from postroom.web.api import API_PAGES, make_api, mounted
 from postroom.web.context import WebContext
-from postroom.web.headers import SecureHeaders, hsts_of
-from postroom.web.health import health_routes
-from postroom.web.measuring import Measured, metrics_route
 from postroom.web.public import PUBLIC_PAGES
-from postroom.web.routing import Page, explain
-from postroom.web.templating import STATIC, make_environment
-from postroom.web.visit import Visit
+from postroom.web.rendering.templating import STATIC, make_environment
+from postroom.web.requests.routing import Page, explain
+from postroom.web.requests.visit import Visit
+from postroom.web.serving.headers import SecureHeaders, hsts_of
+from postroom.web.serving.health import health_routes
+from postroom.web.serving.measuring import Measured, metrics_route
 
 PAGES: tuple[Page, ...] = (*PUBLIC_PAGES, *ACCOUNT_PAGES, *ADMIN_PAGES, *API_PAGES)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from postroom.settings import Settings
-from postroom.web.background import Background
-from postroom.web.cookies import cookies_at
-from postroom.web.import_runs import ImportRuns
-from postroom.web.redrives import Redrives
-from postroom.web.try_limits import LoginLimits
+from postroom.web.background.import_runs import ImportRuns
+from postroom.web.background.redrives import Redrives
+from postroom.web.background.tasks import Background
+from postroom.web.requests.cookies import cookies_at
+from postroom.web.requests.try_limits import LoginLimits
 from postroom.wiring import Services, find_outbox
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import ListName, Subscriber
-from postroom.domain.messages import Message
-from postroom.services import records
-from postroom.services.message_contents import NewBodies
-from postroom.services.subscriptions import new_subscriber
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.messages.messages import Message
+from postroom.services import entities
+from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Entity, Insert, KeyRange, Store
 from postroom.wiring import Services
 
@@ -38,13 +38,13 @@ async def fill(
 ) -> list[Subscriber]:
     """Subscribers without the waiting of one by one."""
     made = [new_subscriber(name, address_of(n), verified=verified) for n in range(count)]
-    table = store.table(records.LISTS)
+    table = store.table(entities.LISTS)
     for start in range(0, count, 50):
         operations = []
         for each in made[start : start + 50]:
             operations += [
-                Insert(records.subscriber_entity(each)),
-                Insert(records.lookup_entity(each)),
+                Insert(entities.subscriber_entity(each)),
+                Insert(entities.lookup_entity(each)),
             ]
         await table.apply(operations)
     return made
@@ -62,7 +62,7 @@ async def rows_of(store: Store, table: str, partition: str) -> list[Entity]:
 
 async def check_pairs(store: Store, name: str) -> set[str]:
     """Each `email:` row has its `guid:` row, and the other way round; answers the addresses."""
-    rows = await rows_of(store, records.LISTS, name)
+    rows = await rows_of(store, entities.LISTS, name)
     by_email = {
         row.row.removeprefix("email:"): row.properties["SubscriberGUID"]
         for row in rows
@@ -84,7 +84,7 @@ async def open_refs(services: Services) -> list[str]:
 
 
 async def blob_names(store: Store) -> list[str]:
-    return [blob.name for blob in (await store.container(records.BODIES).list()).blobs]
+    return [blob.name for blob in (await store.container(entities.BODIES).list()).blobs]
 
 
 async def bodies_of(store: Store, queue: str) -> list[str]:

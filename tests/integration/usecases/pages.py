@@ -6,18 +6,24 @@ from collections.abc import Iterable
 
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import Counts, EmailOutcome
-from postroom.domain.messages import Message, MessageStatus
-from postroom.domain.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition, parse_work_item
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.pages import (
+    PAGE_SIZE,
+    SEND_QUEUE,
+    WorkItem,
+    page_partition,
+    parse_work_item,
+)
 from postroom.scheduler import fan_out
 from postroom.scheduler.fan_out import FanOut
-from postroom.sender.claims import Claims
-from postroom.sender.pages import PageStore
+from postroom.sender.pages.claims import Claims
+from postroom.sender.pages.page import PageStore
 from postroom.sender.policy import Attempt, Verdict
-from postroom.services import records
-from postroom.services.messages import MessageService
-from postroom.services.waiting import Waiting
+from postroom.services import entities
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.waiting_reasons import Waiting
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import bodies_of, rows_of
@@ -44,13 +50,13 @@ async def fan_out_whole(store: Store, ref: str) -> Message:
 async def check_pages(store: Store, message: Message) -> list[Address]:
     """Every email in one page, every page with its items, no gaps; answers the addresses."""
     assert message.status is MessageStatus.PROCESSING
-    rows = await rows_of(store, records.PAGES, records.pages_partition(message.day, message.ref))
+    rows = await rows_of(store, entities.PAGES, entities.pages_partition(message.day, message.ref))
     assert [row.row for row in rows] == [f"{n:06}" for n in range(len(rows))]
     assert message.queued_pages == len(rows)
     addresses: list[Address] = []
     for number, row in enumerate(rows):
         emails = await rows_of(
-            store, records.MESSAGES, page_partition(message.day, message.ref, number)
+            store, entities.MESSAGES, page_partition(message.day, message.ref, number)
         )
         assert row.properties["Planned"] == len(emails) <= PAGE_SIZE
         assert row.properties["Done"] is (not emails)

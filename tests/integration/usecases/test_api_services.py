@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import Invalid, NoSuch, NotNow
-from postroom.domain.refs import new_ref
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.refs import new_ref
+from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import KEPT, Answered, Begun
-from postroom.services.keys import Scope
 from postroom.storage import InvalidValue, Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import BODIES, fill, make_list, now, open_refs, schedule
@@ -113,7 +113,7 @@ async def test_emails_are_paged_and_found_by_their_outcome(
     assert found == made
     refused = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED)
     assert [each.address for each in refused.emails] == [made[4]]
-    monkeypatch.setattr("postroom.services.outcomes._PAGES_LOOKED_AT", 1)
+    monkeypatch.setattr("postroom.services.messages.outcomes._PAGES_LOOKED_AT", 1)
     first = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED)
     assert (first.emails, first.next is None) == ([], False)
     second = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED, after=first.next)

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from postroom.domain.apps import BUILT_IN, COMMAND_LINE, App, AppControl
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotAllowed, NotNow
-from postroom.services.access import Right
-from postroom.services.apps import AppRegistry
-from postroom.services.hosts import AppStatus, HostStatusService, ProcessStatus
+from postroom.domain.queues.apps import BUILT_IN, COMMAND_LINE, App, AppControl
+from postroom.services.queues.apps import AppRegistry
+from postroom.services.queues.hosts import AppStatus, HostStatusService, ProcessStatus
+from postroom.services.queues.queue_access import Right
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.lists import ListName
-from postroom.domain.messages import Message, MessageStatus
-from postroom.services import address_conversion, conversions, records
-from postroom.services.conversions import Conversion, bring_up_to_date
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.services import entities
+from postroom.services.operations import address_conversion, conversions
+from postroom.services.operations.conversions import Conversion, bring_up_to_date
 from postroom.storage import Entity, SchemaTooNew, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
@@ -46,7 +47,7 @@ async def test_spellings_of_an_address_become_one_subscriber(
 ) -> None:
     guids = {
         str(row.properties["EmailAddress"]): row.row.removeprefix("guid:")
-        for row in await rows_of(old.store, records.LISTS, LIST)
+        for row in await rows_of(old.store, entities.LISTS, LIST)
         if row.row.startswith("guid:")
     }
     with caplog.at_level(logging.INFO):
@@ -71,7 +72,7 @@ async def test_spellings_of_an_address_become_one_subscriber(
             assert owner.key == spelling.lower()
     left = await old.subscriptions.unsubscribe(LIST, guids["DUP@example.org"])
     assert left is not None
-    remaining = await rows_of(old.store, records.LISTS, LIST)
+    remaining = await rows_of(old.store, entities.LISTS, LIST)
     assert "dup@example.org" not in {str(r.properties.get("EmailAddress")) for r in remaining}
 
 
@@ -145,7 +146,7 @@ async def test_an_interrupted_conversion_is_finished_by_the_next_process(old: Se
     assert set(addresses) == RECIPIENTS | {"blocked@example.org", "waits@example.org"}
     guids = {
         row.row
-        for row in await rows_of(old.store, records.LISTS, LIST)
+        for row in await rows_of(old.store, entities.LISTS, LIST)
         if row.row.startswith("guid:")
     }
     assert len(guids) == 13, "one for each spelling that was on the list, without left@"

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.domain.addresses import Address
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import NoSuch, NotNow
-from postroom.domain.lists import ListName
-from postroom.domain.pages import CONFIRM_QUEUE
-from postroom.services import records
-from postroom.services.departures import DepartedFrom, Departures
+from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.services import entities
+from postroom.services.audience.departures import DepartedFrom, Departures
 from postroom.storage import Entity, KeyRange, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -21,7 +21,7 @@ ANN = Address("Ann@example.com")
 
 
 async def rows(store: Store) -> list[Entity]:
-    return [each async for each in store.table(records.DEPARTED).scan()]
+    return [each async for each in store.table(entities.DEPARTED).scan()]
 
 
 async def leave(services: Services, name: ListName, address: str = ANN) -> None:
@@ -133,7 +133,7 @@ async def test_an_erased_person_is_forgotten_here_too(services: Services, store:
 async def test_all_of_a_list_are_known_at_once_and_nobody_else(
     services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.services.departures._ROWS", 7)
+    monkeypatch.setattr("postroom.services.audience.departures._ROWS", 7)
     name, other = await make_list(services), await make_list(services, "contoso2")
     use = Departures(store)
     assert len(await use.of_list(name)) == 0
@@ -159,7 +159,7 @@ async def test_a_list_made_anew_keeps_its_departures_from_whoever_deletes_too_la
 
     await Departures(store).remove_all(name, never)
     assert len(await rows(store)) == 1
-    assert (await store.table(records.DEPARTED).query(KeyRange.only(name))).entities
+    assert (await store.table(entities.DEPARTED).query(KeyRange.only(name))).entities
 
 
 async def test_somebody_who_was_added_can_be_asked_to_confirm_within_the_limits(

@@ -6,9 +6,9 @@ import pytest
 from email_validator import validate_email
 from email_validator.rfc_constants import CASE_INSENSITIVE_MAILBOX_NAMES
 
-from postroom.domain.addresses import parse_address
+from postroom.domain.audience.addresses import parse_address
 from postroom.domain.errors import Invalid
-from postroom.domain.texts import one_line
+from postroom.domain.plain_text import one_line
 
 
 @pytest.mark.parametrize("name", [*CASE_INSENSITIVE_MAILBOX_NAMES, "information", "Ann"])

@@ -5,14 +5,14 @@ import asyncio
 import msgspec
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.lists import ListName
-from postroom.domain.messages import MessageStatus
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import MessageStatus
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER, FanOut, Superseded
-from postroom.services import records
-from postroom.services.messages import MessageService
-from postroom.services.subscriptions import new_subscriber
+from postroom.services import entities
+from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.messages.lifecycle import MessageService
 from postroom.storage import Insert, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -108,8 +108,8 @@ async def test_subscribers_who_come_and_go_meanwhile_take_nobodys_place(
 async def come(store: Store, name: ListName, locals_: list[str]) -> None:
     for each in locals_:
         new = new_subscriber(name, Address(f"{each}@example.com"), verified=True)
-        rows = [Insert(records.subscriber_entity(new)), Insert(records.lookup_entity(new))]
-        await store.table(records.LISTS).apply(rows)
+        rows = [Insert(entities.subscriber_entity(new)), Insert(entities.lookup_entity(new))]
+        await store.table(entities.LISTS).apply(rows)
 
 
 async def test_a_page_whose_people_all_left_is_done_and_those_of_the_next_are_not_lost(
@@ -140,13 +140,13 @@ async def test_a_thousand_who_come_into_the_range_of_a_page_push_nobody_out(
     made = await fill(store, name, 10)
     message = await schedule(services)
     assert await dies(fan_out_whole(Fated(store, Fate(2)), message.ref))
-    table = store.table(records.LISTS)
+    table = store.table(entities.LISTS)
     for start in range(0, 1_050, 50):
         rows = []
         for number in range(start, start + 50):
             address = Address(f"user000000a{number:05}@example.com")
             new = new_subscriber(name, address, verified=True)
-            rows += [Insert(records.subscriber_entity(new)), Insert(records.lookup_entity(new))]
+            rows += [Insert(entities.subscriber_entity(new)), Insert(entities.lookup_entity(new))]
         await table.apply(rows)
     done = await fan_out_whole(store, message.ref)
     assert await check_pages(store, done) == [each.address for each in made]
@@ -213,7 +213,7 @@ async def test_a_page_that_a_sender_has_finished_is_not_made_again(
     assert (counts.planned, counts.accepted, counts.pending) == (30, 14, 16)
     records_found = [r async for r in services.outcomes.emails(done)]
     assert [r.address for r in records_found] == wanted
-    assert await rows_of(store, records.MESSAGES, f"{done.day},{done.ref},000000") == []
+    assert await rows_of(store, entities.MESSAGES, f"{done.day},{done.ref},000000") == []
 
 
 async def test_whoever_pauses_or_cancels_stops_fan_out_and_it_goes_on_where_it_was(

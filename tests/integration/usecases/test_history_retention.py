@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from postroom.domain.apps import App, OnPoison
-from postroom.domain.queue_names import dead_letter_queue, poison_queue
+from postroom.domain.queues.apps import App, OnPoison
+from postroom.domain.queues.queue_names import dead_letter_queue, poison_queue
 from postroom.scheduler.retention import Retention
-from postroom.services.access import AccessService
-from postroom.services.apps import AppRegistry
-from postroom.services.history_retention import HistoryRetention
-from postroom.services.hosts import HostStatusService
-from postroom.services.message_history import Failure
-from postroom.services.queues import QueueService
+from postroom.services.queues.apps import AppRegistry
+from postroom.services.queues.attempt_retention import HistoryRetention
+from postroom.services.queues.attempts import Failure
+from postroom.services.queues.delivery import QueueService
+from postroom.services.queues.hosts import HostStatusService
+from postroom.services.queues.queue_access import AccessService
 from postroom.storage import QueueMessage, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

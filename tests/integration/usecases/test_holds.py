@@ -5,19 +5,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import Invalid, NotNow
-from postroom.domain.messages import Message, MessageStatus
-from postroom.domain.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler.held_pages import HeldPages
-from postroom.sender.claims import Claims
+from postroom.sender.faults.restoring import Restoring
+from postroom.sender.pages.claims import Claims
 from postroom.sender.policy import Attempt, Verdict
-from postroom.sender.restoring import Restoring
-from postroom.services import unsent
 from postroom.services.events import Severity
-from postroom.services.holds import ACCOUNT, Fault, HoldKey, Refusal, message_key
-from postroom.services.message_contents import NewBodies
-from postroom.services.waiting import Waiting
+from postroom.services.messages import unsent
+from postroom.services.messages.holds import ACCOUNT, Fault, HoldKey, Refusal, message_key
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.waiting_reasons import Waiting
 from postroom.storage import Store
 from postroom.transport.contract import Result, ResultKind, Scope
 from postroom.wiring import Services

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
-from postroom.domain.lists import ListName
-from postroom.domain.messages import MessageStatus
-from postroom.services import records
-from postroom.services.messages import MessageService
+from postroom.domain.messages.messages import MessageStatus
+from postroom.services import entities
+from postroom.services.messages.lifecycle import MessageService
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -64,7 +64,7 @@ async def test_what_cannot_be_a_list_is_refused_by_field_and_leaves_nothing(
             assert refused.value.field == field
             assert str(refused.value).isprintable()
     assert await names(services) == []
-    assert await rows_of(store, records.LIST_INDEX, records.BY_NAME) == []
+    assert await rows_of(store, entities.LIST_INDEX, entities.BY_NAME) == []
 
 
 async def test_of_two_who_edit_one_wins_and_nothing_of_the_other_is_kept(
@@ -134,7 +134,7 @@ async def test_a_list_goes_with_all_its_subscribers_and_can_be_made_anew(
 
     assert await services.lists.delete(name) == count
 
-    assert await rows_of(store, records.LISTS, name) == []
+    assert await rows_of(store, entities.LISTS, name) == []
     assert await names(services) == [other]
     assert len(await check_pairs(store, other)) == 3
     with pytest.raises(NoSuch):
@@ -152,7 +152,7 @@ async def test_a_deletion_that_is_interrupted_anywhere_is_finished_later(
         name = await make_list(services, f"list{writes}")
         [someone, *_] = await fill(store, name, 60)
         if not await dies(Services(Fated(store, fate)).lists.delete(name)):
-            assert await rows_of(store, records.LISTS, name) == []
+            assert await rows_of(store, entities.LISTS, name) == []
             return
         if writes == 0:
             assert (await services.lists.get(name)).name == name
@@ -176,8 +176,8 @@ async def test_a_deletion_that_is_interrupted_anywhere_is_finished_later(
             assert await names(services) == ["list0", name]
             assert await check_pairs(store, name) == set()
         await services.lists.delete(name)
-        assert await rows_of(store, records.LISTS, name) == []
-        assert await store.table(records.LIST_INDEX).get(records.BY_NAME, name) is None
+        assert await rows_of(store, entities.LISTS, name) == []
+        assert await store.table(entities.LIST_INDEX).get(entities.BY_NAME, name) is None
 
     # The mark, two batches, the index, the list.
     assert await cut_after_each_write(attempt) == 5
@@ -193,7 +193,7 @@ async def test_two_who_delete_at_once_delete_it_once(services: Services, store: 
 
     assert sum(result for result in results if isinstance(result, int)) == 150
     assert all(isinstance(r, int | NoSuch | Overtaken) for r in results), results
-    assert await rows_of(store, records.LISTS, name) == []
+    assert await rows_of(store, entities.LISTS, name) == []
     assert await names(services) == []
 
 
@@ -225,7 +225,7 @@ async def test_a_list_made_while_its_namesake_goes_is_in_the_index(
         assert await dies(Services(Fated(store, Fate(2))).lists.delete(name))
 
         async def somebody_finishes_the_deletion(name: ListName = name) -> None:
-            found = await store.table(records.LISTS).get(name, records.LIST_ROW)
+            found = await store.table(entities.LISTS).get(name, entities.LIST_ROW)
             if found is not None and found.properties.get("Deleting"):
                 await services.lists.delete(name)
 
@@ -257,7 +257,7 @@ async def check_late_comer(services: Services, store: Store, call: str) -> None:
     with pytest.raises(NoSuch, match=f"list '{name}'"):
         await calls[call]()
 
-    assert await rows_of(store, records.LISTS, name) == []
+    assert await rows_of(store, entities.LISTS, name) == []
     assert await check_pairs(store, other) == {"ann@example.com"}
 
 

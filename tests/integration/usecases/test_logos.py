@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.domain.errors import Invalid, NoSuch, Overtaken
-from postroom.services import records
+from postroom.services import entities
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import FROM, make_list
@@ -11,7 +11,7 @@ from tests.unit.test_images import jpeg, png
 
 
 async def pictures(store: Store) -> list[str]:
-    return [each.name for each in (await store.container(records.LOGOS).list()).blobs]
+    return [each.name for each in (await store.container(entities.LOGOS).list()).blobs]
 
 
 async def test_what_a_list_looks_like_is_kept(services: Services) -> None:

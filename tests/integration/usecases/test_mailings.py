@@ -4,7 +4,7 @@ import asyncio
 
 from postroom.domain.errors import NotNow
 from postroom.sender.mailings import Mailings
-from postroom.services.messages import MessageService
+from postroom.services.messages.lifecycle import MessageService
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list, schedule
 from tests.integration.usecases.pages import fan_out_whole

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
-from postroom.domain.messages import (
+from postroom.domain.messages.messages import (
     LARGEST_BODY,
     LONGEST_SUBJECT,
     TRANSITIONS,
     Message,
     MessageStatus,
 )
-from postroom.domain.pages import SCHEDULE_QUEUE
-from postroom.services import records
-from postroom.services.message_contents import NewBodies
+from postroom.domain.messages.pages import SCHEDULE_QUEUE
+from postroom.services import entities
+from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -121,8 +121,8 @@ async def test_what_cannot_be_a_message_is_refused_by_field_and_leaves_nothing(
     with pytest.raises(NoSuch, match="message"):
         await use.get("6" * 18)
     assert await blob_names(store) == []
-    assert [e async for e in store.table(records.INDEX).scan()] == []
-    assert [e async for e in store.table(records.MESSAGES).scan()] == []
+    assert [e async for e in store.table(entities.INDEX).scan()] == []
+    assert [e async for e in store.table(entities.MESSAGES).scan()] == []
 
 
 async def test_a_message_of_yesterday_is_due_now(services: Services, store: Store) -> None:
@@ -176,10 +176,10 @@ async def test_each_part_of_a_message_can_be_edited(services: Services, store: S
     assert (moved.day, moved.subject, moved.list_name) == ("2031-06-03", "Other", "contoso2")
     assert await use.bodies(moved) == BODIES
     assert len(await blob_names(store)) == 2
-    assert await rows_of(store, records.MESSAGES, "2031-06-02") == []
-    assert len(await rows_of(store, records.MESSAGES, "2031-06-03")) == 1
+    assert await rows_of(store, entities.MESSAGES, "2031-06-02") == []
+    assert len(await rows_of(store, entities.MESSAGES, "2031-06-03")) == 1
     assert await open_refs(services) == [message.ref]
-    assert len(await rows_of(store, records.INDEX, records.OPEN)) == 1
+    assert len(await rows_of(store, entities.INDEX, entities.OPEN)) == 1
     back = await use.edit(message.ref, scheduled_at=MONDAY)
     assert back.etag == (await use.get(message.ref)).etag
 
@@ -276,7 +276,7 @@ async def test_an_edit_that_loses_the_race_changes_nothing(
             assert (await use.bodies(found)).html == f"Ann {at}"
             assert len(await blob_names(store)) == 2
             assert await open_refs(services) == [message.ref]
-            assert len(await rows_of(store, records.INDEX, records.OPEN)) <= 2
+            assert len(await rows_of(store, entities.INDEX, entities.OPEN)) <= 2
 
 
 async def test_whoever_goes_back_to_the_old_time_is_still_found(
@@ -465,7 +465,7 @@ async def test_an_archiving_that_is_interrupted_anywhere_is_finished_by_repeatin
             await use.archive(await use.get(message.ref))
         assert message.ref not in await open_refs(services)
         assert [m.ref for m in (await use.page(done=True)).messages].count(message.ref) == 1
-        assert await rows_of(store, records.MESSAGES, message.day) == []
+        assert await rows_of(store, entities.MESSAGES, message.day) == []
         row = await store.table("messagearchive").get(message.day, f"message{message.ref}")
         assert row is not None
         assert row.properties["Status"] == "Completed"

@@ -2,14 +2,14 @@
 
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.emails import EmailOutcome
+from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
-from postroom.domain.messages import Message
-from postroom.domain.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler.completion import Completion
 from postroom.sender import doubts
-from postroom.sender.claims import Claims
+from postroom.sender.pages.claims import Claims
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

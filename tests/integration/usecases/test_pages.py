@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.messages import Message
-from postroom.domain.pages import SEND_QUEUE, WorkItem, parse_work_item
-from postroom.sender import recipients as recipients_module
-from postroom.sender.claims import Claims, PageLost, PageTaken
-from postroom.sender.journal import Journal, has_journal
-from postroom.sender.pages import PageStore
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem, parse_work_item
+from postroom.sender.journal.journal import Journal, has_journal
+from postroom.sender.journal.recovery import Recovery
+from postroom.sender.pages import recipients as recipients_module
+from postroom.sender.pages.claims import Claims, PageLost, PageTaken
+from postroom.sender.pages.page import PageStore
+from postroom.sender.pages.recipients import Recipients
 from postroom.sender.policy import RetryPlan, WhenInDoubt
-from postroom.sender.recipients import Recipients
-from postroom.sender.recovery import Recovery
-from postroom.services import records
-from postroom.services.records import EmailRow
+from postroom.services import entities
+from postroom.services.entities import EmailRow
 from postroom.storage import QueueMessage, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -134,7 +134,7 @@ async def test_a_work_item_ends_after_all_else_wherever_that_is_interrupted(
             await settle_as(store, "successor", item, queued)
         counts = await check_sum(services, message)
         assert (counts.accepted, counts.pending) == (2, 0)
-        rows = await rows_of(store, records.PAGES, f"{message.day},{message.ref}")
+        rows = await rows_of(store, entities.PAGES, f"{message.day},{message.ref}")
         assert [row.row for row in rows] == ["000000"], "no claim is left"
 
     # The claim, the archive, the emails, the page, the work item.

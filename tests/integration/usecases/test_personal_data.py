@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.lists import ListName
-from postroom.domain.messages import Message
-from postroom.services import records
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.services import entities
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -37,7 +37,13 @@ async def sent_to(
 async def names(store: Store) -> str:
     """All that the store's tables hold, as one text to look for somebody in."""
     found = []
-    for name in (records.LISTS, records.MESSAGES, records.ARCHIVE, records.PAGES, records.INDEX):
+    for name in (
+        entities.LISTS,
+        entities.MESSAGES,
+        entities.ARCHIVE,
+        entities.PAGES,
+        entities.INDEX,
+    ):
         found += [repr(entity) async for entity in store.table(name).scan()]
     return "\n".join(found)
 

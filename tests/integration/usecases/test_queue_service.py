@@ -9,20 +9,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.domain.apps import App, OnPoison, attempts_allowed
 from postroom.domain.errors import Invalid, NoSuch, NotAllowed
-from postroom.domain.queue_names import (
+from postroom.domain.queues.apps import App, OnPoison, attempts_allowed
+from postroom.domain.queues.queue_names import (
     dead_letter_queue,
     poison_queue,
     retry_queue,
 )
-from postroom.services.access import AccessService
-from postroom.services.apps import AppRegistry
-from postroom.services.dispositions import Action, Verdict
 from postroom.services.events import Severity
-from postroom.services.hosts import HostStatusService
-from postroom.services.message_history import UNANSWERED, Failure, stable_id
-from postroom.services.queues import QueueService
+from postroom.services.queues.apps import AppRegistry
+from postroom.services.queues.attempts import UNANSWERED, Failure, stable_id
+from postroom.services.queues.delivery import QueueService
+from postroom.services.queues.dispositions import Action, Verdict
+from postroom.services.queues.hosts import HostStatusService
+from postroom.services.queues.queue_access import AccessService
 from postroom.storage import LeaseLost, QueueMessage, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

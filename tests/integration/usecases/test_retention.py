@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages import Message
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.retention import Retention
-from postroom.services import records
+from postroom.services import entities
 from postroom.storage import Entity, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -36,9 +36,9 @@ async def sent(services: Services, store: Store, name: str, ago: float) -> Messa
 
 async def note_end(store: Store, message: Message, ended: datetime | None) -> None:
     """As the index would say if the message had ended then; None: as earlier versions did."""
-    row = records.due_row(message.scheduled_at, message.ref)
-    properties = {} if ended is None else {records.ENDED_AT: ended}
-    await store.table(records.INDEX).upsert(Entity(records.DONE, row, properties))
+    row = entities.due_row(message.scheduled_at, message.ref)
+    properties = {} if ended is None else {entities.ENDED_AT: ended}
+    await store.table(entities.INDEX).upsert(Entity(entities.DONE, row, properties))
 
 
 async def sent_now(services: Services, store: Store, name: str, ago: float) -> Message:
@@ -55,10 +55,10 @@ async def sent_now(services: Services, store: Store, name: str, ago: float) -> M
 async def mentions(store: Store, message: Message) -> list[str]:
     """Where the store still knows of a message."""
     found = []
-    for name in (records.MESSAGES, records.ARCHIVE, records.PAGES, records.INDEX):
+    for name in (entities.MESSAGES, entities.ARCHIVE, entities.PAGES, entities.INDEX):
         scan = store.table(name).scan()
         found += [f"{name} {e.row}" async for e in scan if message.ref in e.partition + e.row]
-    blobs = (await store.container(records.BODIES).list()).blobs
+    blobs = (await store.container(entities.BODIES).list()).blobs
     found += [blob.name for blob in blobs if message.ref in blob.name]
     return found
 

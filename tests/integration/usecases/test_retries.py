@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import NoSuch, NotNow
-from postroom.domain.messages import Message, MessageStatus
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.scheduler.completion import Completion
 from postroom.storage import Store
 from postroom.wiring import Services

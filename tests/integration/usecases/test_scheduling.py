@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.disk_space import SpaceMark
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.messages import FINAL, Message, MessageStatus
-from postroom.domain.pages import SEND_QUEUE, parse_work_item
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import FINAL, Message, MessageStatus
+from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
 from postroom.scheduler import Scheduler
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER
-from postroom.services import records
-from postroom.services.disk_space import SpaceWatch
+from postroom.services import entities
 from postroom.services.events import Severity
+from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Entity, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -217,8 +217,8 @@ async def test_parked_pages_go_on_after_a_pause_and_a_cancelled_message_ends_its
     await fill(store, name, 6)
     message = await fan_out_whole(store, (await schedule(services)).ref)
     await bodies_of(store, SEND_QUEUE)
-    pages = store.table(records.PAGES)
-    partition = records.pages_partition(message.day, message.ref)
+    pages = store.table(entities.PAGES)
+    partition = entities.pages_partition(message.day, message.ref)
     await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 2)
     await pages.merge(Entity(partition, "000001", {"Parked": True}))
 

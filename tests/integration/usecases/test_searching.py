@@ -2,8 +2,8 @@
 
 import io
 
-from postroom.services.bulk import BulkAction, change_many
-from postroom.services.searching import SubscriberState
+from postroom.services.audience.bulk_changes import BulkAction, change_many
+from postroom.services.audience.subscriber_search import SubscriberState
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list

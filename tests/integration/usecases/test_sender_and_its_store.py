@@ -10,14 +10,16 @@ from typing import TypeAlias
 
 import pytest
 
-from postroom.domain.messages import Message
-from postroom.domain.pages import SEND_QUEUE, WorkItem
-from postroom.sender import Sender, SenderSettings, in_hand, store_wait
-from postroom.sender.claims import Claim, Claims
-from postroom.sender.in_hand import InHand, Leases
-from postroom.sender.pages import PageStore
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.sender import Sender, SenderSettings
+from postroom.sender.faults import store_wait
+from postroom.sender.pages import in_hand
+from postroom.sender.pages.claims import Claim, Claims
+from postroom.sender.pages.in_hand import InHand, Leases
+from postroom.sender.pages.page import PageStore
 from postroom.sender.policy import RetryPlan
-from postroom.services import records
+from postroom.services import entities
 from postroom.storage import LeaseLost, QueueMessage, Step, Store, StoreUnavailable
 from postroom.transport.opening import open_transport
 from postroom.wiring import Services
@@ -151,7 +153,7 @@ async def test_who_comes_back_too_late_records_nothing(
         async with sender(services.store, server, tmp_path):
             await eventually(is_taken_over)
         assert server.copies() == dict.fromkeys(readers, 1)
-    assert await rows_of(services.store, records.ARCHIVE, item.partition) == []
+    assert await rows_of(services.store, entities.ARCHIVE, item.partition) == []
     loaded = await PageStore(services.store).load(taken[0])
     assert loaded is not None
     assert sorted(loaded.emails) == readers

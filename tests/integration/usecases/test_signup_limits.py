@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.domain.addresses import Address
-from postroom.domain.lists import ListName
-from postroom.domain.pages import CONFIRM_QUEUE
-from postroom.services import signup_limits
-from postroom.services.signup_limits import (
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.services.audience import signup_limits
+from postroom.services.audience.signup_limits import (
     AT_ONCE,
     PER_ADDRESS_AND_LIST,
     PER_MAILBOX,
@@ -18,7 +18,7 @@ from postroom.services.signup_limits import (
     SignupLimits,
     place_of,
 )
-from postroom.services.subscriptions import SubscriptionService
+from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import bodies_of, make_list

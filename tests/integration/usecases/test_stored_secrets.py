@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pyotp
 import pytest
 
-from postroom.domain.apps import App
+from postroom.domain.queues.apps import App
 from postroom.encryption import DecryptionError, Keyring
+from postroom.services.accounts.users import Role
 from postroom.services.stored_secrets import SecretState
-from postroom.services.users import Role
 from postroom.storage import Entity, Store
 from postroom.wiring import Services
 

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from postroom.domain.audience.lists import new_guid
 from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
-from postroom.domain.lists import new_guid
-from postroom.domain.pages import CONFIRM_QUEUE
-from postroom.services.subscriptions import SubscriptionService
+from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

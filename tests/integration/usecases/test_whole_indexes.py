@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from postroom.domain.emails import EmailOutcome
 from postroom.domain.errors import NoSuch
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
-from postroom.services import records
-from postroom.services.bulk import BulkAction, change_many
+from postroom.services import entities
+from postroom.services.audience.bulk_changes import BulkAction, change_many
+from postroom.services.audience.subscriber_search import SubscriberState
 from postroom.services.events import Severity
-from postroom.services.searching import SubscriberState
 from postroom.storage import Entity, Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import days, fill, make_list, now, schedule
@@ -79,9 +79,9 @@ async def test_a_message_is_there_once_whatever_its_index_has_kept(
 ) -> None:
     name = await make_list(services)
     message = await schedule(services, name, datetime(2099, 1, 1, 12, tzinfo=UTC))
-    index = store.table(records.INDEX)
+    index = store.table(entities.INDEX)
     for at in (datetime(2099, 1, 1, 9, tzinfo=UTC), datetime(2099, 1, 5, tzinfo=UTC)):
-        await index.insert(Entity(records.OPEN, records.due_row(at, message.ref), {}))
+        await index.insert(Entity(entities.OPEN, entities.due_row(at, message.ref), {}))
     lines = await services.times.whole(done=False, most=10)
     assert lines is not None
     assert [line.ref for line in lines] == [message.ref]

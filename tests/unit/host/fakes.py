@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from postroom.domain.apps import App
-from postroom.host.breaker import Breaker
-from postroom.host.launcher import CannotLaunch, Line, Listener
-from postroom.host.pool import Pool
-from postroom.host.processes import Handed, Process
+from postroom.domain.queues.apps import App
+from postroom.host.processes.breaker import Breaker
+from postroom.host.processes.launcher import CannotLaunch, Line, Listener
+from postroom.host.processes.pool import Pool
+from postroom.host.processes.process_states import Handed, Process
 from postroom.host.wire import (
     Accepted,
     Deliver,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.host import Message
-from postroom.host.commands import LONGEST_REASON, CommandFailed, run, variables
+from postroom.host.worker.commands import LONGEST_REASON, CommandFailed, run, variables
 
 NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
 

@@ -3,12 +3,12 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from postroom.domain.apps import App
-from postroom.host.breaker import CRASHES, BreakerState
-from postroom.host.pool import Pool
-from postroom.host.processes import Handed, State
-from postroom.host.scaling import Demand
-from postroom.host.upkeep import START_SECONDS
+from postroom.domain.queues.apps import App
+from postroom.host.processes.breaker import CRASHES, BreakerState
+from postroom.host.processes.pool import Pool
+from postroom.host.processes.process_states import Handed, State
+from postroom.host.processes.scaling import Demand
+from postroom.host.processes.upkeep import START_SECONDS
 from postroom.host.wire import Accepted, Broken, Busy, Deliver, Failed, Leaving, Returned
 from postroom.storage import QueueMessage
 from tests.unit.host.fakes import FakeWorker, deliver, make_pool, ready

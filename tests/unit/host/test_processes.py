@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.domain.apps import App
-from postroom.host.processes import LIFE, OVER, Event, Handed, Process, State
+from postroom.domain.queues.apps import App
+from postroom.host.processes.process_states import LIFE, OVER, Event, Handed, Process, State
 from postroom.storage import QueueMessage
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.host.scaling import (
+from postroom.host.processes.scaling import (
     MOST_ON_THE_WAY,
     PAGES_EACH,
     Demand,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages import LARGEST_BODY
+from postroom.domain.messages.messages import LARGEST_BODY
 from postroom.mail.bodies import clean_body, html_from_file, text_from_file
 
 TEXT = "Grüße – “dear” reader, 5 €"

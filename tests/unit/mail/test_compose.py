@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages import LARGEST_BODY
+from postroom.domain.messages.messages import LARGEST_BODY
 from postroom.mail.mailing import Mailing
 from tests.unit.mail.making import (
     GUID,

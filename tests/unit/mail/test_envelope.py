@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.domain.addresses import Address, parse_address
+from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.errors import Invalid
 from postroom.mail.envelope import envelope_address, needs_smtputf8
 

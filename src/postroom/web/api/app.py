@@ -11,18 +11,20 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import Mount
 
 from postroom import __version__
-from postroom.web.api import apps, emails, files, lists, messages, queues, signing_up, subscribers
-from postroom.web.api.documenting import RATE_LIMIT, with_body, with_words
+from postroom.web.api.audience import files, lists, subscribe, subscribers
+from postroom.web.api.docs.documenting import RATE_LIMIT, with_body, with_words
+from postroom.web.api.error_handling import add_handlers
 from postroom.web.api.guarding import Guard
-from postroom.web.api.handling import add_handlers
-from postroom.web.api.heading import Heads
+from postroom.web.api.head_requests import Heads
+from postroom.web.api.messages import emails, messages
+from postroom.web.api.queues import apps, queues
 from postroom.web.api.results import FieldProblem, Problem
 from postroom.web.context import WebContext
 
 # The busiest call first: routes are tried in this order. `/subscribers/{email}` takes whatever
 # follows, so what is more particular comes before it.
 ROUTERS: tuple[APIRouter, ...] = (
-    signing_up.router,
+    subscribe.router,
     lists.router,
     files.router,
     subscribers.router,

@@ -14,19 +14,19 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
-from postroom.domain.addresses import LONGEST as LONGEST_ADDRESS
-from postroom.domain.addresses import parse_address
-from postroom.domain.errors import Invalid, NoSuch
-from postroom.domain.languages import LANGUAGES, parse_language, parse_list_language
-from postroom.domain.lists import (
+from postroom.domain.audience.addresses import LONGEST as LONGEST_ADDRESS
+from postroom.domain.audience.addresses import parse_address
+from postroom.domain.audience.lists import (
     LONGEST_DESCRIPTION,
     LONGEST_POSTAL_ADDRESS,
     parse_list_name,
     parse_new_list_name,
 )
-from postroom.domain.messages import LONGEST_SUBJECT
-from postroom.domain.refs import parse_ref
-from postroom.domain.texts import one_line, some_lines
+from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.languages import LANGUAGES, parse_language, parse_list_language
+from postroom.domain.messages.messages import LONGEST_SUBJECT
+from postroom.domain.messages.refs import parse_ref
+from postroom.domain.plain_text import one_line, some_lines
 
 # -- text of one line ----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.errors import PostroomError
-from postroom.services.keys import ApiKey, ApiKeyService
+from postroom.services.accounts.api_keys import ApiKey, ApiKeyService
 from postroom.web.api.problems import from_error, problem
 from postroom.web.api.throttling import Bucket
 

@@ -10,10 +10,10 @@ from typing import Annotated, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from postroom.domain.apps import OnPoison
-from postroom.domain.emails import EmailOutcome
-from postroom.domain.messages import MessageStatus
-from postroom.services.subscriber_columns import Meaning
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.queues.apps import OnPoison
+from postroom.services.audience.files.columns import Meaning
 from postroom.transport.contract import Scope
 from postroom.web.api.fields import ListLanguage
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from postroom.services.keys import ApiKey, Scope
+from postroom.services.accounts.api_keys import ApiKey, Scope
 from postroom.web.api.etags import is_known, shown_etag
 from postroom.web.api.guarding import KEY_IN_SCOPE
 from postroom.web.api.problems import problem

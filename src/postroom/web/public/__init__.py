@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.web.public import branding, links, signing_up
-from postroom.web.routing import Page
+from postroom.web.public import branding, links, subscribe
+from postroom.web.requests.routing import Page
 
-PUBLIC_PAGES: tuple[Page, ...] = (*signing_up.PAGES, *links.PAGES, *branding.PAGES)
+PUBLIC_PAGES: tuple[Page, ...] = (*subscribe.PAGES, *links.PAGES, *branding.PAGES)

@@ -6,11 +6,18 @@ from typing import Final
 
 from starlette.responses import Response
 
-from postroom.domain.colours import Colour, contrast, mix, parse_colour, readable_on, text_on
+from postroom.domain.audience.colours import (
+    Colour,
+    contrast,
+    mix,
+    parse_colour,
+    readable_on,
+    text_on,
+)
+from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.domain.lists import MailingList
-from postroom.web.routing import Page
-from postroom.web.visit import Visit
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
 
 # The backgrounds in postroom.css on which the colour is hardest to read, light and dark.
 _LIGHT, _DARK = Colour("#f3f5f9"), Colour("#181c25")

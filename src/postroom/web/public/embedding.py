@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from postroom.domain.lists import ListName
-from postroom.web.public.signing_up import TRAP
+from postroom.domain.audience.lists import ListName
+from postroom.web.public.subscribe import TRAP
 
 _FORM = """\
 <form method="post" action="{action}">

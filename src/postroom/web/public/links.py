@@ -11,9 +11,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from postroom.domain.addresses import masked
-from postroom.domain.errors import Invalid, NoSuch
-from postroom.domain.lists import (
+from postroom.domain.audience.addresses import masked
+from postroom.domain.audience.lists import (
     ListName,
     MailingList,
     Subscriber,
@@ -21,8 +20,9 @@ from postroom.domain.lists import (
     parse_guid,
     parse_list_name,
 )
-from postroom.web.public.reading import LARGEST_FORM, Reader, for_readers
-from postroom.web.routing import Page
+from postroom.domain.errors import Invalid, NoSuch
+from postroom.web.public.visitor import LARGEST_FORM, Reader, for_readers
+from postroom.web.requests.routing import Page
 
 # RFC 8058 3.1: the whole body of a one-click request.
 _ONE_CLICK: Final = ("List-Unsubscribe", "One-Click")

@@ -1,0 +1,231 @@
+"""`postroom subscriber`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.audience.csv_files import export_list, import_file
+from postroom.cli.audience.personal_data import erase, export_data
+from postroom.cli.support import output
+from postroom.cli.support.calling import call
+from postroom.cli.support.running import with_settings
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from postroom.domain.audience.lists import Subscriber
+    from postroom.settings import Settings
+    from postroom.wiring import Services
+
+_SEARCH_SECONDS = 60.0  # a search through many millions continues with --after
+
+
+@click.group("subscriber")
+def subscribers() -> None:
+    """Who is on a list; import and export."""
+
+
+subscribers.add_command(import_file)
+subscribers.add_command(export_list)
+subscribers.add_command(export_data)
+subscribers.add_command(erase)
+
+
+@subscribers.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("email")
+@click.option("--verified", is_flag=True, help="Its owner has agreed: no confirmation is needed.")
+@output.json_option
+@with_settings
+def add(settings: Settings, list_name: str, email: str, verified: bool, as_json: bool) -> None:
+    """Put an address on a list. Only verified ones get messages: ask makes one confirm."""
+    added = call(settings, lambda s: s.subscriptions.add(list_name, email, verified=verified))
+    _show(added, as_json, f"{added.address} is on the list {added.list_name}.")
+
+
+@subscribers.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("email")
+@output.json_option
+@with_settings
+def ask(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
+    """Send an address that is not verified the mail to confirm.
+
+    Twice in five minutes and three times a day at most, as for sign-ups.
+    """
+    asked = call(settings, lambda s: s.subscriptions.ask(list_name, email))
+    _show(asked, as_json, f"{asked.address} gets a mail with a link to confirm.")
+
+
+@subscribers.command()
+@click.argument("list_name", metavar="LIST")
+@click.option("--prefix", default="", help="Only addresses that begin with this.")
+@click.option("--contains", default="", help="Only addresses that have this anywhere.")
+@click.option("--verified/--unverified", default=None, help="Only those.")
+@output.page_options(limit=100)
+@output.json_option
+@with_settings
+def ls(
+    settings: Settings,
+    list_name: str,
+    prefix: str,
+    contains: str,
+    verified: bool | None,
+    limit: int,
+    after: str | None,
+    as_json: bool,
+) -> None:
+    """Show the subscribers of a list, by address. Upper and lower case do not matter."""
+    from postroom.services import shapes
+    from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
+    from postroom.services.audience.subscriptions import SubscriberPage
+
+    async def find(services: Services) -> SubscriberPage | FoundSubscribers:
+        if not contains:
+            return await services.subscriptions.page(
+                list_name, verified=verified, prefix=prefix, limit=limit, after=after
+            )
+        state = None
+        if verified is not None:
+            state = SubscriberState.VERIFIED if verified else SubscriberState.UNVERIFIED
+        return await services.search.find(
+            list_name,
+            state=state,
+            prefix=prefix,
+            contains=contains,
+            limit=limit,
+            after=after or "",
+            seconds=_SEARCH_SECONDS,
+        )
+
+    page = call(settings, find)
+    if as_json:
+        items = list(map(shapes.of_subscriber, page.subscribers))
+        output.print_json({"items": items, "next": page.next})
+        return
+    if not page.subscribers:
+        output.note("There are none.")
+        return
+    rows = [
+        (output.plain(each.address), state_of(each), output.when(each.created_at))
+        for each in page.subscribers
+    ]
+    output.console().print(output.table(("address", "state", "since"), rows))
+    output.more(page.next, f"postroom subscriber ls {list_name}")
+
+
+@subscribers.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("email")
+@output.json_option
+@with_settings
+def show(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
+    """Show one subscriber."""
+    _show(call(settings, lambda s: s.subscriptions.get(list_name, email)), as_json)
+
+
+@subscribers.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("email")
+@click.option("--verify/--unverify", "verified", default=None, help="May or may not get messages.")
+@click.option("--block", "blocked", metavar="REASON", help="Never send to it, and why.")
+@click.option("--unblock", is_flag=True, help="Send to it again.")
+@output.json_option
+@with_settings
+def edit(
+    settings: Settings,
+    list_name: str,
+    email: str,
+    verified: bool | None,
+    blocked: str | None,
+    unblock: bool,
+    as_json: bool,
+) -> None:
+    """Verify or block a subscriber, or take that back."""
+    if blocked is not None and unblock:
+        raise click.UsageError("--block and --unblock contradict each other")
+    if blocked is not None and not blocked.strip():
+        raise click.UsageError("--block needs a reason")
+    if verified is None and blocked is None and not unblock:
+        raise click.UsageError(
+            "say what to change: --verify, --unverify, --block REASON or --unblock"
+        )
+    saved = call(
+        settings,
+        lambda s: s.subscriptions.edit(
+            list_name, email, verified=verified, blocked="" if unblock else blocked
+        ),
+    )
+    _show(saved, as_json, f"{saved.address} is changed.")
+
+
+@subscribers.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("email")
+@output.json_option
+@with_settings
+def remove(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
+    """Take an address off a list."""
+    call(settings, lambda s: s.subscriptions.remove(list_name, email))
+    if as_json:
+        output.print_json({"list": list_name, "email": email, "removed": True})
+    else:
+        output.say(f"{email} is off the list {list_name}.")
+
+
+@subscribers.command("change-address")
+@click.argument("list_name", metavar="LIST")
+@click.argument("email")
+@click.argument("new_email")
+@output.json_option
+@with_settings
+def change_address(
+    settings: Settings, list_name: str, email: str, new_email: str, as_json: bool
+) -> None:
+    """Give a subscriber another address. Links in mails sent before go on working."""
+    saved = call(settings, lambda s: s.subscriptions.change_address(list_name, email, new_email))
+    _show(saved, as_json, f"{email} is {saved.address} now.")
+
+
+@subscribers.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("email")
+@click.argument("to_list")
+@output.json_option
+@with_settings
+def move(settings: Settings, list_name: str, email: str, to_list: str, as_json: bool) -> None:
+    """Move a subscriber to another list. An interrupted move is finished by moving again."""
+    moved = call(settings, lambda s: s.subscriptions.move(list_name, email, to_list))
+    _show(moved, as_json, f"{moved.address} is on the list {moved.list_name} now.")
+
+
+def _show(subscriber: Subscriber, as_json: bool, news: str | None = None) -> None:
+    from postroom.services import shapes
+
+    if as_json:
+        output.print_json(shapes.of_subscriber(subscriber))
+        return
+    if news is not None:
+        output.say(news)
+    output.console().print(
+        output.details(
+            {
+                "list": subscriber.list_name,
+                "address": output.plain(subscriber.address),
+                "state": state_of(subscriber),
+                "since": output.when(subscriber.created_at),
+                "verified": output.when(subscriber.verified_at),
+                "GUID": subscriber.guid,
+            }
+        )
+    )
+
+
+def state_of(subscriber: Subscriber) -> Text:
+    from rich.text import Text
+
+    if subscriber.blocked:
+        return Text("blocked: ", "red") + output.plain(subscriber.blocked)
+    return Text("verified", "green") if subscriber.verified else Text("not verified", "yellow")

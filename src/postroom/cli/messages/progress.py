@@ -1,0 +1,261 @@
+"""A message and what has become of its emails: once, or followed until it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import deque
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from postroom.cli.support import output
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.text import Text
+
+    from postroom.domain.messages.emails import Counts
+    from postroom.domain.messages.messages import Message
+    from postroom.services.messages.holds import Hold
+    from postroom.services.messages.message_holds import Standing
+    from postroom.wiring import Services
+
+_LOOK_SECONDS = 0.5
+_PLAIN_SECONDS = 2.0
+_WINDOW_SECONDS = 10.0
+_PARTS = ("accepted", "refused", "suppressed", "in_doubt", "pending")
+
+
+class Rate:
+    """Emails a second, over the last ten."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+        self._resumptions = 0
+
+    def note(self, message: Message, done: int, now: float) -> None:
+        if message.status.value == "Paused" or message.resumptions != self._resumptions:
+            self._seen.clear()  # the pause is no part of the rate
+        self._resumptions = message.resumptions
+        self._seen.append((now, done))
+        while now - self._seen[0][0] > _WINDOW_SECONDS and len(self._seen) > 2:
+            self._seen.popleft()
+
+    @property
+    def per_second(self) -> float:
+        if len(self._seen) < 2:
+            return 0.0
+        (began, before), (ended, after) = self._seen[0], self._seen[-1]
+        return max(0.0, (after - before) / max(ended - began, 0.001))
+
+    def left(self, pending: int) -> timedelta | None:
+        rate = self.per_second
+        return timedelta(seconds=pending / rate) if rate > 0 and pending else None
+
+
+async def look(services: Services, ref: str) -> tuple[Message, Standing]:
+    """Return a message and how it stands."""
+    message = await services.messages.get(ref)
+    return message, await services.message_holds.standing(message)
+
+
+def show_message(message: Message, standing: Standing, as_json: bool) -> None:
+    from postroom.services import shapes
+
+    if as_json:
+        output.print_json(shapes.of_message(message, standing))
+    else:
+        output.console().print(_view(message, standing))
+
+
+async def watch_message(services: Services, ref: str, as_json: bool) -> None:
+    """Follow a message until it is done: live on a terminal, else a line for each change."""
+    if as_json:
+        await _watch_lines(services, ref, _json_line)
+    elif sys.stdout.isatty():
+        await _watch_live(services, ref)
+    else:
+        await _watch_lines(services, ref, _plain_line)
+
+
+async def _watch_live(services: Services, ref: str) -> None:
+    from rich.live import Live
+
+    rate = Rate()
+    with Live(console=output.console(), refresh_per_second=4) as live:
+        while True:
+            began = time.monotonic()
+            message, standing = await look(services, ref)
+            rate.note(message, standing.counts.done, time.monotonic())
+            live.update(_view(message, standing, None if _is_done(message) else rate))
+            if _is_done(message):
+                return
+            await asyncio.sleep(_pause(began, _LOOK_SECONDS))
+
+
+async def _watch_lines(services: Services, ref: str, line: LineMaker) -> None:
+    rate = Rate()
+    last = ""
+    while True:
+        began = time.monotonic()
+        message, standing = await look(services, ref)
+        rate.note(message, standing.counts.done, time.monotonic())
+        state = f"{message.status} {message.reason} {standing.counts} {standing.holds}"
+        if state != last:
+            click.echo(line(message, standing, rate))
+            last = state
+        if _is_done(message):
+            return
+        await asyncio.sleep(_pause(began, _PLAIN_SECONDS))
+
+
+def _is_done(message: Message) -> bool:
+    """Whether nothing will change any more."""
+    from postroom.domain.messages.messages import FINAL
+
+    return message.status in FINAL
+
+
+def _pause(began: float, least: float) -> float:
+    """Looking may take long with many pages: it shall not be what keeps the store busy."""
+    return max(least, 4 * (time.monotonic() - began))
+
+
+# -- for people -----------------------------------------------------------------------------------
+
+
+def _view(message: Message, standing: Standing, rate: Rate | None = None) -> Group:
+    from rich.console import Group
+
+    counts = standing.counts
+    lines: list[RenderableType] = [
+        output.details(
+            {
+                "message": message.ref,
+                "status": output.state(message.status.value),
+                "reason": output.plain(message.reason) if message.reason else None,
+                "list": message.list_name,
+                "subject": output.plain(message.subject),
+                "bodies": " and ".join(_bodies(message)),
+                "scheduled": output.when(message.scheduled_at),
+                "queued": output.when(message.queued_at),
+                "completed": output.when(message.completed_at),
+            }
+        )
+    ]
+    if counts.planned:
+        # While pages are still being made, nobody can say how much is left.
+        is_complete = message.status.value != "Queuing"
+        lines += ["", _bar(counts, rate, tell_left=is_complete), "", _sum(counts)]
+    lines += [line for hold in standing.holds for line in ("", _hold(hold))]
+    if waits := _waits(standing):
+        lines += ["", waits]
+    return Group(*lines)
+
+
+def _bodies(message: Message) -> list[str]:
+    return [
+        name for name, there in (("HTML", message.has_html), ("text", message.has_text)) if there
+    ]
+
+
+def _bar(counts: Counts, rate: Rate | None, *, tell_left: bool) -> Text:
+    """One bar of all outcomes, in their colours and proportions."""
+    from rich.text import Text
+
+    width = max(10, min(output.columns(), 100) - 40)
+    bar = Text()
+    filled = 0
+    so_far = 0
+    for part in _PARTS[:-1]:
+        so_far += getattr(counts, part)
+        until = width * so_far // counts.planned
+        bar.append("━" * (until - filled), output.STYLES[part])
+        filled = until
+    bar.append("━" * (width - filled), "bright_black")
+    bar.append(f" {100 * counts.done // counts.planned:3} %")
+    if rate is not None and rate.per_second:
+        bar.append(f"  {rate.per_second:,.0f}/s", "bold")
+        if tell_left and (left := rate.left(counts.pending)) is not None:
+            bar.append(f"  {output.span(left)} left", "dim")
+    return bar
+
+
+def _sum(counts: Counts) -> RenderableType:
+    """planned = accepted + refused + suppressed + in doubt + pending, digit under digit."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 1))
+    made.add_column(justify="right")
+    for _ in range(2):
+        made.add_column(justify="right")
+        made.add_column()
+    width = len(f"{counts.planned:,}")
+    made.add_row("", f"{counts.planned:>{width},}", "planned")
+    for sign, part in zip(("=", "+", "+", "+", "+"), _PARTS, strict=True):
+        count = getattr(counts, part)
+        made.add_row(sign, f"{count:>{width},}", output.state(part) if count else _dim(part))
+    if counts.deferred:
+        made.add_row("", "", "", f"{counts.deferred:,}", "of them deferred")
+    if counts.possible_duplicates:
+        made.add_row("", "", "", f"{counts.possible_duplicates:,}", "perhaps sent twice")
+    return made
+
+
+def _hold(hold: Hold) -> RenderableType:
+    """A hold: what waits, why, since when, and when it is tried again."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from postroom.services.messages.hold_rows import describe
+
+    facts = {
+        "since": output.when(hold.since),
+        "next attempt": output.when(hold.next_probe),
+        "reply": output.plain(hold.reply) if hold.reply else None,
+    }
+    return Group(Text(describe(hold), "yellow"), output.details(facts))
+
+
+def _waits(standing: Standing) -> str:
+    waiting = standing.waiting
+    if waiting.next_try_at is None:
+        return ""
+    because = f" Most frequent reply: {output.plain(waiting.reply)}" if waiting.reply else ""
+    return f"Next attempt for deferred emails: {output.when(waiting.next_try_at)}.{because}"
+
+
+def _dim(part: str) -> Text:
+    from rich.text import Text
+
+    return Text(part.replace("_", " "), "dim")
+
+
+# -- for pipes ------------------------------------------------------------------------------------
+
+
+class LineMaker(Protocol):
+    """How a change is told in one line."""
+
+    def __call__(self, message: Message, standing: Standing, rate: Rate) -> str: ...
+
+
+def _plain_line(message: Message, standing: Standing, rate: Rate) -> str:
+    from postroom.services.messages.hold_rows import describe
+
+    counts = standing.counts
+    held = "".join(f" {describe(hold)}" for hold in standing.holds)
+    parts = " + ".join(f"{getattr(counts, part):,} {part.replace('_', ' ')}" for part in _PARTS)
+    reason = f" ({message.reason})" if message.reason else ""
+    return f"{message.status}{reason}: {counts.planned:,} = {parts}, {rate.per_second:,.0f}/s{held}"
+
+
+def _json_line(message: Message, standing: Standing, rate: Rate) -> str:
+    from postroom.services import shapes
+
+    shown = {**shapes.of_message(message, standing), "per_second": round(rate.per_second, 1)}
+    return json.dumps(shown, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Commands that run Postroom and look after it."""

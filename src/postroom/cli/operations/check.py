@@ -1,0 +1,101 @@
+"""`postroom check`: settings, store, transport and whatever else sending depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.support import output
+from postroom.cli.support.running import run, with_settings
+from postroom.errors import PostroomError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from postroom.checks import Finding
+    from postroom.settings import FoundSetting, Settings
+
+
+class NotWell(PostroomError):
+    """Something does not work."""
+
+
+@click.command()
+@click.option("--transport", help="The way out, as in the setting `transport`.")
+@click.option("--mail-to", default="", metavar="ADDRESS", help="Send a test mail there, too.")
+@click.option(
+    "--from",
+    "mail_from",
+    default="",
+    metavar="ADDRESS",
+    help="The test mail's From address; otherwise the setting alert_from, or the first list's.",
+)
+@output.json_option
+@with_settings
+def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> None:
+    """Settings, store and transport: does it work?
+
+    Shows each setting and where it comes from; looks at the data folder and who can read it, the
+    disk, the store and its clock, the transport (as far as possible without sending), the base URL,
+    and the DNS records of the domains that lists send from. Exit status 1 if something does not
+    work.
+    """
+    from postroom.checks import State, check_everything
+
+    if mail_from and not mail_to:
+        raise click.UsageError("--from needs --mail-to, the address that gets the test mail")
+    findings = run(check_everything(settings, mail_to=mail_to, mail_from=mail_from))
+    if as_json:
+        _print_json(settings, findings)
+    else:
+        _print(settings, findings)
+    broken = [each.part for each in findings if each.state is State.ERROR]
+    if broken:
+        raise NotWell(f"not well: {', '.join(broken)} (see above)")
+
+
+def _print(settings: Settings, findings: list[Finding]) -> None:
+    console = output.console()
+    rows = [
+        (found.setting.name, output.plain(_value(settings, found)), found.origin)
+        for found in settings.found.values()
+    ]
+    console.print(output.table(("setting", "value", "from"), rows))
+    console.print()
+    shown = [(output.state(each.state.value), each.part, _told(each)) for each in findings]
+    console.print(output.table(("", "part", "what was found"), shown))
+
+
+def _value(settings: Settings, found: FoundSetting) -> str:
+    """What counts: without a URL the store is a file in the data folder."""
+    is_implied = found.setting.name == "store" and not found.text
+    return settings.store_url if is_implied else found.shown
+
+
+def _told(finding: Finding) -> Text:
+    told = output.plain(finding.text)
+    return told.append(f"\n{finding.advice}", "dim") if finding.advice else told
+
+
+def _print_json(settings: Settings, findings: list[Finding]) -> None:
+    from postroom.checks import State
+
+    output.print_json(
+        {
+            "ok": all(each.state is not State.ERROR for each in findings),
+            "settings": [
+                {"name": found.setting.name, "value": _value(settings, found), "from": found.origin}
+                for found in settings.found.values()
+            ],
+            "findings": [
+                {
+                    "part": each.part,
+                    "state": each.state.lower(),
+                    "text": each.text,
+                    "advice": each.advice or None,
+                }
+                for each in findings
+            ],
+        }
+    )

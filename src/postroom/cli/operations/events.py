@@ -1,0 +1,111 @@
+"""`postroom events`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.support import output
+from postroom.cli.support.calling import call
+from postroom.cli.support.running import with_settings
+
+if TYPE_CHECKING:
+    from postroom.services.events import Event, Severity
+    from postroom.settings import Settings
+    from postroom.wiring import Services
+
+_LOOK_SECONDS = 1.0
+_STYLES = {"info": "", "warning": "yellow", "error": "bold red"}
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
+@click.option(
+    "--severity",
+    type=click.Choice(["info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Only what is at least so grave.",
+)
+@output.page_options(limit=50)
+@output.json_option
+@with_settings
+def events(
+    settings: Settings,
+    watch: bool,
+    severity: str,
+    limit: int,
+    after: str | None,
+    as_json: bool,
+) -> None:
+    """What happened by itself: messages done or paused, queues and applications in trouble.
+
+    Newest first. With --watch oldest first, and one line (with --json: one object) for each event.
+    """
+    from postroom.services.events import Severity
+
+    least = Severity(severity)
+    if watch:
+        if after is not None:
+            raise click.UsageError("--watch goes on from now: it takes no --after")
+        try:
+            call(settings, lambda services: _watch(services, least, limit, as_json))
+        except KeyboardInterrupt:
+            return  # the way to end it
+    page = call(settings, lambda s: s.events.page(least=least, limit=limit, after=after))
+    if as_json:
+        output.print_json({"items": list(map(_shape, page.events)), "next": page.next})
+        return
+    if not page.events:
+        output.note("There are no events.")
+        return
+    rows = [
+        (
+            output.when(each.at),
+            _severity(each),
+            output.plain(each.part),
+            output.plain(each.text),
+            output.plain(each.subject),
+        )
+        for each in page.events
+    ]
+    headings = ("when", "severity", "part", "what happened", "about")
+    output.console().print(output.table(headings, rows))
+    output.more(page.next, "postroom events")
+
+
+async def _watch(services: Services, least: Severity, limit: int, as_json: bool) -> None:
+    last: str | None = None
+    while True:
+        for event in await services.events.since(last, least=least, limit=limit):
+            click.echo(json.dumps(_shape(event), ensure_ascii=False) if as_json else _line(event))
+            last = event.id
+        limit = 1000  # the first look shows some, later ones all that is new
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _line(event: Event) -> str:
+    about = f" [{event.subject}]" if event.subject else ""
+    text = output.plain(f"{event.part}: {event.text}{about}")
+    return f"{output.when(event.at)} {event.severity:7} {text}"
+
+
+def _severity(event: Event) -> Any:
+    from rich.text import Text
+
+    return Text(event.severity.value, _STYLES[event.severity.value])
+
+
+def _shape(event: Event) -> dict[str, Any]:
+    from postroom.services.shapes import of_moment
+
+    return {
+        "at": of_moment(event.at),
+        "severity": event.severity.value,
+        "part": event.part,
+        "text": event.text,
+        "subject": event.subject or None,
+    }

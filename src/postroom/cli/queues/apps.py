@@ -1,0 +1,281 @@
+"""`postroom app`: applications that queues activate."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.support import output
+from postroom.cli.support.calling import call
+from postroom.cli.support.durations import DURATION
+from postroom.cli.support.pairs import read_pairs
+from postroom.cli.support.running import with_settings
+
+if TYPE_CHECKING:
+    from postroom.domain.queues.apps import App
+    from postroom.settings import Settings
+    from postroom.wiring import Services
+
+
+_OPTIONS = (
+    click.option("--min-processes", type=int, help="Processes kept running. [default: 0]"),
+    click.option("--max-processes", type=int, help="On each host. [default: 4]"),
+    click.option("--concurrency", type=int, help="Messages per process at a time. [default: 1]"),
+    click.option(
+        "--idle-timeout",
+        type=DURATION,
+        help="Stop a process after this time without work. [default: 20m]",
+    ),
+    click.option("--handler-timeout", type=DURATION, help="For one message. [default: no limit]"),
+    click.option("--receive-retry-count", type=int, help="Retries in one cycle. [default: 5]"),
+    click.option("--max-retry-cycles", type=int, help="Cycles after the first. [default: 2]"),
+    click.option("--retry-cycle-delay", type=DURATION, help="Between two cycles. [default: 30m]"),
+    click.option("--on-poison", help="move, reject, drop or fault. [default: move]"),
+    click.option("--drain-timeout", type=DURATION, help="To finish when stopped. [default: 30s]"),
+    click.option("--recycle-after", type=DURATION, help="A new process after that time."),
+    click.option("--recycle-messages", type=int, help="A new process after so many messages."),
+    click.option("--recycle-memory", metavar="SIZE", help="A new process above that, as in 200MB."),
+    click.option("--memory-limit", metavar="SIZE", help="For one process, as in 200MB."),
+    click.option("--cpu-limit", type=DURATION, help="CPU time for one message."),
+    click.option("--open-files", type=int, help="Descriptors that a process may have."),
+    click.option("--user", help="Run its processes as this user, which only root can."),
+    click.option(
+        "--env",
+        "variables",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A variable of its environment; repeatable.",
+    ),
+)
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for everything that can be said about how an application runs."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.group("app")
+def apps() -> None:
+    """Applications that queues activate."""
+
+
+@apps.command()
+@click.option("--watch", is_flag=True, help="Follow them until Ctrl-C.")
+@output.json_option
+@with_settings
+def ls(settings: Settings, watch: bool, as_json: bool) -> None:
+    """Show the applications, and what their processes do on every host."""
+    from postroom.cli.queues.app_table import show_apps, watch_apps
+
+    if not watch:
+        show_apps(call(settings, lambda s: s.apps.states()), as_json)
+        return
+    try:
+        call(settings, lambda s: watch_apps(s, as_json))
+    except KeyboardInterrupt:
+        return  # the way to end it
+
+
+@apps.command()
+@click.argument("path")
+@click.option("--handler", metavar="MODULE:CALLABLE", help="A Python function.")
+@click.option("--command", help="A program: the message on its standard input, 0 accepts it.")
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=".",
+    help="Where handler or program are, on every machine. [default: this folder]",
+)
+@_options
+@click.option("--unchecked", is_flag=True, help="Do not look whether it can run on this machine.")
+@output.json_option
+@with_settings
+def add(
+    settings: Settings,
+    path: str,
+    command: str | None,
+    folder: Path,
+    unchecked: bool,
+    variables: Sequence[str],
+    as_json: bool,
+    **options: str | int | timedelta | None,
+) -> None:
+    """Register an application at PATH, for the hosts of all machines.
+
+    \b
+    postroom app add /shop/orders --handler orders:process
+    postroom app add /shop/labels --command "./print-label --quiet"
+    """
+    from postroom.domain.queues.apps import COMMAND_LINE, parse_app
+    from postroom.services import shapes
+    from postroom.services.queues.apps import AppState
+    from postroom.services.queues.handler_checks import problems_of
+
+    values = {"path": path, **_values(command, variables, options)}
+    app = parse_app(values, folder=str(folder.resolve()), origin=COMMAND_LINE)
+    if not unchecked:
+        for problem in problems_of([app]).values():
+            raise problem
+    call(settings, lambda s: s.apps.add(app))
+    if as_json:
+        output.print_json(shapes.of_app_state(AppState(app)))
+    else:
+        output.say(f"The application {app.path} is registered.")
+
+
+@apps.command()
+@click.argument("path")
+@click.option("--handler", metavar="MODULE:CALLABLE", help="A Python function.")
+@click.option("--command", help="A program: the message on its standard input, 0 accepts it.")
+@_options
+@click.option(
+    "--default", "defaults", multiple=True, metavar="OPTION", help="Set an option to its default."
+)
+@click.option("--unchecked", is_flag=True, help="Do not look whether it can run on this machine.")
+@output.json_option
+@with_settings
+def update(
+    settings: Settings,
+    path: str,
+    command: str | None,
+    defaults: Sequence[str],
+    unchecked: bool,
+    variables: Sequence[str],
+    as_json: bool,
+    **options: str | int | timedelta | None,
+) -> None:
+    """Change options of an application. Running hosts replace its processes, one after the other.
+
+    Options that are not given stay as they are; `--env` replaces all variables. An application of
+    postroom.toml is changed there: see `postroom app reload`.
+
+    \b
+    postroom app update /shop/orders --max-processes 8 --default idle-timeout
+    """
+    from postroom.domain.queues.apps import changed_app
+    from postroom.services import shapes
+    from postroom.services.queues.apps import AppState
+    from postroom.services.queues.handler_checks import problems_of
+
+    changes = _values(command, variables, options)
+    changes |= {name.lstrip("-").replace("-", "_"): None for name in defaults}
+    if not changes:
+        raise click.UsageError("Say what to change, as in --max-processes 8.")
+
+    async def work(services: Services) -> App:
+        wanted = changed_app(await services.apps.get(path), changes)
+        if not unchecked:
+            for problem in (await asyncio.to_thread(problems_of, [wanted])).values():
+                raise problem
+        return await services.apps.update(path, changes)
+
+    app = call(settings, work)
+    if as_json:
+        output.print_json(shapes.of_app_state(AppState(app)))
+    else:
+        output.say(f"Application {app.path} updated.")
+
+
+@apps.command()
+@click.argument("path")
+@with_settings
+def restart(settings: Settings, path: str) -> None:
+    """Replace the processes of an application, so that they run the code that is there now.
+
+    Every host starts a new process before it stops an old one; no message is lost or waits.
+    """
+    call(settings, lambda s: s.apps.restart(path))
+    output.say(f"Application {path} restarting.")
+
+
+@apps.command()
+@click.argument("path")
+@with_settings
+def pause(settings: Settings, path: str) -> None:
+    """Let the messages of an application wait, on every host. Messages in progress finish."""
+    call(settings, lambda s: s.apps.pause(path))
+    output.say(f"Application {path} paused.")
+
+
+@apps.command()
+@click.argument("path")
+@with_settings
+def resume(settings: Settings, path: str) -> None:
+    """Continue with the messages of an application that was paused."""
+    call(settings, lambda s: s.apps.resume(path))
+    output.say(f"Application {path} resumed.")
+
+
+@apps.command()
+@with_settings
+def reload(settings: Settings) -> None:
+    """Read postroom.toml of this folder again, while hosts are running.
+
+    Run it in the folder and on the machine of a host. Changed applications get new processes, new
+    ones start, removed ones stop.
+    """
+    from postroom.hosted import read_and_register
+
+    count = call(settings, lambda s: read_and_register(s.apps))
+    output.say(
+        f"{count} {'application' if count == 1 else 'applications'} read from postroom.toml."
+    )
+
+
+@apps.command()
+@click.argument("path")
+@with_settings
+def remove(settings: Settings, path: str) -> None:
+    """Take an application away. Its queues go to the next best, or wait.
+
+    One that is in postroom.toml comes back with the next start of a host: take it out there, too.
+    """
+    call(settings, lambda s: s.apps.remove(path))
+    output.say(f"The application {path} is removed.")
+
+
+@apps.command()
+@click.argument("queue")
+@output.json_option
+@with_settings
+def explain(settings: Settings, queue: str, as_json: bool) -> None:
+    """Show which application a queue activates, and why."""
+    from postroom.services import shapes
+
+    found = call(settings, lambda s: s.apps.explain(queue))
+    if as_json:
+        output.print_json(shapes.of_match(found))
+        return
+    output.say(f"{queue} → {found.winner or 'no application'}: {found.reason}")
+    rows = [
+        (output.plain(each.path), output.yes_or_no(each.fits), output.plain(each.reason))
+        for each in found.candidates
+    ]
+    output.print_or_none(("path", "fits", "why"), rows)
+
+
+def _values(
+    command: str | None, variables: Sequence[str], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the options say about an application."""
+    values = {name: value for name, value in options.items() if value is not None}
+    if command is not None:
+        values["command"] = _split(command)
+    if variables:
+        values["environment"] = read_pairs(variables, "--env")
+    return values
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as exc:
+        raise click.BadParameter(str(exc), param_hint="--command") from exc

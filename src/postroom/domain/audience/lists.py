@@ -1,0 +1,119 @@
+"""Mailing lists and their subscribers."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import uuid
+from datetime import datetime
+from typing import NewType
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.colours import Colour
+from postroom.domain.errors import Invalid
+from postroom.domain.languages import LANGUAGES
+
+ListName = NewType("ListName", str)
+SubscriberGuid = NewType("SubscriberGuid", str)
+
+_LIST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+LONGEST_DESCRIPTION = 200
+LONGEST_TEXT = 2000  # of what a list says on its public pages
+LONGEST_POSTAL_ADDRESS = 500
+
+# RFC 9562 5.4: the version in the first half of byte 6, the variant in two bits of byte 8.
+_RANDOM_BITS = bytes.fromhex("ffffffffffff0fff3fffffffffffffff")
+_FIXED_BITS = bytes.fromhex("00000000000040008000000000000000")
+
+
+class MailingList(msgspec.Struct, frozen=True):
+    """A list, as the store keeps it. The ETag guards an edit.
+
+    `public`: whoever likes may sign up on the page; otherwise only administrators and programs with
+    a key put somebody on the list. `logo` names the picture that its public pages show. `language`
+    is what its emails speak, and its public pages where the visitor's language is unknown.
+    `postal_address` is shown at the end of every email.
+    """
+
+    name: ListName
+    description: str
+    from_address: Address
+    created_at: datetime
+    etag: str = ""
+    public: bool = True
+    signup_text: str = ""
+    welcome_text: str = ""
+    colour: Colour = Colour("")
+    logo: str = ""
+    language: str = LANGUAGES[0]
+    postal_address: str = ""
+
+
+class Subscriber(msgspec.Struct, frozen=True):
+    """An address on a list. The GUID is the secret in its links.
+
+    `merged_guids` belonged to subscribers whose addresses differed from this one only in case,
+    before such addresses were one subscriber: their links still work.
+    """
+
+    list_name: ListName
+    address: Address
+    guid: SubscriberGuid
+    verified: bool
+    created_at: datetime
+    verified_at: datetime | None = None
+    blocked: str = ""
+    etag: str = ""
+    merged_guids: tuple[SubscriberGuid, ...] = ()
+
+    @property
+    def key(self) -> AddressKey:
+        return address_key(self.address)
+
+    @property
+    def may_receive(self) -> bool:
+        return self.verified and not self.blocked
+
+
+def parse_list_name(text: str, field: str = "list") -> ListName:
+    if not isinstance(text, str) or not _LIST_NAME.fullmatch(text):
+        raise Invalid(field, "a list's name has 1 to 100 letters, digits, '_', '-' or '.'")
+    if text in (".", ".."):
+        raise Invalid(field, "a list cannot be called '.' or '..'")
+    return ListName(text)
+
+
+def parse_new_list_name(text: str, field: str = "name") -> ListName:
+    """As `parse_list_name`, for a list that is to be made: its page must have an address."""
+    if text == "new":
+        raise Invalid(field, "a list cannot be called 'new': that is where lists are made")
+    return parse_list_name(text, field)
+
+
+def new_guid() -> SubscriberGuid:
+    """Unguessable: 128 random bits in the form of a GUID (version 4)."""
+    return SubscriberGuid(str(uuid.UUID(bytes=secrets.token_bytes(16), version=4)))
+
+
+def new_guids(count: int) -> list[SubscriberGuid]:
+    """Many of them, in order, at a tenth of the price of one by one.
+
+    They begin alike, with 16 random bits, so that rows that are written together lie together: a
+    list of a million grows nearly twice as fast. 106 random bits of its own are left to each.
+    """
+    number = int.from_bytes(secrets.token_bytes(16 * count))
+    number &= int.from_bytes(_RANDOM_BITS * count)
+    number |= int.from_bytes(_FIXED_BITS * count)
+    digits = number.to_bytes(16 * count).hex()
+    begin = secrets.token_hex(2)
+    ends = sorted(digits[start + 4 : start + 32] for start in range(0, 32 * count, 32))
+    return [SubscriberGuid(f"{begin}{g[:4]}-{g[4:8]}-{g[8:12]}-{g[12:16]}-{g[16:]}") for g in ends]
+
+
+def parse_guid(text: str, field: str = "id") -> SubscriberGuid:
+    try:
+        return SubscriberGuid(str(uuid.UUID(text)))
+    except (ValueError, AttributeError, TypeError) as exc:
+        raise Invalid(field, "is not an identifier of ours") from exc

@@ -1,0 +1,1 @@
+"""Messages, pages and emails."""

@@ -1,0 +1,153 @@
+"""Messages, and the one table of what may happen to them.
+
+Everything that affects the life of a message is here; pages, API, scheduler and senders obey it.
+
+    Pending → Queuing → Processing → Completed
+       ↕         ↕          ↕
+       └───── Paused ───────┘        and from each of the four: Cancelled
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.errors import NotNow
+from postroom.domain.languages import LANGUAGES
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.refs import MessageRef
+
+LONGEST_SUBJECT = 500
+LARGEST_BODY = 10 * 1024 * 1024  # bytes, each of the two
+
+
+# Clocks differ, and people write minutes.
+_GRACE = timedelta(minutes=1)
+
+
+class MessageStatus(StrEnum):
+    PENDING = "Pending"
+    QUEUING = "Queuing"
+    PROCESSING = "Processing"
+    COMPLETED = "Completed"
+    PAUSED = "Paused"
+    CANCELLED = "Cancelled"
+
+
+TRANSITIONS: dict[MessageStatus, frozenset[MessageStatus]] = {
+    MessageStatus.PENDING: frozenset(
+        {MessageStatus.QUEUING, MessageStatus.PAUSED, MessageStatus.CANCELLED}
+    ),
+    MessageStatus.QUEUING: frozenset(
+        {MessageStatus.PROCESSING, MessageStatus.PAUSED, MessageStatus.CANCELLED}
+    ),
+    MessageStatus.PROCESSING: frozenset(
+        {MessageStatus.COMPLETED, MessageStatus.PAUSED, MessageStatus.CANCELLED}
+    ),
+    MessageStatus.PAUSED: frozenset(
+        {
+            MessageStatus.PENDING,
+            MessageStatus.QUEUING,
+            MessageStatus.PROCESSING,
+            MessageStatus.CANCELLED,
+        }
+    ),
+    MessageStatus.COMPLETED: frozenset(),
+    MessageStatus.CANCELLED: frozenset(),
+}
+EDITABLE = frozenset({MessageStatus.PENDING})
+"""Editing and deleting: only while nothing has been made of the message yet."""
+
+FINAL = frozenset({MessageStatus.COMPLETED, MessageStatus.CANCELLED})
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message, as the store keeps it.
+
+    `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
+    `from_address` and what begins with `list_` are the list's when the message was queued.
+    `queued_pages` counts the pages whose work items are certainly in the queue. `paused_from` is
+    where a paused message goes on, `resumptions` how often it did. `reason` says why it paused
+    itself, or why it ended without a recipient. `retry_of` is the message whose refused recipients
+    this one is for; `retry_at` is when somebody last asked to retry deferred emails at once.
+    `counts` is the sum of one that is done: it does not change any more. `trace` ties what is done
+    for it to the request that made it (`observability/spans.py`).
+
+    `first_keyed_page`: from this page on, emails are in the order of their addresses' keys. Pages
+    before it, or all if it is None, were made by a version that kept each spelling apart: they are
+    in the order of spellings.
+    """
+
+    ref: MessageRef
+    list_name: ListName
+    subject: str
+    scheduled_at: datetime
+    status: MessageStatus
+    created_at: datetime
+    body_version: str = ""
+    has_html: bool = False
+    has_text: bool = False
+    from_address: Address | None = None
+    list_description: str | None = None
+    list_language: str = LANGUAGES[0]
+    list_postal_address: str = ""
+    paused_from: MessageStatus | None = None
+    reason: str = ""
+    queued_pages: int = 0
+    resumptions: int = 0
+    queued_at: datetime | None = None
+    completed_at: datetime | None = None
+    retry_of: MessageRef | None = None
+    retry_at: datetime | None = None
+    trace: str = ""
+    first_keyed_page: int | None = None
+    counts: Counts | None = None
+    etag: str = ""
+
+    @property
+    def day(self) -> str:
+        return day_of(self.scheduled_at)
+
+
+def day_of(moment: datetime) -> str:
+    """The scheduled day in UTC, `yyyy-mm-dd`: the partition of a message."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d")
+
+
+def check_transition(current: MessageStatus, to: MessageStatus) -> None:
+    """Allow what the table allows; `NotNow` names what would be."""
+    if to in TRANSITIONS[current]:
+        return
+    possible = ", ".join(sorted(TRANSITIONS[current]))
+    hint = f"only {possible}" if possible else "it is final"
+    raise NotNow(f"a message that is {current} cannot become {to} ({hint})")
+
+
+def may_be_edited(status: MessageStatus, counts: Counts) -> bool:
+    """Whether a message can be edited, as far as its counts tell."""
+    nothing_sent = not (counts.accepted or counts.refused or counts.in_doubt)
+    return status in EDITABLE or (status is MessageStatus.PAUSED and nothing_sent)
+
+
+def check_editable(status: MessageStatus) -> None:
+    """Raise `NotNow` unless a message with this status can be edited, if none of it was sent."""
+    if status not in EDITABLE and status is not MessageStatus.PAUSED:
+        raise NotNow(
+            f"a message that is {status} cannot be edited: only while it is Pending, or Paused"
+            " before any of it was sent"
+        )
+
+
+def check_deletable(status: MessageStatus) -> None:
+    """Raise `NotNow` unless a message with this status can be deleted."""
+    if status not in EDITABLE:
+        raise NotNow(f"a message that is {status} cannot be deleted: only while it is Pending")
+
+
+def has_passed(scheduled_at: datetime, now: datetime) -> bool:
+    """Whether a time that somebody asks for is so long ago that they should be told."""
+    return now - scheduled_at > _GRACE

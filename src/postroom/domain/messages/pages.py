@@ -1,0 +1,49 @@
+"""Pages and work items: how a page of a message is named, and what a queue message says of it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.refs import MessageRef
+
+PAGE_SIZE = 100
+"""Emails of a page: what one atomic batch of the store can hold."""
+
+SEND_QUEUE = "mail/send"
+CONFIRM_QUEUE = "mail/confirm"
+SCHEDULE_QUEUE = "mail/schedule"
+"""Wakes the scheduler: a message was scheduled, resumed or cancelled. Carries its reference."""
+
+_WORK_ITEM = re.compile(r"(\d{4}-\d{2}-\d{2}),(\d{18}),(\d{6}),([01])", re.ASCII)
+
+
+class WorkItem(msgspec.Struct, frozen=True):
+    """One page to be sent. `restarted`: the item was made again after an interruption."""
+
+    day: str
+    ref: MessageRef
+    page: int
+    restarted: bool = False
+
+    @property
+    def partition(self) -> str:
+        return page_partition(self.day, self.ref, self.page)
+
+    def __str__(self) -> str:
+        return f"{self.partition},{int(self.restarted)}"
+
+
+def page_partition(day: str, ref: MessageRef, page: int) -> str:
+    """The partition of a page's emails, in `message` and in `messagearchive`."""
+    return f"{day},{ref},{page:06}"
+
+
+def parse_work_item(body: str) -> WorkItem:
+    found = _WORK_ITEM.fullmatch(body)
+    if found is None:
+        raise Invalid("work item", f"{body[:60]!r} is not 'day,MessageRef,page,flag'")
+    day, ref, page, flag = found.groups()
+    return WorkItem(day, MessageRef(ref), int(page), flag == "1")

@@ -1,0 +1,1 @@
+"""Queues and the applications that they activate."""

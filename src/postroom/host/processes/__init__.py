@@ -1,0 +1,1 @@
+"""The processes of an application: started, filled, replaced, stopped."""

@@ -1,0 +1,310 @@
+"""The host's side of the zygote: starts it, asks it for workers, hears of their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import Protocol, cast
+
+import msgspec
+
+from postroom.domain.queues.environments import common_variables
+from postroom.errors import PostroomError
+from postroom.host import parents
+from postroom.host.processes.printed_output import Output
+from postroom.host.wire import (
+    LARGEST_PACKET,
+    Exited,
+    FromWorker,
+    FromZygote,
+    Garbled,
+    Kill,
+    Launch,
+    Launched,
+    NotLaunched,
+    ToWorker,
+    WorkerSpec,
+    frame,
+    frames_from_worker,
+    packet,
+    read_from_zygote,
+)
+
+log = logging.getLogger(__name__)
+
+ZYGOTE = "postroom.host.worker.zygote"
+KILLED = -int(signal.SIGKILL)
+_END_OF_LINE_SECONDS = 1.0  # something that a dead worker started may hold its end of the line
+_GONE_SECONDS = 2.0  # between the end of the line and the end of its process
+_STOP_SECONDS = 10.0
+_SWEEPS = 250  # what forks while it is killed is found by the next sweep
+_SWEEP_SECONDS = 0.02
+
+
+class CannotLaunch(PostroomError):
+    """No worker could be started, and it is not the application's fault."""
+
+
+class Listener(Protocol):
+    """Who wants to know what a worker says, and how it ends."""
+
+    def connected(self, line: Line) -> None:
+        """The first call: what is said on the line from now on waits for the worker."""
+
+    def launched(self, pid: int) -> None: ...
+
+    def said(self, value: FromWorker) -> None: ...
+
+    def lost(self) -> None:
+        """The line is closed, and the process has not ended a moment later."""
+
+    def ended(self, status: int) -> None:
+        """The last call: nothing comes after it. `status` as in `Exited`."""
+
+
+class Line(asyncio.Protocol):
+    """The host's end of the line to one worker."""
+
+    def __init__(self, listener: Listener, output: Output | None = None) -> None:
+        self._listener = listener
+        self._output = output
+        self._frames = frames_from_worker()
+        self._closed = asyncio.Event()
+        self._pid = 0
+        self._is_ending = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._listener.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for value in self._frames.feed(data):
+                self._listener.said(value)
+        except Garbled as exc:
+            log.error("process %d: %s", self._pid, exc)
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+        asyncio.get_running_loop().call_later(_GONE_SECONDS, self._check_end)
+
+    def _check_end(self) -> None:
+        if self._pid and not self._is_ending:
+            self._listener.lost()
+
+    def launched(self, pid: int) -> None:
+        self._pid = pid
+        if self._output is not None:
+            self._output.launched(pid)
+        self._listener.launched(pid)
+
+    def next_message(self) -> None:
+        """A message was answered: what is printed from now on belongs to others."""
+        if self._output is not None:
+            self._output.next_message()
+
+    def say(self, value: ToWorker) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(frame(value))
+
+    def close(self) -> None:
+        self._transport.abort()
+
+    async def end(self, status: int) -> None:
+        """The process is gone: hear what it said last, then tell."""
+        self._is_ending = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_OF_LINE_SECONDS):
+                await self._closed.wait()
+        self.close()
+        if self._output is not None:
+            self._output.close()
+        self._listener.ended(status)
+
+
+class Launcher:
+    """Starts workers. The zygote is started with the first of them, and again should it die."""
+
+    def __init__(self, environment: Mapping[str, str], preload: Sequence[str] = ()) -> None:
+        """`environment` is for Postroom's own applications; others get what is common of it."""
+        self._environment = dict(environment)
+        self._preload = tuple(preload)
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._numbers = 0
+        self._asked: dict[int, tuple[asyncio.Future[None], Line]] = {}
+        self._lines: dict[int, Line] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Bring the zygote up, so that the first worker need not wait for it. `OSError`.
+
+        Called in the main thread: the kernel ties a child's life to the thread that made it.
+        """
+        if self._zygote is not None:
+            return
+        parents.adopt_orphans()
+        with ExitStack() as failing:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            failing.enter_context(ours)
+            with theirs:
+                self._zygote = self._started(theirs.fileno())
+            failing.pop_all()
+        ours.setblocking(False)
+        self._socket = ours
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
+
+    def _started(self, line: int) -> subprocess.Popen[bytes]:
+        # Ctrl-C is ours to answer. The zygote inherits this, and so is not interrupted before it
+        # can say that it ignores the signal.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, "-P", "-m", ZYGOTE, str(line), *self._preload],
+                env=common_variables(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno(),
+                pass_fds=[line],
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    async def launch(self, spec: WorkerSpec, listener: Listener) -> None:
+        """Start a worker. `CannotLaunch`; otherwise the listener hears of its end.
+
+        Postroom's own applications write their logs themselves; what others print is logged here.
+        """
+        try:
+            self.start()
+            if spec.serve:
+                spec = msgspec.structs.replace(spec, environment=self._environment)
+            output = None if spec.serve else Output(spec.path)
+            try:
+                await self._launch(spec, listener, output)
+            except BaseException:
+                if output is not None:
+                    output.close()
+                raise
+        except OSError as exc:
+            raise CannotLaunch(f"no process could be started: {exc}") from exc
+
+    async def _launch(self, spec: WorkerSpec, listener: Listener, output: Output | None) -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            try:
+                _, line = await loop.create_connection(lambda: Line(listener, output), sock=ours)
+            except BaseException:
+                ours.close()
+                raise
+            self._numbers += 1
+            number, asked = self._numbers, loop.create_future()
+            self._asked[number] = (asked, line)
+            descriptors = [theirs.fileno(), *([] if output is None else [output.end])]
+            try:
+                self._ask(Launch(number, spec, len(descriptors)), descriptors)
+                await asked
+            except BaseException:
+                line.close()  # a worker that is there all the same ends when its line does
+                raise
+            finally:
+                del self._asked[number]
+
+    def _ask(self, launch: Launch, descriptors: list[int]) -> None:
+        if self._socket is None:
+            raise CannotLaunch("the zygote has just died")
+        try:
+            socket.send_fds(self._socket, [packet(launch)], descriptors)
+        except OSError as exc:
+            raise CannotLaunch(f"the zygote does not answer: {exc}") from exc
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL, by the one who knows for certain that the number is still that worker's."""
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.send(packet(Kill(pid)))
+
+    async def stop(self) -> None:
+        """Let the zygote go, and with it whatever still runs."""
+        zygote = self._zygote
+        if zygote is None:
+            return
+        self._lose_zygote()
+        try:
+            await asyncio.to_thread(zygote.wait, _STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            zygote.kill()
+            zygote.wait()
+        if self._ending:
+            await asyncio.wait(list(self._ending))
+
+    def _read(self) -> None:
+        while self._socket is not None:
+            try:
+                data = self._socket.recv(LARGEST_PACKET)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                log.error("the zygote has died; all its workers with it")
+                zygote = self._zygote
+                self._lose_zygote()
+                if zygote is not None:
+                    zygote.kill()
+                    zygote.wait()
+                self._keep(asyncio.create_task(_end_orphans()))
+                return
+            self._hear(read_from_zygote(data))
+
+    def _hear(self, value: FromZygote) -> None:
+        match value:
+            case Launched(number, pid):
+                asked, line = self._asked[number]
+                line.launched(pid)
+                self._lines[pid] = line
+                if not asked.done():
+                    asked.set_result(None)
+            case NotLaunched(number, error):
+                asked, _ = self._asked[number]
+                if not asked.done():
+                    asked.set_exception(CannotLaunch(f"no process could be started: {error}"))
+            case Exited(pid, status):
+                self._end(pid, status)
+
+    def _end(self, pid: int, status: int) -> None:
+        line = self._lines.pop(pid, None)
+        if line is not None:
+            self._keep(asyncio.create_task(line.end(status)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _lose_zygote(self) -> None:
+        """Its workers are killed by the kernel when it dies, and by itself when it is let go."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+        self._socket = self._zygote = None
+        for asked, _ in self._asked.values():
+            if not asked.done():
+                asked.set_exception(CannotLaunch("the zygote has died"))
+        for pid in list(self._lines):
+            self._end(pid, KILLED)
+
+
+async def _end_orphans() -> None:
+    """End what the workers of a zygote that was killed had started: it is ours by now."""
+    for _ in range(_SWEEPS):
+        if not parents.end_adopted():
+            return
+        await asyncio.sleep(_SWEEP_SECONDS)

@@ -1,0 +1,398 @@
+"""The processes of one application on this host: started, filled, replaced, stopped.
+
+A pool decides nothing about messages: it says to its owner what became of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from postroom.domain.queues.apps import App, AppControl
+from postroom.host.processes import scaling, upkeep
+from postroom.host.processes.breaker import Breaker, BreakerState
+from postroom.host.processes.contracts import Launching, Owner
+from postroom.host.processes.endings import in_words
+from postroom.host.processes.launcher import CannotLaunch, Line
+from postroom.host.processes.process_states import Alone, Event, Handed, Process, State, spec_of
+from postroom.host.processes.scaling import Demand, Pace
+from postroom.host.wire import (
+    Accepted,
+    Broken,
+    Busy,
+    Deliver,
+    Drain,
+    Failed,
+    FromWorker,
+    Leaving,
+    Ready,
+    Recall,
+    Returned,
+)
+
+log = logging.getLogger(__name__)
+
+RECALL_SECONDS = 0.25
+"""How long a message may wait in line at one process while another one could have it."""
+
+_LAUNCH_AGAIN_SECONDS = 1.0
+
+
+class Pool:
+    def __init__(
+        self,
+        app: App,
+        launcher: Launching,
+        owner: Owner,
+        *,
+        breaker: Breaker,
+        clock: Callable[[], float],
+    ) -> None:
+        self.app = app
+        self.breaker = breaker
+        self.processes: list[Process] = []
+        self.starts = 0
+        self.crashes = 0
+        self._launcher = launcher
+        self._owner = owner
+        self._clock = clock
+        self._pace = Pace()
+        self._lines: dict[Process, Line] = {}
+        self._replacing: dict[Process, Process] = {}  # new → old
+        self._launching: set[asyncio.Task[None]] = set()
+        self._not_before = 0.0
+        self._ending = False
+        self._control = AppControl()
+
+    def configure(self, app: App, control: AppControl) -> None:
+        """Use this configuration from now on. Processes of another one are replaced, one after the
+        other; while it is paused, there are none."""
+        self.app, self._control = app, control
+        if control.is_paused:
+            for process in list(self.processes):
+                self.drain(process, "it is paused")
+
+    @property
+    def may_start(self) -> bool:
+        """Whether processes may be started now."""
+        is_stopping = self._ending or self._control.is_paused
+        return not is_stopping and self._clock() >= self._not_before
+
+    # -- what is there -----------------------------------------------------------------------
+
+    @property
+    def in_hand(self) -> int:
+        return sum(len(process.in_hand) for process in self.processes)
+
+    @property
+    def pace(self) -> float | None:
+        return self._pace.each
+
+    def alive(self) -> list[Process]:
+        """Those that work or will, on whatever message comes."""
+        return [
+            process
+            for process in self.processes
+            if process.state in (State.STARTING, State.READY) and process.alone is None
+        ]
+
+    def room(self) -> int:
+        """How many messages may be handed over now."""
+        now = self._clock()
+        if self.breaker.state(now) is BreakerState.PROBING:
+            ready = any(process.state is State.READY for process in self.alive())
+            return 1 if ready and not self.in_hand else 0
+        return sum(self._room_of(process, now) for process in self.processes)
+
+    def has_free_process(self) -> bool:
+        """Whether a message would begin at once, not wait in line."""
+        return any(
+            process.state is State.READY and len(process.in_hand) < process.app.concurrency
+            for process in self.alive()
+        )
+
+    def _room_of(self, process: Process, now: float) -> int:
+        if process.state is not State.READY or process.alone is not None:
+            return 0
+        each = self._pace.each
+        line = scaling.on_the_way(None if each is None else max(each, process.slowest(now)))
+        return max(0, process.app.concurrency + line - len(process.in_hand))
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def hand_over(self, deliver: Callable[[int], Deliver], handed: Handed) -> bool:
+        """Give a message to the process that suits best; False if there is none by now."""
+        now = self._clock()
+        able = [process for process in self.processes if self._room_of(process, now)]
+        if not able:
+            return False
+        # The emptiest first; of those that are idle the one that worked last, so that the others
+        # can be stopped when all of them are not needed.
+        process = min(able, key=lambda each: (len(each.in_hand), -each.idle_since))
+        number = process.hand(handed, now)
+        self._lines[process].say(deliver(number))
+        return True
+
+    def can_isolate(self) -> bool:
+        """Whether a message may have a process of its own now. One at a time has."""
+        now = self._clock()
+        if not self.may_start or any(process.alone is not None for process in self.processes):
+            return False
+        match self.breaker.state(now):
+            case BreakerState.CLOSED:
+                return True
+            case BreakerState.PROBING:
+                return not self.in_hand
+            case BreakerState.OPEN:
+                return False
+
+    def isolate(self, deliver: Callable[[int], Deliver], handed: Handed) -> None:
+        """Give a message to a new process that gets no other one.
+
+        It is beyond `max_processes`, and its crash does not count for the breaker: others do not
+        have to wait because of it.
+        """
+        self._start(Alone(handed, deliver))
+
+    # -- processes ---------------------------------------------------------------------------
+
+    def scale(self, demand: Demand) -> None:
+        """Start what the demand needs."""
+        now = self._clock()
+        if not self.may_start:
+            return
+        running = len(self.alive()) - len(self._replacing)
+        limits = {"running": running, "least": self.app.min_processes}
+        most = self.app.max_processes
+        if self.breaker.state(now) is BreakerState.OPEN:
+            return
+        if self.breaker.state(now) is BreakerState.PROBING:
+            most = min(most, 1)
+        if self.app.serve:
+            wanted = scaling.wanted_serving(demand, most=most, **limits)
+        else:
+            wanted = scaling.wanted(demand, most=most, concurrency=self.app.concurrency, **limits)
+        for _ in range(wanted - running):
+            self._start()
+
+    def tick(self) -> None:
+        """Whatever is due by time: idle and worn processes, limits, lines that wait."""
+        now = self._clock()
+        for process in list(self.processes):
+            if process.pid and process.must_be_killed(now):
+                self._launcher.kill(process.pid)
+            if process.state is State.STARTING and now - process.started_at >= upkeep.START_SECONDS:
+                process.problem = f"not ready {upkeep.START_SECONDS:g} s after its start"
+                self._launcher.kill(process.pid)
+            since = process.waiting_since()
+            if since is not None and now - since > RECALL_SECONDS and process.slowest(now) > 0.1:
+                self._lines[process].say(Recall())
+        self._stop_idle(now)
+        self._replace_worn(now)
+
+    def next_due(self) -> float | None:
+        """Seconds until `tick` may have something to do; None: nothing that time brings about."""
+        return upkeep.next_due(self.processes, self.alive(), self.app, self._clock())
+
+    def _stop_idle(self, now: float) -> None:
+        for process in upkeep.idle_to_stop(self.alive(), self._replacing, self.app, now):
+            self.drain(process, "it is idle")
+
+    def _replace_worn(self, now: float) -> None:
+        """One at a time, and the new one is ready before the old one drains.
+
+        Without a new one only if another process can take the next message at once.
+        """
+        if self._replacing or not self.may_start:
+            return
+        for process in self.alive():
+            why = self._worn(process, now)
+            if not why or process.state is not State.READY:
+                continue
+            if process.is_idle and self._can_spare(process, now):
+                self.drain(process, why)
+            elif self.breaker.state(now) is BreakerState.CLOSED:
+                log.info("%s: process %d is replaced: %s", self.app.path, process.pid, why)
+                self._replacing[self._start()] = process
+                return
+
+    def _worn(self, process: Process, now: float) -> str:
+        return process.is_worn(self.app, self._control.restarts, now)
+
+    def _can_spare(self, process: Process, now: float) -> bool:
+        alive = self.alive()
+        return len(alive) > self.app.min_processes and any(
+            other.is_idle and not self._worn(other, now) for other in alive if other is not process
+        )
+
+    def drain(self, process: Process, why: str = "") -> None:
+        """No more messages; it ends when it has finished what it has begun, or at its limit."""
+        if process.state not in (State.STARTING, State.READY):
+            return
+        now = self._clock()
+        process.happened(Event.TOLD_TO_DRAIN, now)
+        process.kill_at = now + process.app.drain_timeout.total_seconds()
+        if why:
+            log.info("%s: process %d is stopped: %s", self.app.path, process.pid, why)
+        line = self._lines.get(process)
+        if line is not None:
+            line.say(Drain())
+        self._owner.changed()
+
+    def end(self) -> None:
+        """Drain all; start no more."""
+        self._ending = True
+        for process in list(self.processes):
+            self.drain(process)
+
+    # -- one process -------------------------------------------------------------------------
+
+    def _start(self, alone: Alone | None = None) -> Process:
+        process = Process(self.app, self._clock(), alone, self._control.restarts)
+        self.processes.append(process)
+        self.starts += 1
+        task = asyncio.create_task(self._launch(process))
+        self._launching.add(task)
+        task.add_done_callback(self._launching.discard)
+        return process
+
+    async def _launch(self, process: Process) -> None:
+        app = process.app
+        try:
+            await self._launcher.launch(spec_of(app), _Ear(self, process))
+        except Exception as exc:  # whatever it is, there is no process
+            log.error("%s: %s", app.path, exc, exc_info=not isinstance(exc, CannotLaunch))
+            self._not_before = self._clock() + _LAUNCH_AGAIN_SECONDS
+            self._forget(process)
+
+    def connected(self, process: Process, line: Line) -> None:
+        self._lines[process] = line
+        if process.state is State.DRAINING:
+            line.say(Drain())
+
+    def lost(self, process: Process) -> None:
+        """A process closed its connection, or sent nonsense: it can neither get a message nor
+        answer one, so it is ended if it does not end by itself. One that drains closes its line
+        when all is said, and may take its time after that."""
+        if process.state is State.DRAINING:
+            return
+        if not process.problem:
+            process.problem = "it lost its connection to the host"
+        self._launcher.kill(process.pid)
+
+    def _forget(self, process: Process) -> None:
+        if process in self.processes:
+            self.processes.remove(process)
+        if process.alone is not None and not process.has_begun:
+            self._owner.returned(process.alone.handed)
+        self._lines.pop(process, None)
+        self._replacing = {
+            new: old for new, old in self._replacing.items() if process not in (new, old)
+        }
+        self._owner.changed()
+
+    def heard(self, process: Process, value: FromWorker) -> None:
+        now = self._clock()
+        match value:
+            case Ready():
+                process.happened(Event.SAID_READY, now)
+                self._begin_alone(process, now)
+                self._replace(process)
+                self._owner.changed()
+            case Accepted(number):
+                handed = self._answered(process, number, now)
+                if handed is not None:
+                    self._owner.accepted(handed)
+            case Failed(number):
+                handed = self._answered(process, number, now)
+                if handed is not None:
+                    self._owner.failed(process, handed, value)
+            case Returned(number):
+                handed = process.answered(number, now)
+                if handed is not None:
+                    self._owner.returned(handed)
+            case Busy(busy):
+                process.busy = busy
+                process.idle_since = now
+                if not busy:
+                    self.breaker.worked(now)
+            case Leaving():
+                self.drain(process, "somebody sent it SIGTERM")
+            case Broken(error, traceback):
+                process.problem = error
+                log.error("%s: %s\n%s", self.app.path, error, traceback.rstrip())
+
+    def _begin_alone(self, process: Process, now: float) -> None:
+        if process.alone is not None and process.state is State.READY:
+            number = process.hand(process.alone.handed, now)
+            self._lines[process].say(process.alone.deliver(number))
+
+    def _answered(self, process: Process, number: int, now: float) -> Handed | None:
+        handed = process.answered(number, now)
+        if handed is not None and handed.begun_at is not None:
+            process.handled += 1
+            self._lines[process].next_message()
+            self._pace.finished(now - handed.begun_at)
+            self.breaker.worked(now)
+            self._owner.changed()
+            if process.alone is not None:
+                self.drain(process)
+        return handed
+
+    def _replace(self, new: Process) -> None:
+        old = self._replacing.pop(new, None)
+        if old is not None:
+            if old.is_idle:
+                new.idle_since = old.idle_since  # a replacement does not put off the idle stop
+            self.drain(old)
+
+    def ended(self, process: Process, status: int) -> None:
+        now = self._clock()
+        process.happened(process.ending(status), now)
+        how = process.killed_for or process.problem or in_words(status)
+        if process.state is State.CRASHED:
+            self.crashes += 1
+            if not process.in_hand or process.alone is None or self.breaker.is_tripped:
+                self.breaker.crashed(now, how)
+            log.error("%s: process %d crashed: %s", self.app.path, process.pid, how)
+            if self.breaker.state(now) is BreakerState.OPEN:
+                self._owner.breaker_opened(how, self.breaker.opens_for(now))
+        elif process.is_cut_short and process.in_hand:
+            log.warning(
+                "%s: process %d was %s; its messages are given back",
+                self.app.path,
+                process.pid,
+                how,
+            )
+        to_blame = process.to_blame(now)
+        for handed in process.in_hand.values():
+            if handed in to_blame:
+                self._owner.died(process, handed, how, status)
+            else:
+                self._owner.returned(handed)
+        process.in_hand.clear()
+        self._forget(process)
+
+
+class _Ear:
+    """Listens to one process for its pool."""
+
+    def __init__(self, pool: Pool, process: Process) -> None:
+        self._pool = pool
+        self._process = process
+
+    def connected(self, line: Line) -> None:
+        self._pool.connected(self._process, line)
+
+    def launched(self, pid: int) -> None:
+        self._process.pid = pid
+
+    def said(self, value: FromWorker) -> None:
+        self._pool.heard(self._process, value)
+
+    def lost(self) -> None:
+        self._pool.lost(self._process)
+
+    def ended(self, status: int) -> None:
+        self._pool.ended(self._process, status)

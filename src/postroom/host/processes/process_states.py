@@ -1,0 +1,252 @@
+"""The life of a worker process, as one table, and what the host knows about one.
+
+                   ┌───────────────────────┐
+                   │                       ▼
+    starting ──▶ ready ──▶ draining ──▶ stopped
+        │          │           │
+        └──────────┴───────────┴──▶ crashed
+
+Everything that changes a process's state is in this file.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from postroom.domain.queues.apps import App
+from postroom.host.wire import Deliver, WorkerSpec
+from postroom.storage import QueueMessage
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+
+
+class Event(StrEnum):
+    SAID_READY = "said that it is ready"
+    TOLD_TO_DRAIN = "was told to drain, or said that it does"
+    ENDED_WELL = "ended with status 0"
+    ENDED_BADLY = "ended with another status, or was killed"
+    KILLED_BY_US = "was killed because its drain limit, or a message's time, had passed"
+
+
+LIFE: Mapping[tuple[State, Event], State] = {
+    (State.STARTING, Event.SAID_READY): State.READY,
+    (State.STARTING, Event.TOLD_TO_DRAIN): State.DRAINING,
+    (State.STARTING, Event.ENDED_WELL): State.CRASHED,
+    (State.STARTING, Event.ENDED_BADLY): State.CRASHED,
+    (State.READY, Event.TOLD_TO_DRAIN): State.DRAINING,
+    (State.READY, Event.ENDED_WELL): State.CRASHED,  # nobody had asked it to
+    (State.READY, Event.ENDED_BADLY): State.CRASHED,
+    (State.READY, Event.KILLED_BY_US): State.STOPPED,
+    (State.DRAINING, Event.SAID_READY): State.DRAINING,  # it was told while it started
+    (State.DRAINING, Event.TOLD_TO_DRAIN): State.DRAINING,
+    (State.DRAINING, Event.ENDED_WELL): State.STOPPED,
+    (State.DRAINING, Event.ENDED_BADLY): State.CRASHED,
+    (State.DRAINING, Event.KILLED_BY_US): State.STOPPED,
+}
+"""What is not here cannot happen."""
+
+OVER = (State.STOPPED, State.CRASHED)
+
+
+class Handed(msgspec.Struct, eq=False):
+    """A message that the host holds. Times by the host's clock.
+
+    `message` has the latest receipt. `begun_at` is None as long as it waits in line at its process.
+    """
+
+    message: QueueMessage
+    held_until: float
+    at: float = 0.0
+    begun_at: float | None = None
+
+    def taken(self, now: float) -> float:
+        """For how long it has been worked on."""
+        return 0.0 if self.begun_at is None else now - self.begun_at
+
+
+class Alone(msgspec.Struct, eq=False):
+    """A message that gets a process of its own, because a process died the last time."""
+
+    handed: Handed
+    deliver: Callable[[int], Deliver]
+
+
+class Process:
+    """One worker process, as the host sees it."""
+
+    def __init__(self, app: App, now: float, alone: Alone | None = None, restarts: int = 0) -> None:
+        """`alone` is the only message that this process is for; `restarts` is how often somebody
+        had asked for new processes when it was started."""
+        self.app = app
+        self.alone = alone
+        self.restarts = restarts
+        self.state = State.STARTING
+        self.pid = 0
+        self.started_at = now
+        self.changed_at = now
+        self.in_hand: dict[int, Handed] = {}
+        self.handled = 0
+        self.busy = False
+        self.kill_at: float | None = None
+        self.killed_for = ""
+        self.is_cut_short = False
+        self.problem = ""
+        self.idle_since = now
+        self._line: deque[int] = deque()
+        self._numbers = 0
+
+    def happened(self, event: Event, now: float) -> None:
+        self.state = LIFE[self.state, event]
+        self.changed_at = now
+        if event is Event.SAID_READY:
+            self.idle_since = now
+
+    def ending(self, status: int) -> Event:
+        """What it means that it has ended with this status, as in `Exited`."""
+        if status == 0:
+            return Event.ENDED_WELL
+        return Event.KILLED_BY_US if self.killed_for else Event.ENDED_BADLY
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+    @property
+    def is_idle(self) -> bool:
+        """Ready, with nothing to do."""
+        return self.state is State.READY and not self.in_hand and not self.busy
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def hand(self, handed: Handed, now: float) -> int:
+        """Note a message as handed over; answers its number."""
+        self._numbers += 1
+        handed.at = now
+        begins = len(self.in_hand) < self.app.concurrency
+        self.in_hand[self._numbers] = handed
+        if begins:
+            handed.begun_at = now
+        else:
+            self._line.append(self._numbers)
+        return self._numbers
+
+    def answered(self, number: int, now: float) -> Handed | None:
+        """The message is no longer in its hands, so the next in line has begun.
+
+        A worker begins in order, and answers before it begins the next.
+        """
+        handed = self.in_hand.pop(number, None)
+        if handed is None:
+            return None
+        if handed.begun_at is None:
+            self._line.remove(number)  # given back
+        elif self._line:
+            self.in_hand[self._line.popleft()].begun_at = now
+        if not self.in_hand:
+            self.idle_since = now
+        return handed
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has ever been given a message."""
+        return self._numbers > 0
+
+    def waiting_since(self) -> float | None:
+        """Since when the first message in line waits."""
+        return self.in_hand[self._line[0]].at if self._line else None
+
+    def slowest(self, now: float) -> float:
+        """For how long it has been working on what it has been working on for longest."""
+        return max((each.taken(now) for each in self.in_hand.values()), default=0.0)
+
+    # -- when its time is over ----------------------------------------------------------------
+
+    def over_time_in(self, now: float) -> float | None:
+        """Seconds until a message has taken too long; None: none ever does."""
+        if self.app.handler_timeout is None or not self.in_hand:
+            return None
+        return self.app.handler_timeout.total_seconds() - self.slowest(now)
+
+    def must_be_killed(self, now: float) -> bool:
+        """Whether one of its limits has passed; from then on `killed_for` says which."""
+        if self.killed_for:
+            return True
+        if any(self._is_late(each, now) for each in self.in_hand.values()):
+            self.killed_for = "killed: a message took longer than handler_timeout allows"
+        elif self.kill_at is not None and now >= self.kill_at:
+            limit = self.app.drain_timeout.total_seconds()
+            self.killed_for = f"killed {limit:g} s after it was told to stop"
+            self.is_cut_short = True
+        return bool(self.killed_for)
+
+    def to_blame(self, now: float) -> list[Handed]:
+        """The messages for which it counts as a failed attempt that the process has ended: those
+        that it had begun; if some of them took too long, only these; none if the host could not
+        wait any longer, which is no fault of theirs."""
+        if self.is_cut_short:
+            return []
+        begun = [each for each in self.in_hand.values() if each.begun_at is not None]
+        return [each for each in begun if self._is_late(each, now)] or begun
+
+    def _is_late(self, handed: Handed, now: float) -> bool:
+        limit = self.app.handler_timeout
+        return limit is not None and handed.taken(now) >= limit.total_seconds()
+
+    def idle_for(self, now: float) -> float:
+        return now - self.idle_since if self.is_idle else 0.0
+
+    def is_worn(self, app: App, restarts: int, now: float) -> str:
+        """Why it should be replaced by a new one; empty if it should not."""
+        if self.restarts != restarts:
+            return "a restart was requested"
+        if self.app is not app and self.app.revision != app.revision:
+            return "its configuration has changed"
+        if app.recycle_after and now - self.started_at >= app.recycle_after.total_seconds():
+            return "it is old"
+        if app.recycle_messages and self.handled >= app.recycle_messages:
+            return f"it has handled {self.handled:,} messages"
+        if app.recycle_memory and (memory := self.memory()) > app.recycle_memory:
+            return f"it uses {memory / 1_000_000:,.0f} MB"
+        return ""
+
+    def memory(self) -> int:
+        """Bytes that it keeps in memory; 0 if that cannot be known."""
+        try:
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+        return pages * _PAGE
+
+
+def spec_of(app: App) -> WorkerSpec:
+    """Return what a worker of this application has to know."""
+    cpu = app.cpu_limit
+    return WorkerSpec(
+        path=app.path,
+        folder=app.folder,
+        handler=app.handler,
+        command=app.command,
+        serve=app.serve,
+        concurrency=app.concurrency,
+        environment=app.environment,
+        user=app.user,
+        memory_limit=app.memory_limit,
+        cpu_limit=None if cpu is None else math.ceil(cpu.total_seconds()),
+        open_files=app.open_files,
+    )
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,1 @@
+"""What runs in an application's own process."""

@@ -1,0 +1,129 @@
+"""Applications that are programs: one run for each message.
+
+The body comes on standard input, everything else in the environment: `POSTROOM_ID`,
+`POSTROOM_QUEUE`, `POSTROOM_ATTEMPT`, `POSTROOM_ENQUEUED_AT` and, for each property of the message,
+`POSTROOM_PROPERTY_NAME`. Exit status 0 accepts the message. Anything else is a failed attempt, and
+the end of what the program wrote to standard error is its reason. What it writes, to standard error
+and output, is logged by the host, also if it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from postroom.errors import PostroomError
+from postroom.host import parents
+from postroom.host.processes.endings import in_words
+from postroom.host.worker import process_limits
+from postroom.host.worker.handling import Message
+
+LONGEST_REASON = 4096
+"""Bytes of standard error that are kept."""
+
+_LAST_READS = 16  # a pipe holds one of these; what is left running may go on writing
+
+
+class CommandFailed(PostroomError):
+    """The program did not accept the message."""
+
+
+async def run(message: Message, command: Sequence[str], cpu_limit: int | None = None) -> None:
+    """Let the program handle the message. `CommandFailed`."""
+    worker = os.getpid()
+
+    def prepare() -> None:
+        parents.die_with(worker)
+        process_limits.limit_child(cpu_limit)
+
+    with _input(message.body) as given, _Said() as said:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=given,
+                stderr=said.end,
+                env={**os.environ, **variables(message)},
+                preexec_fn=prepare,
+            )
+        except OSError as exc:
+            raise CommandFailed(f"{command[0]} cannot be started: {exc.strerror}") from None
+        status = await process.wait()
+        reason = said.text()
+    if status != 0:
+        raise CommandFailed(": ".join(filter(None, (in_words(status), reason)))) from None
+
+
+def variables(message: Message) -> dict[str, str]:
+    """What the program finds in its environment."""
+    properties = {
+        "POSTROOM_PROPERTY_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper(): value
+        for name, value in message.properties.items()
+    }
+    return {
+        **_without_nul(properties),
+        "POSTROOM_ID": message.id,
+        "POSTROOM_QUEUE": message.queue,
+        "POSTROOM_ATTEMPT": str(message.attempt),
+        "POSTROOM_ENQUEUED_AT": message.enqueued_at.isoformat(),
+    }
+
+
+def _without_nul(properties: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if "\0" not in value}
+
+
+@contextmanager
+def _input(body: str) -> Iterator[int]:
+    """A file in memory: nobody has to wait for a program that does not read its input."""
+    file = os.memfd_create("message")
+    try:
+        os.write(file, body.encode())
+        os.lseek(file, 0, os.SEEK_SET)
+        yield file
+    finally:
+        os.close(file)
+
+
+class _Said:
+    """The last of what a program writes to standard error, which is passed on to our own.
+
+    All of it is read, so that the program never waits.
+
+    What it leaves running may hold the pipe open for ever, so nobody waits for its end either.
+    """
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> _Said:
+        self._ours, self.end = os.pipe()
+        os.set_blocking(self._ours, False)
+        self._loop.add_reader(self._ours, self._read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.remove_reader(self._ours)
+        os.close(self._ours)
+        os.close(self.end)
+
+    def _read(self) -> bool:
+        """Whether there was something."""
+        try:
+            piece = os.read(self._ours, 65_536)
+        except BlockingIOError:
+            return False
+        self._kept = (self._kept + piece)[-LONGEST_REASON:]
+        sys.stderr.buffer.write(piece)
+        sys.stderr.buffer.flush()
+        return bool(piece)
+
+    def text(self) -> str:
+        for _ in range(_LAST_READS):
+            if not self._read():
+                break
+        return self._kept.decode(errors="replace").strip()

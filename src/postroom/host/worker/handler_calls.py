@@ -1,0 +1,157 @@
+"""Call an application's handler with a message, and turn what it does into an answer.
+
+Every call is answered exactly once, whatever the handler returns or raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any, cast
+
+from postroom.host.wire import Accepted, Deliver, Failed, WorkerSpec
+from postroom.host.worker.handling import Message, Poison, RetryLater
+
+LONGEST_TRACEBACK = 8_000
+"""The end of a traceback says most; with a message's other facts it has to fit into one row."""
+
+LONGEST_ERROR = 1_000
+
+GENERATOR = "is a generator function, of which a call runs nothing: remove `yield`"
+
+Answer = Callable[[Accepted | Failed], None]
+
+
+class Handler:
+    """Runs one callable: a plain function in a thread, an `async` one as a task."""
+
+    def __init__(self, call: Callable[..., Any], spec: WorkerSpec) -> None:
+        self._call = call
+        self._arguments = (spec.command, spec.cpu_limit) if spec.command else ()
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._threads: ThreadPoolExecutor | None = None
+        if not _is_async(call):
+            self._threads = ThreadPoolExecutor(spec.concurrency, "handler")
+
+    def start(self, delivered: Deliver, answer: Answer) -> None:
+        """Begin with a message; `answer` is called once, in the event loop."""
+        message = Message(
+            delivered.body,
+            delivered.id,
+            delivered.queue,
+            delivered.attempt,
+            delivered.enqueued_at,
+            delivered.properties,
+        )
+        if self._threads is None:
+            self._start_task(delivered.number, lambda: self._called(message), answer)
+        else:
+            self._threads.submit(self._in_thread, delivered.number, message, answer)
+
+    def _called(self, message: Message) -> Any:
+        return self._call(message, *self._arguments)
+
+    def _in_thread(self, number: int, message: Message, answer: Answer) -> None:
+        said: Accepted | Failed
+        try:
+            result = self._called(message)
+            if inspect.isawaitable(result):
+                self._loop.call_soon_threadsafe(self._start_task, number, lambda: result, answer)
+                return
+            _refuse_generator(result)
+        except BaseException as exc:  # what a handler raises is its answer, `sys.exit` too
+            said = failure_of(number, exc)
+        else:
+            said = Accepted(number)
+        self._loop.call_soon_threadsafe(answer, said)
+
+    def _start_task(
+        self, number: int, call: Callable[[], Awaitable[object]], answer: Answer
+    ) -> None:
+        task = self._loop.create_task(self._as_task(number, call, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _as_task(
+        self, number: int, call: Callable[[], Awaitable[object]], answer: Answer
+    ) -> None:
+        said: Accepted | Failed
+        try:
+            _refuse_generator(await call())
+        except BaseException as exc:
+            said = failure_of(number, exc)
+        else:
+            said = Accepted(number)
+        answer(said)
+
+
+def load(name: str) -> Callable[..., Any]:
+    """Import `module:callable`, with dots for what is inside the module's things. `TypeError`."""
+    module, _, attributes = name.partition(":")
+    found: Any = import_module(module)
+    for attribute in attributes.split("."):
+        found = getattr(found, attribute)
+    if not callable(found):
+        raise TypeError(f"{name} is not callable")
+    if is_generator(found):
+        raise TypeError(f"{name} {GENERATOR}")
+    return cast("Callable[..., Any]", found)
+
+
+def is_generator(call: object) -> bool:
+    """Whether calling it makes a generator, plain or async, and runs none of its code."""
+    return any(
+        inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each)
+        for each in (call, getattr(call, "__call__", None))  # noqa: B004
+    )
+
+
+def _is_async(call: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+        getattr(call, "__call__", None)  # noqa: B004 - an object with an `async def __call__`
+    )
+
+
+def _refuse_generator(result: object) -> None:
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError("the handler returned a generator, which has not run: remove `yield`")
+
+
+def failure_of(number: int, exc: BaseException) -> Failed:
+    """Describe what a handler raised. Never raises itself."""
+    retry_in = _seconds(exc) if isinstance(exc, RetryLater) else None
+    return Failed(number, line_of(exc), traceback_of(exc), retry_in, poison=isinstance(exc, Poison))
+
+
+def _seconds(exc: RetryLater) -> float | None:
+    """The time that the handler asked for; None if it is not a number."""
+    try:
+        seconds = float(exc.seconds)
+    except (TypeError, ValueError, AttributeError):
+        return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def line_of(exc: BaseException) -> str:
+    """The error in one line."""
+    said = "".join(traceback.format_exception_only(exc)).strip()
+    return _encodable(" ".join(said.split())[:LONGEST_ERROR])
+
+
+def traceback_of(exc: BaseException) -> str:
+    """The end of the traceback, without our own frame, which comes first."""
+    below = exc.__traceback__.tb_next if exc.__traceback__ is not None else None
+    return _encodable(
+        "".join(traceback.format_exception(type(exc), exc, below))[-LONGEST_TRACEBACK:]
+    )
+
+
+def _encodable(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot hold, with escapes such as `\\ud83d`."""
+    return text.encode("utf-8", "backslashreplace").decode()

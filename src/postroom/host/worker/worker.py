@@ -1,0 +1,253 @@
+"""A worker: the process in which an application's handler runs.
+
+It never looks at a queue. The host hands messages over through a socket, and the worker answers
+what became of each. A message is answered before the next one begins, so the host knows which ones
+had begun should the process die.
+
+It ends when the host says `drain`, on SIGTERM (the same, and the host is told), and at once when
+the host is gone or when it cannot answer: the host notices the end of a process, but would wait for
+ever for an answer that never comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, cast
+
+from postroom.host import parents
+from postroom.host.wire import (
+    Accepted,
+    Broken,
+    Busy,
+    Deliver,
+    Drain,
+    Failed,
+    FromWorker,
+    Leaving,
+    Ready,
+    Recall,
+    Returned,
+    WorkerSpec,
+    frame,
+    frames_to_worker,
+)
+from postroom.host.worker import process_limits
+from postroom.host.worker.handler_calls import Handler, line_of, load, traceback_of
+from postroom.tuning import collect_less, quick_loop
+
+COMMANDS = "postroom.host.worker.commands:run"
+"""The handler of applications that are programs."""
+
+NO_ANSWER = 70
+"""Exit status of a worker that could not answer the host."""
+
+Serve = Callable[[asyncio.Event, Callable[[bool], None]], Awaitable[None]]
+
+
+def run(spec: WorkerSpec, line: socket.socket, output: int = -1) -> None:
+    """Be this worker until told to end. What it prints goes to `output`, if there is one."""
+    parents.call_yourself(f"postroom {spec.path}")
+    try:
+        _prepare(spec, output)
+    except Exception as exc:
+        line.sendall(frame(Broken(f"the process cannot be set up: {line_of(exc)}", "")))
+        os._exit(1)
+    if spec.serve:
+        collect_less()
+    try:
+        with asyncio.Runner(loop_factory=quick_loop if spec.serve else None) as runner:
+            runner.run(_serve(spec, line) if spec.serve else _handle(spec, line))
+    except BaseException as exc:
+        # Threads of a handler that still runs must not keep the process alive.
+        _die(exc)
+
+
+def _die(exc: BaseException) -> NoReturn:
+    """End at once, whatever still runs here."""
+    traceback.print_exception(exc)
+    sys.stderr.flush()
+    os._exit(NO_ANSWER)
+
+
+def _prepare(spec: WorkerSpec, output: int) -> None:
+    if output >= 0:
+        for stream_number in (1, 2):
+            os.dup2(output, stream_number)
+        os.close(output)
+    if spec.serve:
+        os.environ.clear()
+    if spec.user:
+        process_limits.become(spec.user)
+    os.environ.update(spec.environment)
+    time.tzset()
+    process_limits.apply_limits(spec)
+    if spec.folder:
+        os.chdir(spec.folder)
+        sys.path.insert(0, spec.folder)
+    # What was printed is seen, whatever kills us, and no text makes `print` fail.
+    sys.stdout, sys.stderr = (
+        open(number, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        for number in (1, 2)
+    )
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(levelname)s %(name)s: %(message)s",  # the host adds time and application
+        force=True,
+    )
+
+
+# --------------------------------------------------------------------------------------------
+# Applications whose messages the host hands over
+
+
+async def _handle(spec: WorkerSpec, line: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    _, worker = await loop.create_connection(lambda: _Worker(spec, ended), sock=line)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    loop.add_signal_handler(signal.SIGTERM, worker.leave)
+    worker.begin()
+    await ended
+
+
+class _Worker(asyncio.Protocol):
+    """The worker's end of the line."""
+
+    def __init__(self, spec: WorkerSpec, ended: asyncio.Future[None]) -> None:
+        self._spec = spec
+        self._ended = ended
+        self._frames = frames_to_worker()
+        self._waiting: deque[Deliver] = deque()
+        self._running = 0
+        self._draining = False
+        self._handler: Handler | None = None
+
+    # -- the line ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        os._exit(1)  # the host is gone: another one has our messages, or will soon
+
+    def data_received(self, data: bytes) -> None:
+        for value in self._frames.feed(data):
+            match value:
+                case Deliver():
+                    self._waiting.append(value)
+                case Recall():
+                    self._give_back()
+                case Drain():
+                    self._draining = True
+        self._go_on()
+
+    def leave(self) -> None:
+        """SIGTERM: from somebody else than the host, which says `drain`."""
+        self._say(Leaving())
+        self._draining = True
+        self._go_on()
+
+    def _say(self, value: FromWorker) -> None:
+        try:
+            self._transport.write(frame(value))
+        except Exception as exc:
+            _die(exc)
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Import the handler and say so."""
+        name = self._spec.handler or COMMANDS
+        try:
+            self._handler = Handler(load(name), self._spec)
+        except BaseException as exc:  # a module may do anything, `sys.exit` too
+            self._say(Broken(f"{name} cannot be imported: {line_of(exc)}", traceback_of(exc)))
+            self._finish()
+            return
+        self._say(Ready())
+        self._go_on()
+
+    def _give_back(self) -> None:
+        while self._waiting:
+            self._say(Returned(self._waiting.popleft().number))
+
+    def _go_on(self) -> None:
+        if self._handler is None:
+            return
+        if self._draining:
+            self._give_back()
+            if not self._running:
+                self._finish()
+        while self._waiting and self._running < self._spec.concurrency:
+            self._running += 1
+            message = self._waiting.popleft()
+            process_limits.allow_cpu(self._spec.cpu_limit)
+            self._handler.start(message, self._answer)
+
+    def _answer(self, value: Accepted | Failed) -> None:
+        self._running -= 1
+        self._say(value)
+        self._go_on()
+
+    def _finish(self) -> None:
+        """All is said once the line is closed: it sends what is left first."""
+        self._handler = None
+        self.connection_lost = self._closed  # type: ignore[method-assign]
+        self._transport.close()
+
+    def _closed(self, exc: Exception | None) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
+# --------------------------------------------------------------------------------------------
+# Applications that receive by themselves
+
+
+async def _serve(spec: WorkerSpec, line: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    transport, _ = await loop.create_connection(lambda: _ServeLine(stopping), sock=line)
+
+    def say(value: FromWorker) -> None:
+        if not transport.is_closing():
+            transport.write(frame(value))
+
+    def leave() -> None:
+        say(Leaving())
+        stopping.set()
+
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+    loop.add_signal_handler(signal.SIGTERM, leave)
+    try:
+        serve = cast(Serve, load(spec.serve))
+    except Exception as exc:
+        say(Broken(f"{spec.serve} cannot be imported: {line_of(exc)}", traceback_of(exc)))
+        transport.close()
+        return
+    say(Ready())
+    await serve(stopping, lambda busy: say(Busy(busy)))
+    transport.close()
+
+
+class _ServeLine(asyncio.Protocol):
+    def __init__(self, stopping: asyncio.Event) -> None:
+        self._stopping = stopping
+        self._frames = frames_to_worker()
+
+    def data_received(self, data: bytes) -> None:
+        if any(isinstance(value, Drain) for value in self._frames.feed(data)):
+            self._stopping.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._stopping.is_set():
+            os._exit(1)

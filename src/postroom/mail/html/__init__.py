@@ -1,0 +1,1 @@
+"""What is done with HTML before it is mailed."""

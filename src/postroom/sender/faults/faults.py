@@ -1,0 +1,222 @@
+"""Faults that are not a recipient's, as one sender meets them: what it may send, and what it tells.
+
+Holds are read from the store twice a second at most. A fault that this sender has just met counts
+at once: everything within its scope stops, and the hold is written before the page is settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.refs import MessageRef
+from postroom.mail.mailing import Recipient
+from postroom.sender.faults.refusals import RecentResults
+from postroom.services.messages.hold_rows import HoldService
+from postroom.services.messages.holds import (
+    ACCOUNT,
+    Fault,
+    Hold,
+    HoldKey,
+    Holds,
+    Refusal,
+    hold_key,
+    message_key,
+    opened,
+)
+from postroom.storage import Store, StoreError
+from postroom.transport.contract import Result, ResultKind, Scope, Watcher
+
+log = logging.getLogger(__name__)
+
+_FRESH_SECONDS: Final = 0.5
+_NONE: Final = Holds()
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """Who of a page may go now; `probes` are the holds that some of them probe."""
+
+    recipients: list[Recipient]
+    probes: dict[Address, HoldKey] = {}
+
+
+class Faults:
+    def __init__(self, store: Store, stop: Callable[[MessageRef | None], None]) -> None:
+        """`stop` ends what is being sent: of one message, or everything."""
+        self._service = HoldService(store)
+        self._stop = stop
+        self._recent = RecentResults()
+        self._known = _NONE
+        self._read_at = -math.inf
+        self._reading = asyncio.Lock()
+        self._met: dict[HoldKey, Fault] = {}
+        """Faults that the store does not have yet."""
+
+    # -- before sending ------------------------------------------------------------------------
+
+    async def holds(self) -> Holds:
+        """Return the holds as they were half a second ago at most, with what we met since. Never
+        raises: during an outage of the store, what was known last counts."""
+        if time.monotonic() - self._read_at >= _FRESH_SECONDS:
+            async with self._reading:
+                if time.monotonic() - self._read_at >= _FRESH_SECONDS:
+                    await self._read()
+        if not self._met:
+            return self._known
+        now = datetime.now(UTC)
+        met = [opened(fault, None, now) for fault in self._met.values()]
+        return Holds([*met, *self._known.by_key.values()])
+
+    async def fresh_holds(self) -> Holds:
+        """Return the holds as they are now."""
+        self._read_at = -math.inf
+        return await self.holds()
+
+    async def _read(self) -> None:
+        read_at = time.monotonic()
+        try:
+            self._known = await self._service.open_holds()
+        except StoreError as exc:
+            log.warning("holds cannot be read: %s", exc)
+        self._read_at = read_at
+
+    async def admit(self, ref: MessageRef, recipients: Sequence[Recipient]) -> Admission:
+        """Leave out whom a hold covers, except for one recipient for each probe that is due."""
+        holds = await self.holds()
+        if not holds:
+            return Admission(list(recipients))
+        going: list[Recipient] = []
+        covered: dict[HoldKey, list[Recipient]] = {}
+        for recipient in recipients:
+            hold = holds.covering(ref, recipient.address)
+            if hold is None:
+                going.append(recipient)
+            else:
+                covered.setdefault(hold.key, []).append(recipient)
+        probes: dict[Address, HoldKey] = {}
+        for key, waiting in covered.items():
+            if await self.may_probe(holds.by_key[key]):
+                # Any of them: the first one may have a fault of its own.
+                chosen = random.choice(waiting)  # noqa: S311
+                probes[chosen.address] = key
+                going.append(chosen)
+        return Admission(going, probes)
+
+    async def may_probe(self, hold: Hold) -> bool:
+        """Take the right to probe this hold now, if it is due."""
+        if hold.key in self._met or not hold.is_due(datetime.now(UTC)):
+            return False
+        claimed = await self._service.claim_probe(hold.key)
+        self._read_at = -math.inf
+        return claimed is not None
+
+    # -- while sending -------------------------------------------------------------------------
+
+    def watch(
+        self,
+        inner: Watcher,
+        ref: MessageRef,
+        page: int,
+        recipients: Sequence[Recipient],
+        tried: Callable[[Address], bool],
+    ) -> FaultWatcher:
+        """Return a watcher that tells `inner`, and hears of faults. `tried` says who has had an
+        attempt before: their refusals prove nothing new."""
+        return FaultWatcher(inner, self, ref, page, recipients, tried, self._recent.accepted)
+
+    def met(self, ref: MessageRef, address: Address, result: Result) -> None:
+        """Note a result that is no recipient's fault."""
+        key = hold_key(result.scope, ref, address)
+        reason = result.reason or "the mail server does not accept our mail"
+        self._note(ref, Fault(_scope(result.scope), key, reason, result.reply))
+
+    def refused(self, refusal: Refusal, result: Result) -> None:
+        """Note a refusal by a reply that nobody knows."""
+        fault = self._recent.refused(refusal, result)
+        if fault is not None:
+            self._note(refusal.ref, fault)
+
+    def _note(self, ref: MessageRef, fault: Fault) -> None:
+        if fault.key in self._met or (fault.key in self._known and not fault.refused):
+            return
+        self._met[fault.key] = fault
+        log.warning("a hold for %s: %s (%s)", fault.key, fault.reason, fault.reply)
+        if fault.scope is not Scope.PROVIDER:
+            self._stop(ref if fault.scope is Scope.MESSAGE else None)
+
+    def has_met(self, ref: MessageRef) -> bool:
+        """Whether a fault has just stopped this message."""
+        return ACCOUNT in self._met or message_key(ref) in self._met
+
+    # -- after sending -------------------------------------------------------------------------
+
+    async def conclude(
+        self, probes: dict[Address, HoldKey], results: dict[Address, Result | None]
+    ) -> None:
+        """Write down new holds and what probes have found. Should the store be away, new holds wait
+        for the next page, and a probe for its lease to run out."""
+        if not probes and not self._met:
+            return
+        try:
+            for fault in list(self._met.values()):
+                await self._service.open(fault)
+                self._met.pop(fault.key, None)
+            for address, key in probes.items():
+                await self._service.probed(key, results.get(address))
+        except StoreError as exc:
+            log.warning("holds could not be written: %s", exc)
+        self._read_at = -math.inf
+
+    async def is_account_held(self) -> bool:
+        """Whether nothing at all can be sent."""
+        return ACCOUNT in await self.holds()
+
+
+class FaultWatcher:
+    """Hears of each result at once: a fault of ours must not reach many recipients."""
+
+    def __init__(
+        self,
+        inner: Watcher,
+        faults: Faults,
+        ref: MessageRef,
+        page: int,
+        recipients: Sequence[Recipient],
+        tried: Callable[[Address], bool],
+        accepted: Callable[[Address], None],
+    ) -> None:
+        self.handing_over = inner.handing_over
+        self._tell = inner.settled
+        self._faults = faults
+        self._ref = ref
+        self._page = page
+        self._recipients = recipients
+        self._tried = tried
+        self._accepted = accepted
+
+    def settled(self, position: int, result: Result) -> None:
+        self._tell(position, result)
+        address = self._recipients[position].address
+        if result.kind is _ACCEPTED:
+            self._accepted(address)
+        elif result.kind is ResultKind.HELD:
+            self._faults.met(self._ref, address, result)
+        elif result.is_unknown_refusal and not self._tried(address):
+            self._faults.refused(Refusal(self._ref, self._page, address), result)
+
+
+_ACCEPTED = ResultKind.ACCEPTED  # to look up a member takes longer than all the rest
+
+
+def _scope(scope: Scope) -> Scope:
+    """An email that is held without a scope of its own waits for the account."""
+    return Scope.ACCOUNT if scope is Scope.RECIPIENT else scope

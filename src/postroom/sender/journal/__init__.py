@@ -1,0 +1,1 @@
+"""What a sender was doing, kept in a local file for its successor."""

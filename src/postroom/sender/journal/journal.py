@@ -1,0 +1,272 @@
+"""What this sender was doing, in a local file: so that its successor knows, should it be killed.
+
+Before an email can leave the process, a mark says so; when its answer comes, a line does. The file
+is mapped into memory: what is written is there for the successor at once, without a call into the
+system, and SIGKILL leaves a line whole or without its end. (A crash of the machine may
+lose the last lines; then the pages in hand are in doubt.) The file is locked for as long as its
+sender lives. Another sender on this machine that can lock it knows that the first one is dead, and
+settles its pages from what is written (`recovery.py`).
+
+    P page item receipt body     a page was taken, with the work item that names it
+    R page receipt               its lease was renewed
+    A page marks address …       its emails are being sent; a mark for each: `-`, or `H` as soon as
+                                 it is about to be handed over
+    S page number kind reply     the answer to the email of this number
+    E page                       the page is settled in the store, or given back
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address
+from postroom.folders import make_writable
+from postroom.storage import StoreFull
+from postroom.transport.contract import Result, ResultKind
+
+_SUFFIX = ".journal"
+_SIZE = 8 * 1024 * 1024
+_LONGEST_REPLY = 500
+_NOT_YET = "-"
+_HANDED_OVER = ord("H")
+
+
+class JournalledPage(msgspec.Struct):
+    """What a journal says of a page that was not settled."""
+
+    item_id: str
+    receipt: str
+    item_body: str
+    addresses: list[Address] = msgspec.field(default_factory=list)
+    handed_over: set[Address] = msgspec.field(default_factory=set)
+    results: dict[Address, Result] = msgspec.field(default_factory=dict)
+
+
+class Journal:
+    """The journal of this process. Long work goes into further files; done ones are removed."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        make_writable(folder)
+        self.owner = owner
+        self._folder = folder
+        self._number = 0
+        self._current: _File | None = None
+        self._pages: dict[str, _File] = {}
+
+    def prepare(self) -> None:
+        """Make sure that further pages can be written down. `StoreFull` if there is no room."""
+        self._room()
+
+    def _room(self) -> _File:
+        if self._current is None or self._current.is_full:
+            self._number += 1
+            path = self._folder / f"{self.owner}.{self._number}{_SUFFIX}"
+            try:
+                self._current = _File(path)
+            except OSError as exc:
+                path.unlink(missing_ok=True)
+                reason = f"{exc.strerror}: {self._folder}"
+                raise StoreFull(f"no room for the journal of a sender ({reason})") from exc
+        return self._current
+
+    def page_taken(self, page: str, item_id: str, receipt: str, item_body: str) -> None:
+        # A page that could not be settled before goes on where the rest of it is written.
+        file = self._pages.setdefault(page, self._room())
+        file.pages.add(page)
+        file.write(f"P\t{page}\t{item_id}\t{receipt}\t{item_body}\n")
+
+    def page_renewed(self, page: str, receipt: str) -> None:
+        self._pages[page].write(f"R\t{page}\t{receipt}\n")
+
+    def sending(self, page: str, addresses: Sequence[Address]) -> JournalledSending:
+        """The emails of a page are about to be sent: who is told what happens to each."""
+        return JournalledSending(self._pages[page], page, addresses)
+
+    def page_ended(self, page: str) -> None:
+        file = self._pages.pop(page)
+        file.write(f"E\t{page}\n")
+        file.pages.discard(page)
+        if not file.pages:
+            if file is self._current:
+                file.empty()
+            else:
+                file.remove()
+
+    def close(self) -> None:
+        """Remove what tells nothing any more; pages that could not be settled are left to tell."""
+        files = set(self._pages.values())
+        if self._current is not None:
+            files.add(self._current)
+        for file in files:
+            if file.pages:
+                file.leave()
+            else:
+                file.remove()
+
+
+class JournalledSending:
+    """Writes down what happens to the emails of a page, and keeps their results. A `Watcher`."""
+
+    def __init__(self, file: _File, page: str, addresses: Sequence[Address]) -> None:
+        self._memory = file.memory
+        start = f"A\t{page}\t"
+        marks = _NOT_YET * len(addresses)
+        self._marks = file.memory.tell() + len(start.encode())
+        file.write("\t".join([start + marks, *addresses]) + "\n")
+        self._answer = f"S\t{page}\t"
+        self.results: list[Result | None] = [None] * len(addresses)
+
+    def handing_over(self, position: int) -> None:
+        self._memory[self._marks + position] = _HANDED_OVER
+
+    def settled(self, position: int, result: Result) -> None:
+        self.results[position] = result
+        reply = result.reply
+        if len(reply) > _LONGEST_REPLY or not reply.isprintable():
+            reply = _flat(reply)
+        self._memory.write(f"{self._answer}{position}\t{result.kind}\t{reply}\n".encode())
+
+    def unanswered(self) -> list[int]:
+        """Which were handed over, and have no result."""
+        marks = self._memory[self._marks : self._marks + len(self.results)]
+        return [
+            position
+            for position, result in enumerate(self.results)
+            if result is None and marks[position] == _HANDED_OVER
+        ]
+
+
+class _File:
+    """A file of fixed size, locked, in memory. What is not written yet is zeros."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = _create_locked(path)
+        try:
+            # Reserved now: memory whose disk is full would end the process when it is written.
+            os.posix_fallocate(self._file, 0, _SIZE)
+            self.memory = mmap.mmap(self._file, _SIZE)
+        except OSError:
+            os.close(self._file)
+            raise
+        self.pages: set[str] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """No room for further pages: those that are open may still need the other half."""
+        return self.memory.tell() > _SIZE // 2
+
+    def write(self, line: str) -> None:
+        self.memory.write(line.encode())
+
+    def empty(self) -> None:
+        written = self.memory.tell()
+        self.memory.seek(0)
+        self.memory.write(bytes(written))
+        self.memory.seek(0)
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self.leave()
+
+    def leave(self) -> None:
+        self.memory.close()
+        os.close(self._file)
+
+
+def _create_locked(path: Path) -> int:
+    """A new file, locked. Before it is, another sender may take it for one of a dead sender's and
+    remove it; then it is made again."""
+    while True:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(file)):
+                return file
+        os.close(file)
+
+
+class DeadJournal:
+    """The journal of a sender that is dead, locked by us."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self.path = path
+        self._file = file
+
+    @property
+    def owner(self) -> str:
+        return self.path.name.removesuffix(_SUFFIX).rpartition(".")[0]
+
+    def open_pages(self) -> dict[str, JournalledPage]:
+        """The pages that were not settled, by their partition."""
+        pages: dict[str, JournalledPage] = {}
+        written = self.path.read_bytes().partition(b"\0")[0]
+        for line in written.splitlines(keepends=True):
+            if line.endswith(b"\n"):
+                _apply(line[:-1].decode(errors="replace").split("\t"), pages)
+        return pages
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+        os.close(self._file)
+
+    def leave(self) -> None:
+        """For another time."""
+        os.close(self._file)
+
+
+def has_journal(folder: Path, owner: str) -> bool:
+    """Whether a sender's journal is on this machine: it lives, or is still to be settled."""
+    return any(folder.glob(f"{glob.escape(owner)}.*{_SUFFIX}"))
+
+
+def dead_journals(folder: Path) -> Iterator[DeadJournal]:
+    """Journals whose senders are dead, each locked while it is looked at."""
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            continue
+        if path.exists():
+            yield DeadJournal(path, file)
+        else:
+            os.close(file)
+
+
+def _apply(words: list[str], pages: dict[str, JournalledPage]) -> None:
+    match words:
+        case ["P", page, item_id, receipt, body]:
+            # Taken again before it was settled: what was handed over before still was.
+            told = pages.setdefault(page, JournalledPage(item_id, receipt, body))
+            told.item_id, told.receipt, told.item_body = item_id, receipt, body
+        case ["R", page, receipt] if page in pages:
+            pages[page].receipt = receipt
+        case ["A", page, marks, *addresses] if page in pages:
+            told = pages[page]
+            told.addresses = [Address(address) for address in addresses]
+            again = {a for a, m in zip(told.addresses, marks, strict=True) if m == "H"}
+            told.handed_over |= again
+            for address in again:  # the answer to this attempt is still to come
+                told.results.pop(address, None)
+        case ["S", page, number, kind, reply] if page in pages:
+            told = pages[page]
+            told.results[told.addresses[int(number)]] = Result(ResultKind(kind), reply)
+        case ["E", page]:
+            pages.pop(page, None)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_REPLY]

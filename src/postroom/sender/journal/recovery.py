@@ -1,0 +1,121 @@
+"""Settling what a dead sender of this machine had in hand, from its journal.
+
+The work items of the dead one are still leased to it; the journal has their receipts, so its pages
+go on at once instead of when the lease runs out. An email that was handed over and not answered is
+in doubt: at most one for each connection that the dead one had.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
+from postroom.sender.journal.journal import DeadJournal, JournalledPage, dead_journals
+from postroom.sender.pages.claims import Claims, PageLost
+from postroom.sender.pages.page import LoadedPage, PageStore
+from postroom.sender.policy import Judge, RetryPlan, Verdict, WhenInDoubt
+from postroom.services.messages.hold_rows import HoldService
+from postroom.services.messages.holds import Holds
+from postroom.storage import LeaseLost, QueueMessage, Store
+
+log = logging.getLogger(__name__)
+
+UNANSWERED = "handed over; the sender was killed before the answer came"
+
+
+class Recovery:
+    def __init__(
+        self, store: Store, owner: str, plan: RetryPlan, in_doubt: WhenInDoubt, lease: float
+    ) -> None:
+        self._queue = store.queue(SEND_QUEUE)
+        self._claims = Claims(store, owner)
+        self._pages = PageStore(store)
+        self._holds = HoldService(store)
+        self._plan = plan
+        self._in_doubt = in_doubt
+        self._lease = lease
+
+    async def settle_the_dead(self, folder: Path) -> int:
+        """Settle the pages of every dead sender of this machine; answers how many there were."""
+        settled = 0
+        for journal in dead_journals(folder):
+            try:
+                pages = journal.open_pages()
+                for partition, page in pages.items():
+                    await self._settle(journal, partition, page)
+                settled += len(pages)
+            except BaseException:
+                journal.leave()
+                raise
+            journal.remove()
+        return settled
+
+    async def _settle(self, journal: DeadJournal, partition: str, page: JournalledPage) -> None:
+        try:
+            item = parse_work_item(page.item_body)
+        except Invalid:
+            return
+        found = await self._claims.find(item)
+        if found is None:
+            await self._hand_back(page, done=False)  # killed before it had begun, or at the end
+            return
+        if found.owner != journal.owner:
+            return  # somebody else has it by now
+        try:
+            claim = await self._claims.take_over(
+                item,
+                page.item_id,
+                self._lease,
+                found.etag,
+                owner=journal.owner,
+                doubtful=found.doubtful,
+            )
+            loaded = await self._pages.load(claim)
+            if loaded is None:
+                return
+            holds = await self._holds.open_holds()
+            verdicts = self._verdicts(page, loaded, holds, doubtful=found.doubtful)
+            counts = await self._pages.settle(claim, loaded, verdicts, parked=False)
+        except PageLost:
+            return
+        log.info(
+            "page %s of a sender that was killed: %d emails settled, %d of them in doubt",
+            partition,
+            len(verdicts),
+            len(page.handed_over - page.results.keys()),
+        )
+        await self._hand_back(page, done=counts.pending == 0)
+
+    def _verdicts(
+        self, page: JournalledPage, loaded: LoadedPage, holds: Holds, *, doubtful: bool
+    ) -> dict[Address, Verdict]:
+        """Of a doubtful page: the dead one had it from another, of whom nothing is known."""
+        judge = Judge(datetime.now(UTC), self._plan, self._in_doubt)
+        verdicts: dict[Address, Verdict] = {}
+        for address in loaded.emails if doubtful else page.handed_over & loaded.emails.keys():
+            before = loaded.before(address)
+            result = page.results.get(address)
+            if result is None:
+                verdicts[address] = judge.doubted(UNANSWERED, before)
+            elif holds.holds_refusal(result):
+                verdicts[address] = judge.held(result.reply, before)
+            else:
+                verdicts[address] = judge.verdict(result, before)
+        return verdicts
+
+    async def _hand_back(self, page: JournalledPage, *, done: bool) -> None:
+        """End the dead one's lease with its own receipt."""
+        message = QueueMessage(
+            page.item_id, SEND_QUEUE, page.item_body, {}, 0, datetime.now(UTC), page.receipt
+        )
+        try:
+            if done:
+                await self._queue.delete(message)
+            else:
+                await self._queue.release(message, count_attempt=False)
+        except LeaseLost:
+            return  # it ran out meanwhile, and somebody has the item

@@ -1,0 +1,1 @@
+"""How many emails may go out: per second, per domain, per connection."""

@@ -1,0 +1,102 @@
+"""Limits by recipient domain: who cannot go now comes back later, and holds nobody up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address, domain_of
+from postroom.mail.envelope import ascii_domain
+from postroom.mail.mailing import Recipient
+from postroom.sender.limits.rates import Admission, DomainRates, Rate, admit
+from postroom.sender.limits.throttle import DOMAIN, Clock, Found, Moments, Throttle
+from postroom.storage import Store
+
+PATIENCE_SECONDS: Final = 1.0
+"""So long a page waits if nobody on it can go at once. Longer, and pages that wait would take the
+places of pages that could be sent."""
+
+
+class _Limited(msgspec.Struct, frozen=True):
+    """The recipients of a domain that has a limit."""
+
+    rate: Rate
+    recipients: list[Recipient] = msgspec.field(default_factory=list)
+
+
+class DomainLimits:
+    def __init__(self, store: Store, rates: DomainRates, clock: Clock = time.time) -> None:
+        self._throttle = Throttle(store, DOMAIN)
+        self._rates = rates
+        self._clock = clock
+
+    async def admit(
+        self, recipients: Sequence[Recipient]
+    ) -> tuple[list[Recipient], dict[Address, datetime]]:
+        """Those who may go now, and when the others (of up to 100) are to come back. Waits for at
+        most `PATIENCE_SECONDS`, if nobody can go at once."""
+        limited = self._limited(recipients)
+        if not limited:
+            return list(recipients), {}
+        may_wait = sum(len(each.recipients) for each in limited.values()) == len(recipients)
+        admissions = await self._throttle.change(
+            list(limited), lambda found: self._decide(limited, found, may_wait)
+        )
+        later: dict[Address, datetime] = {}
+        for domain, admission in admissions.items():
+            later |= _later(limited[domain].recipients, admission)
+        wait = max(admission.at for admission in admissions.values()) - self._clock()
+        await asyncio.sleep(min(max(0.0, wait), PATIENCE_SECONDS))
+        return [each for each in recipients if each.address not in later], later
+
+    def _limited(self, recipients: Sequence[Recipient]) -> dict[str, _Limited]:
+        limited: dict[str, _Limited] = {}
+        for recipient in recipients:
+            domain = ascii_domain(domain_of(recipient.address))
+            rate = self._rates.of(domain)
+            if rate is not None:
+                limited.setdefault(domain, _Limited(rate)).recipients.append(recipient)
+        return limited
+
+    def _decide(
+        self, limited: Mapping[str, _Limited], found: Found, may_wait: bool
+    ) -> tuple[Found, Mapping[str, Admission]]:
+        now = self._clock()
+        admissions = _admitted(limited, found, now, now)
+        if may_wait and not any(each.count for each in admissions.values()):
+            admissions = _admitted(limited, found, now, now + PATIENCE_SECONDS)
+        changed = {
+            domain: Moments(each.used_up, each.queue_end) for domain, each in admissions.items()
+        }
+        return changed, admissions
+
+
+def _admitted(
+    limited: Mapping[str, _Limited], found: Found, now: float, deadline: float
+) -> dict[str, Admission]:
+    return {
+        domain: admit(
+            each.rate,
+            found[domain].used_up,
+            found[domain].queue_end,
+            len(each.recipients),
+            now,
+            deadline,
+        )
+        for domain, each in limited.items()
+    }
+
+
+def _later(recipients: Sequence[Recipient], admission: Admission) -> dict[Address, datetime]:
+    later: dict[Address, datetime] = {}
+    waiting = iter(recipients[admission.count :])
+    for count, at in admission.later:
+        moment = datetime.fromtimestamp(at, UTC)
+        later |= {recipient.address: moment for recipient in islice(waiting, count)}
+    return later

@@ -1,0 +1,96 @@
+"""A limit on all emails per second: a transport that waits for its time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from postroom.mail.mailing import Mailing, Recipient
+from postroom.sender.limits.rates import Rate, reserve
+from postroom.sender.limits.throttle import OVERALL, Clock, Found, Moments, Throttle
+from postroom.storage import Store, StoreOutage
+from postroom.transport.contract import Result, Transport, Watcher
+
+log = logging.getLogger(__name__)
+
+# What goes together: without it a low limit would send in fits, and a crash would waste more.
+_CHUNK_SECONDS: Final = 0.25
+_STORE_SECONDS: Final = 1.0
+
+
+class PacedTransport(Transport):
+    """The emails of a batch go in chunks, each at its time; batches one after the other, not all of
+    them a little: so the first are soon done, and what was found out for them is not old."""
+
+    def __init__(
+        self, transport: Transport, store: Store, rate: Rate, clock: Clock = time.time
+    ) -> None:
+        self._transport = transport
+        self._throttle = Throttle(store, OVERALL)
+        self._rate = rate
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._chunk = max(1, int(rate.per_second * _CHUNK_SECONDS))
+
+    @property
+    def at_once(self) -> int:
+        """No more than what may go in a second."""
+        return min(self._transport.at_once, math.ceil(self._rate.per_second))
+
+    async def send(
+        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+    ) -> list[Result]:
+        """Cancelled while it waits, it hands over nothing more."""
+        chunks: list[asyncio.Task[list[Result]]] = []
+        # A chunk whose time has come does not wait for the answers to the one before; nor does the
+        # next batch, once it is its turn.
+        async with asyncio.TaskGroup() as under_way, self._turn:
+            for start in range(0, len(recipients), self._chunk):
+                chunk = recipients[start : start + self._chunk]
+                await self._wait_for_slots(len(chunk))
+                sending = self._transport.send(mailing, chunk, _Shifted(watcher, start))
+                chunks.append(under_way.create_task(sending))
+        return [result for sent in chunks for result in sent.result()]
+
+    async def check(self) -> str:
+        return await self._transport.check()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def _wait_for_slots(self, count: int) -> None:
+        at = await self._reserve(count)
+        await asyncio.sleep(max(0.0, at - self._clock()))
+
+    async def _reserve(self, count: int) -> float:
+        """When so many may go. Without the store nobody may, but our page is ours for a while."""
+        while True:
+            try:
+                return await self._throttle.change(
+                    [OVERALL], lambda found: self._slots(found, count)
+                )
+            except StoreOutage as exc:
+                log.warning("emails wait, because their limit cannot be read: %s", exc)
+                await asyncio.sleep(_STORE_SECONDS)
+
+    def _slots(self, found: Found, count: int) -> tuple[Found, float]:
+        slots = reserve(self._rate, found[OVERALL].used_up, count, self._clock())
+        return {OVERALL: Moments(slots.used_up)}, slots.at
+
+
+class _Shifted:
+    """Tells the watcher of a batch about the emails of a chunk that begins at `start`."""
+
+    def __init__(self, watcher: Watcher, start: int) -> None:
+        self._watcher = watcher
+        self._start = start
+
+    def handing_over(self, position: int) -> None:
+        self._watcher.handing_over(self._start + position)
+
+    def settled(self, position: int, result: Result) -> None:
+        self._watcher.settled(self._start + position, result)

@@ -1,0 +1,108 @@
+"""Where limits on emails per second stand, kept in the store: shared by all senders, and surviving
+their restarts.
+
+| table      | partition | row        | holds                                    |
+|------------|-----------|------------|------------------------------------------|
+| `throttle` | `overall` | `overall`  | UsedUpAt                                 |
+| `throttle` | `domain`  | the domain | UsedUpAt, QueueEndAt (see `rates.py`)    |
+
+Rows are changed under their ETags, so two senders never get the same slot. Slots are reserved for
+many emails with one write, shortly before they are used: what a crash leaves unused is lost time,
+about a second of it. Clocks of several machines that differ cost time, too: what the one that is
+ahead has used up is so for the others, and the limit holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from postroom.services import entities
+from postroom.storage import (
+    Conflict,
+    Entity,
+    Insert,
+    Operation,
+    Replace,
+    Store,
+    StoreUnavailable,
+    Value,
+)
+
+TABLE: Final = "throttle"
+OVERALL: Final = "overall"
+DOMAIN: Final = "domain"
+
+# Each failure is another sender's success; this many in a row say that something else is wrong.
+_MOST_ATTEMPTS = 500
+_LONGEST_PAUSE = 0.05
+
+T = TypeVar("T")
+Clock = Callable[[], float]
+"""Seconds since 1970: moments in the store must mean the same to all senders."""
+
+
+class Moments(msgspec.Struct, frozen=True):
+    """What is kept of a limit, in seconds since 1970; 0 where nothing was kept yet."""
+
+    used_up: float = 0.0
+    queue_end: float = 0.0
+
+
+Found = Mapping[str, Moments]
+
+
+class Throttle:
+    """The rows of one partition: one limit each."""
+
+    def __init__(self, store: Store, partition: str) -> None:
+        self._table = store.table(TABLE)
+        self._partition = partition
+        self._turn = asyncio.Lock()  # our own tasks need not overtake each other
+
+    async def change(self, names: Sequence[str], decide: Callable[[Found], tuple[Found, T]]) -> T:
+        """Change up to 100 limits together, all or none: `decide` gets the moments as they are, and
+        answers the new ones and what came of it. It is asked again if another sender was quicker.
+        """
+        async with self._turn:
+            for attempt in range(_MOST_ATTEMPTS):
+                rows = await asyncio.gather(
+                    *(self._table.get(self._partition, name) for name in names)
+                )
+                found = dict(zip(names, rows, strict=True))
+                changed, result = decide({name: _moments(row) for name, row in found.items()})
+                try:
+                    await self._table.apply(
+                        [self._write(name, changed[name], found[name]) for name in names]
+                    )
+                except Conflict:
+                    await asyncio.sleep(random.uniform(0, min(0.002 * attempt, _LONGEST_PAUSE)))  # noqa: S311
+                else:
+                    return result
+        raise StoreUnavailable(f"the limits {', '.join(names)} could not be changed")
+
+    def _write(self, name: str, moments: Moments, before: Entity | None) -> Operation:
+        properties: dict[str, Value] = {"UsedUpAt": _moment(moments.used_up)}
+        if moments.queue_end:
+            properties["QueueEndAt"] = _moment(moments.queue_end)
+        entity = Entity(self._partition, name, properties)
+        return Insert(entity) if before is None else Replace(entity, before.etag)
+
+
+def _moments(row: Entity | None) -> Moments:
+    if row is None:
+        return Moments()
+    end = entities.read_optional(row, "QueueEndAt", datetime)
+    return Moments(
+        entities.read(row, "UsedUpAt", datetime).timestamp(),
+        0.0 if end is None else end.timestamp(),
+    )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,1 @@
+"""A page of emails, from its claim to its outcomes."""

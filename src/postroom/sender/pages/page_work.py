@@ -1,0 +1,350 @@
+"""What is done for one page: its emails are sent, and what became of each is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from operator import attrgetter
+from typing import TypeVar
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.errors import DomainError
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.refs import MessageRef
+from postroom.mail.mailing import Recipient
+from postroom.observability.metrics import EMAILS
+from postroom.observability.spans import note, span
+from postroom.sender.faults.faults import Faults
+from postroom.sender.faults.lost_history import LostHistory
+from postroom.sender.faults.store_wait import StoreWait
+from postroom.sender.journal.journal import Journal, has_journal
+from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.mailings import Mailings
+from postroom.sender.pages.claims import Claim, Claims, PageTaken
+from postroom.sender.pages.in_hand import InHand, Leases, TakenPage
+from postroom.sender.pages.page import LoadedPage, PageStore
+from postroom.sender.pages.recipients import Recipients
+from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
+from postroom.sender.policy import Attempt, Judge, Verdict
+from postroom.sender.settings import SenderSettings
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.waiting_reasons import Waiting
+from postroom.storage import NotFound, Store, StoreOutage
+from postroom.transport.contract import Result, ResultKind, Transport
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LOST_OWNER = "another sender had the page in hand and did not come back"
+LEFT = "no longer a verified subscriber when its turn came"
+CANCELLED = "the message was cancelled"
+LIMITED = "waits: the emails per second to its domain are limited"
+_BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
+
+_LABELS = {EmailOutcome.PENDING: "deferred"}
+_REFUSED = ResultKind.REFUSED
+_MAY_HAVE_IT = (ResultKind.ACCEPTED, ResultKind.IN_DOUBT)
+_outcome = attrgetter("outcome")
+
+
+class PageWork:
+    """Knows how to work on pages; which, and how many at once, is decided elsewhere."""
+
+    def __init__(
+        self,
+        store: Store,
+        transport: Transport,
+        settings: SenderSettings,
+        limits: DomainLimits | None,
+        journal: Journal,
+        lost_history: LostHistory,
+        sending: Callable[[], None],
+        stop: Callable[[MessageRef | None], None],
+    ) -> None:
+        """`sending` is called when it is known what a page has to send, `stop` when nothing more of
+        a message (or of all) should be sent."""
+        self._transport = transport
+        self._settings = settings
+        self._limits = limits
+        self._journal = journal
+        self._lost_history = lost_history
+        self._sending = sending
+        # Pages of which emails may have been handed over, without a record: also after the page was
+        # lost, because the answers are then forgotten.
+        self._unsettled: set[str] = set()
+        self._queue = store.queue(SEND_QUEUE)
+        self._messages = MessageService(store)
+        self._pages = PageStore(store)
+        self._recipients = Recipients(store)
+        self._claims = Claims(
+            store,
+            journal.owner,
+            is_neighbour=lambda owner: has_journal(settings.journals, owner),
+            has_sent=lambda item: item.partition in self._unsettled,
+            steady_for=lambda: self.store_wait.steady_for,
+        )
+        self.store_wait = StoreWait()
+        self.faults = Faults(store, stop)
+        self.leases = Leases(self._queue, self._claims, journal, settings.lease)
+        self.mailings = Mailings(self._messages, settings.base_url)
+        self.is_stopping = False
+        """Nothing new is begun."""
+
+    async def take_together(self, ref: MessageRef, pages: Sequence[InHand]) -> None:
+        """Claim and read pages of one message at once. Where that cannot be, each of them is left
+        to itself."""
+        message = await self.mailings.message(ref)
+        if self.is_stopping or message is None or message.status not in _BEING_SENT:
+            return
+        if (await self.faults.holds()).covering_message(ref) is not None:
+            return  # they are only put aside
+        items = {in_hand.item: in_hand.message.id for in_hand in pages}
+        claims = await self._claims.take_together(items, self._settings.lease)
+        if not claims:
+            return
+        loaded = await self._pages.load_together(claims)
+        emails = {a: each for page in loaded if page for a, each in page.emails.items()}
+        recipients = await self._recipients.allowed(message.list_name, emails)
+        for in_hand, claim, page in zip(pages, claims, loaded, strict=True):
+            in_hand.claim = claim
+            in_hand.taken = TakenPage(page, recipients)
+
+    async def work_on(self, in_hand: InHand) -> float | None:
+        """Do what is to be done for a page now. Answers in how many seconds there is more to do,
+        or None if the work item is no longer needed and has been deleted."""
+        item = in_hand.item
+        message = await self.mailings.message(item.ref)
+        if message is None:
+            if in_hand.claim is not None:
+                await self._claims.give_up(in_hand.claim)
+            await self._queue.delete(in_hand.message)  # deleted, or never was
+            return None
+        if self.is_stopping and in_hand.claim is None:
+            return 0.0
+        if message.status is MessageStatus.PAUSED:
+            # Parked pages wait for the scheduler: only if it is paused still.
+            self.mailings.forget_status(item.ref)
+            message = await self.mailings.message(item.ref) or message
+        if message.status in _BEING_SENT:
+            message = await self._ready_to_send(message)
+        claim = in_hand.claim
+        if claim is None:
+            claim = await self._claims.take(item, in_hand.message.id, self._settings.lease)
+            in_hand.claim = claim
+        if message.status is MessageStatus.PAUSED and not claim.doubtful:
+            await self._pages.park(claim)
+            await self._queue.delete(in_hand.message)
+            return None
+        taken = in_hand.taken
+        loaded = taken.page if taken is not None else await self._pages.load(claim)
+        if loaded is None:
+            await self._claims.give_up(claim)
+            await self._queue.delete(in_hand.message)
+            return None
+        if (free_at := await self._lost_history.free_at()) is not None:
+            await self._claims.give_up(claim)  # read from a store that may have lost records
+            raise PageTaken(free_at)
+        with span("page", parent=message.trace, message=item.ref, page=item.page):
+            verdicts = await self._verdicts(message, claim, loaded, in_hand)
+            note(emails=len(verdicts), reply=_last_reply(verdicts))
+        # It may have been paused or cancelled while we were sending.
+        current = await self._until_done(lambda: self.mailings.message(item.ref), item)
+        status = message.status if current is None else current.status
+        if status is MessageStatus.CANCELLED:
+            verdicts = self._cancelled(loaded) | _decided(verdicts)
+        parked = status is MessageStatus.PAUSED
+        now = datetime.now(UTC)
+        wait = waiting(item.ref, loaded.emails, verdicts, await self.faults.holds(), now)
+        counts = await self._settle(in_hand, claim, loaded, verdicts, wait, parked=parked)
+        for outcome, number in Counter(map(_outcome, verdicts.values())).items():
+            EMAILS.add(number, _LABELS.get(outcome, outcome.value))
+        if not counts.pending or parked:
+            return None
+        if wait.is_held:
+            await self._take_back_if_lifted(item, wait)
+            return None
+        return seconds_until_due(loaded.emails, verdicts, wait, now)
+
+    async def _settle(
+        self,
+        in_hand: InHand,
+        claim: Claim,
+        loaded: LoadedPage,
+        verdicts: dict[Address, Verdict],
+        wait: Waiting,
+        *,
+        parked: bool,
+    ) -> Counts:
+        """Record the verdicts. During an outage of the store they wait: nobody else knows them."""
+        is_certain = True
+
+        async def record() -> Counts:
+            nonlocal is_certain, loaded, verdicts
+            was_certain, is_certain = is_certain, False
+            if not was_certain:
+                # Some of it may have been recorded before the outage.
+                loaded = await self._pages.load_again(claim)
+                verdicts = {a: v for a, v in verdicts.items() if a in loaded.emails}
+            async with in_hand.held:
+                current, work = await self.leases.secure(in_hand, claim, is_certain=was_certain)
+                counts = await self._pages.settle(
+                    current,
+                    loaded,
+                    verdicts,
+                    parked=parked,
+                    item=work,
+                    patience=self._settings.settle_together,
+                    wait=wait,
+                )
+                in_hand.claim = None
+                return counts
+
+        counts = await self._until_done(record, in_hand.item)
+        self._unsettled.discard(in_hand.item.partition)
+        return counts
+
+    async def _until_done(self, call: Callable[[], Awaitable[T]], item: WorkItem) -> T:
+        """Call the store, waiting for the end of an outage: the page's answers are in hand."""
+        what = f"page {item.partition} waits to be recorded"
+        return await self.store_wait.until_done(call, what, lambda: self.is_stopping)
+
+    async def _take_back_if_lifted(self, item: WorkItem, wait: Waiting) -> None:
+        """Put a work item again for a page whose hold was lifted while the page was settled: the
+        scheduler, which does so for held pages, may have looked just before."""
+        holds = await self.faults.fresh_holds()
+        if any(key not in holds for key in wait.held_by):
+            with suppress(StoreOutage):  # the scheduler looks again every half minute
+                await self._queue.put(str(msgspec.structs.replace(item, restarted=True)))
+
+    async def _ready_to_send(self, message: Message) -> Message:
+        """The message, whose mail can be made; or paused, because it cannot."""
+        try:
+            await self.mailings.mailing(message)
+        except (DomainError, NotFound) as exc:
+            await self._pause(message, f"its mail cannot be made: {exc}")
+            return await self._messages.get(message.ref)
+        return message
+
+    async def _verdicts(
+        self, message: Message, claim: Claim, loaded: LoadedPage, in_hand: InHand
+    ) -> dict[Address, Verdict]:
+        """What becomes of each email of the page now."""
+        now = datetime.now(UTC)
+        if message.status is MessageStatus.CANCELLED:
+            return self._cancelled(loaded)
+        if claim.doubtful:
+            # From a sender whose journal is not here: whatever it had not recorded is in doubt.
+            return self._all_doubted(loaded, now)
+        lost = self._lost_history.without_record(claim.item, loaded)
+        doubts = self._lost_history.doubts(lost, loaded) if lost else {}
+        due = {
+            address: email
+            for address, email in loaded.emails.items()
+            if (email.NextTryAt is None or is_due(email, message.retry_at, now))
+            and address not in doubts
+        }
+        if in_hand.taken is not None:
+            allowed = in_hand.taken.recipients
+        else:
+            allowed = await self._recipients.allowed(message.list_name, due) if due else {}
+        verdicts = doubts | {
+            address: _suppressed(LEFT, loaded.before(address))
+            for address in due
+            if address not in allowed
+        }
+        recipients = [allowed[address] for address in due if address in allowed]
+        admission = await self.faults.admit(message.ref, recipients)
+        recipients = admission.recipients
+        if self._limits is not None:
+            recipients, later = await self._limits.admit(recipients)
+            for address, at in later.items():  # no attempt: they only wait
+                before = loaded.before(address)
+                verdicts[address] = Verdict(EmailOutcome.PENDING, LIMITED, before, at)
+        sent = await self._send(message, claim.item, recipients, loaded, in_hand)
+        await self.faults.conclude(admission.probes, sent)
+        holds = await self.faults.holds()
+        judge = self._judge(now)
+        for address, result in sent.items():
+            if result is None:
+                continue
+            before = loaded.before(address)
+            if result.kind is _REFUSED and holds.holds_refusal(result):
+                verdicts[address] = judge.held(result.reply, before)
+            else:
+                verdicts[address] = judge.verdict(result, before)
+        return verdicts
+
+    def _judge(self, now: datetime) -> Judge:
+        return Judge(now, self._settings.retry, self._settings.in_doubt)
+
+    def _cancelled(self, loaded: LoadedPage) -> dict[Address, Verdict]:
+        return {a: _suppressed(CANCELLED, loaded.before(a)) for a in loaded.emails}
+
+    def _all_doubted(self, loaded: LoadedPage, now: datetime) -> dict[Address, Verdict]:
+        judge = self._judge(now)
+        return {a: judge.doubted(LOST_OWNER, loaded.before(a)) for a in loaded.emails}
+
+    async def _send(
+        self,
+        message: Message,
+        item: WorkItem,
+        recipients: list[Recipient],
+        loaded: LoadedPage,
+        in_hand: InHand,
+    ) -> dict[Address, Result | None]:
+        """Hand emails to the transport; return what is known of each, also when told to stop."""
+        if self.is_stopping or not recipients:
+            return {}
+        mailing = await self.mailings.mailing(message)
+        if self.faults.has_met(message.ref):
+            return {}
+        watcher = self._journal.sending(item.partition, [each.address for each in recipients])
+        in_hand.watcher = watcher
+        self._unsettled.add(item.partition)
+
+        def tried(address: Address) -> bool:
+            return loaded.before(address).tries > 0
+
+        faults = self.faults.watch(watcher, item.ref, item.page, recipients, tried)
+        in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, faults))
+        self._sending()
+        await asyncio.wait([in_hand.sending])
+        if not in_hand.sending.cancelled():
+            in_hand.sending.result()
+        for position in watcher.unanswered():
+            watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
+        addresses = [each.address for each in recipients]
+        results = dict(zip(addresses, watcher.results, strict=True))
+        sent = [a for a, result in results.items() if result and result.kind in _MAY_HAVE_IT]
+        self._lost_history.remember(item, sent)
+        return results
+
+    async def _pause(self, message: Message, reason: str) -> None:
+        """Pause a message whose mail cannot be made."""
+        try:
+            await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
+            log.error("message %s pauses itself: %s", message.ref, reason)
+        except DomainError as exc:
+            log.info("message %s is not paused again: %s", message.ref, exc)
+        self.mailings.forget_status(message.ref)
+
+
+def _last_reply(verdicts: dict[Address, Verdict]) -> str:
+    """Of the mail server: what a trace ends with."""
+    return next(reversed(verdicts.values())).reply if verdicts else ""
+
+
+def _decided(verdicts: dict[Address, Verdict]) -> dict[Address, Verdict]:
+    return {a: v for a, v in verdicts.items() if v.outcome is not EmailOutcome.PENDING}
+
+
+def _suppressed(why: str, before: Attempt) -> Verdict:
+    return Verdict(EmailOutcome.SUPPRESSED, why, before)

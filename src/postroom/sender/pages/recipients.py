@@ -1,0 +1,70 @@
+"""Who of a page may still receive its message: asked for again when its turn has come."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.mail.mailing import Recipient
+from postroom.services import entities
+from postroom.storage import KeyRange, Store
+
+# With fewer than this, point reads are cheaper than the range between first and last, which for the
+# last two deferred emails of a page may be half the list.
+_FEW = 25
+_AT_ONCE = 1000
+_SPARSE = 4  # if a range holds so many times as many rows as are wanted, point reads are, too
+
+
+class Recipients:
+    def __init__(self, store: Store) -> None:
+        self._lists = store.table(entities.LISTS)
+
+    async def allowed(
+        self, name: ListName, emails: Mapping[Address, entities.EmailRow]
+    ) -> dict[Address, Recipient]:
+        """Return those who are still verified and not blocked, with the GUIDs that they have now.
+
+        Of two emails that were planned for addresses that differ only in case, before these were
+        one subscriber, the one to the merged GUID is left out.
+        """
+        rows = {address: entities.email_row(address) for address in emails}
+        found = await self._subscribers(name, sorted(set(rows.values())))
+        recipients = {}
+        for address, email in emails.items():
+            subscriber = found.get(rows[address])
+            if subscriber is None or not subscriber.may_receive:
+                continue
+            if subscriber.MergedGUIDs and email.SubscriberGUID in subscriber.MergedGUIDs:
+                continue
+            recipients[address] = Recipient(address, subscriber.SubscriberGUID)
+        return recipients
+
+    async def _subscribers(
+        self, name: ListName, rows: Sequence[str]
+    ) -> dict[str, entities.SubscriberRow]:
+        """These rows of a list, in order, and some of those that lie between.
+
+        Neighbours come with one query. Few rows, or rows with many others between them, are asked
+        for one by one.
+        """
+        found: dict[str, entities.SubscriberRow] = {}
+        while len(rows) >= _FEW:
+            within = KeyRange.between(rows[0], rows[-1])
+            more = await self._lists.read(entities.SubscriberRow, name, within, limit=_AT_ONCE)
+            found |= more
+            if len(more) < _AT_ONCE:
+                return found
+            passed = bisect_right(rows, next(reversed(more)))
+            rows = rows[passed:]
+            if passed * _SPARSE < len(more):
+                break
+        single = [
+            self._lists.read(entities.SubscriberRow, name, KeyRange.only(row)) for row in rows
+        ]
+        for one in await asyncio.gather(*single):
+            found |= one
+        return found

@@ -1,0 +1,152 @@
+"""Links that let somebody in once: an invitation, or a new password for who forgot it.
+
+| table         | partition | row               | holds                                     |
+|---------------|-----------|-------------------|-------------------------------------------|
+| `accesslinks` | `link`    | hash of the token | for whom, what for, until when, from whom |
+
+The link itself is shown once. A revoked one is gone from the store, and so worth nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.errors import Exists, NoSuch
+from postroom.services.accounts.users import Role, User, UserService, parse_user
+from postroom.services.entities import read
+from postroom.storage import Entity, KeyRange, NotFound, Store, Value
+
+INVITATION_AGE = timedelta(days=7)
+RESET_AGE = timedelta(days=1)
+_LINK = "link"
+
+
+class LinkKind(StrEnum):
+    INVITATION = "invitation"
+    RESET = "reset"
+
+
+class AccessLink(msgspec.Struct, frozen=True):
+    """`id` is what is stored; the token that it is made from is in the link only."""
+
+    id: str
+    kind: LinkKind
+    email: str
+    role: Role
+    made_by: str
+    made_at: datetime
+    expires_at: datetime
+    epoch: str = ""
+
+
+class AccessLinks:
+    def __init__(self, store: Store, users: UserService) -> None:
+        self._links = store.table("accesslinks")
+        self._users = users
+
+    async def invite(self, email: str, role: Role, made_by: str) -> str:
+        """The token of an invitation; an earlier one to the same address is worth nothing now.
+        `Invalid`, `Exists`."""
+        address = parse_user(email)
+        if await self._users.find(address) is not None:
+            raise Exists("user", address)
+        return await self._make(LinkKind.INVITATION, address, role, made_by, INVITATION_AGE, "")
+
+    async def reset(self, email: str, made_by: str) -> str:
+        """The token of a link for a new password. The old one works until then. `NoSuch`."""
+        user = await self._users.get(email)
+        return await self._make(
+            LinkKind.RESET, user.email, user.role, made_by, RESET_AGE, user.epoch
+        )
+
+    async def find(self, token: str) -> AccessLink | None:
+        """The link of this token, as long as it works."""
+        entity = await self._links.get(_LINK, _hashed(token))
+        if entity is None:
+            return None
+        link = _link(entity)
+        return link if link.expires_at > datetime.now(UTC) else None
+
+    async def use(self, token: str, password: str) -> User:
+        """Make the user, or give it the new password. `Invalid`, `NoSuch`, `Exists`, `NotNow`.
+
+        Works once: a user is made once, and a new password ends what was made under the old one.
+        The link goes last; should that be interrupted, it is worth nothing anyway.
+        """
+        link = await self.find(token)
+        if link is None:
+            raise NoSuch("link", "of this kind")
+        if link.kind is LinkKind.INVITATION:
+            user = await self._users.create(link.email, password, link.role)
+        else:
+            user = await self._users.set_password(link.email, password, epoch=link.epoch)
+        await self.revoke(link.id)
+        return user
+
+    async def all(self) -> list[AccessLink]:
+        """All that can still be used, the soonest to expire first. What cannot is removed."""
+        now = datetime.now(UTC)
+        found: list[AccessLink] = []
+        async for entity in self._links.scan(KeyRange.only(_LINK)):
+            link = _link(entity)
+            if link.expires_at > now:
+                found.append(link)
+            else:
+                await self.revoke(link.id)
+        return sorted(found, key=lambda each: each.expires_at)
+
+    async def revoke(self, link_id: str) -> None:
+        """From now on it is worth nothing. Nothing happens if that is so already."""
+        with contextlib.suppress(NotFound):
+            await self._links.delete(_LINK, link_id)
+
+    async def revoke_all_of(self, email: str) -> None:
+        for link in await self.all():
+            if link.email == email:
+                await self.revoke(link.id)
+
+    async def _make(
+        self, kind: LinkKind, email: str, role: Role, made_by: str, age: timedelta, epoch: str
+    ) -> str:
+        await self.revoke_all_of(email)
+        token = secrets.token_urlsafe(32)
+        now = datetime.now(UTC)
+        values: dict[str, Value] = {
+            "Kind": kind.value,
+            "Email": email,
+            "Role": role.value,
+            "MadeBy": made_by,
+            "MadeAt": now,
+            "ExpiresAt": now + age,
+            "Epoch": epoch,
+        }
+        await self._links.insert(Entity(_LINK, _hashed(token), values))
+        return token
+
+
+def link_address(base_url: str, token: str) -> str:
+    """Where the token is used."""
+    return f"{base_url}/join?token={token}"
+
+
+def _hashed(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()
+
+
+def _link(entity: Entity) -> AccessLink:
+    return AccessLink(
+        entity.row,
+        LinkKind(read(entity, "Kind", str)),
+        read(entity, "Email", str),
+        Role(read(entity, "Role", str)),
+        read(entity, "MadeBy", str),
+        read(entity, "MadeAt", datetime),
+        read(entity, "ExpiresAt", datetime),
+        read(entity, "Epoch", str),
+    )

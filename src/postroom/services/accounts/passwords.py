@@ -1,0 +1,97 @@
+"""Passwords: what is accepted, and how they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import secrets
+import string
+
+import argon2
+
+from postroom.domain.errors import Invalid
+from postroom.services.accounts.common_passwords import is_common
+
+SHORTEST_PASSWORD = 10
+LONGEST_PASSWORD = 1000
+SHORTEST_WORD = 3  # of an address: shorter parts are in many good passwords
+SHORTEST_REMAINDER = 5
+
+_DECORATION = string.punctuation + string.whitespace
+_HASHER = argon2.PasswordHasher()
+
+
+def _no_hash() -> str:
+    """Looks like a hash, of nothing: to check a password against it takes as long as any."""
+    salt, hashed = (
+        base64.b64encode(secrets.token_bytes(length)).decode().rstrip("=")
+        for length in (_HASHER.salt_len, _HASHER.hash_len)
+    )
+    cost = f"m={_HASHER.memory_cost},t={_HASHER.time_cost},p={_HASHER.parallelism}"
+    return f"$argon2id$v=19${cost}${salt}${hashed}"
+
+
+_NOBODY = _no_hash()
+
+
+def check_password(password: str, field: str = "password", *, email: str = "") -> str:
+    """Return the password, if it is one that may be chosen for the user with this address.
+
+    `Invalid` if it is too short or too long, common, or made of the address or our name.
+    """
+    if len(password) < SHORTEST_PASSWORD:
+        raise Invalid(field, f"must have at least {SHORTEST_PASSWORD} characters")
+    if len(password) > LONGEST_PASSWORD:
+        raise Invalid(field, f"must have at most {LONGEST_PASSWORD:,} characters")
+    if len(set(password)) < 4:
+        raise Invalid(field, "must have more than three different characters")
+    bare = password.casefold().strip(_DECORATION)
+    if is_common(password) or is_common(bare):
+        raise Invalid(field, "is a common password: choose another")
+    if _is_made_of(bare, _known_words(email)):
+        raise Invalid(field, "must not be your address or our name with a few characters added")
+    return password
+
+
+def _known_words(email: str) -> list[str]:
+    """What somebody who wants to guess a password of this user tries first; the longest first."""
+    local, _, domain = email.casefold().rpartition("@")
+    parts = {email.casefold(), local, domain, *re.split(r"[^\w]+", f"{local}.{domain}")}
+    words = {each for each in parts if len(each) >= SHORTEST_WORD}
+    return sorted({*words, "postroom"}, key=len, reverse=True)
+
+
+def _is_made_of(password: str, words: list[str]) -> bool:
+    """Return whether few letters and digits are left of a password without these words."""
+    left = password
+    for each in words:
+        left = left.replace(each, "")
+    return left != password and sum(map(str.isalnum, left)) < SHORTEST_REMAINDER
+
+
+class Passwords:
+    """Hashes and checks. A hash takes 100 ms and 64 MB by design: two at a time do not stop the
+    rest of the process."""
+
+    def __init__(self) -> None:
+        self._hashing = asyncio.Semaphore(2)
+
+    async def hash(self, password: str) -> str:
+        async with self._hashing:
+            return await asyncio.to_thread(_HASHER.hash, _bytes(password))
+
+    async def fits(self, hashed: str | None, password: str) -> bool:
+        """Whether it is the one that was hashed. Takes as long without a hash; then it is False."""
+        if len(password) > LONGEST_PASSWORD:
+            hashed, password = None, ""  # nobody has such a one; it is not cut to fit
+        async with self._hashing:
+            try:
+                await asyncio.to_thread(_HASHER.verify, hashed or _NOBODY, _bytes(password))
+            except argon2.exceptions.VerificationError:
+                return False
+        return hashed is not None
+
+
+def _bytes(password: str) -> bytes:
+    return password.encode(errors="surrogatepass")

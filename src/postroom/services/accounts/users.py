@@ -1,0 +1,391 @@
+"""Who may use the pages: users with a role, a password and perhaps a second factor.
+
+| table   | partition | row         | holds                                                        |
+|---------|-----------|-------------|--------------------------------------------------------------|
+| `users` | `user`    | the address | role, hash of the password, second factor, tries to log in   |
+
+The secret of a second factor is encrypted (`stored_secrets.py`).
+
+`Epoch` changes whenever the password does: sessions and links that were made under another one are
+worth nothing from that moment on, whatever else an interruption leaves undone.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.audience.addresses import parse_address
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
+from postroom.encryption import DecryptionError, Keyring
+from postroom.services.accounts import second_factor
+from postroom.services.accounts.login_pace import CODES, STRANGERS, Pace, TooManyCodes
+from postroom.services.accounts.passwords import Passwords, check_password
+from postroom.services.entities import read, read_optional
+from postroom.services.events import EventService, Severity
+from postroom.services.stored_secrets import SecretRows
+from postroom.storage import (
+    AlreadyExists,
+    Conflict,
+    Delete,
+    Entity,
+    KeyRange,
+    Merge,
+    NotFound,
+    StaleETag,
+    Store,
+    Value,
+)
+
+log = logging.getLogger(__name__)
+
+_USER = "user"
+_LOOKS = 50  # at a row that others change at the same time
+# A merge keeps what it does not name: what is no more is written as nothing.
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_TRIES, _CODES = "TriesMark", "CodesMark"  # marks of a `Pace`
+_NO_TRIES: dict[str, Value] = {_TRIES: _NO_TIME, _CODES: _NO_TIME}
+_NOTED_EVERY = 3600.0  # seconds: an attack goes on and on
+_NO_SECOND_FACTOR: dict[str, Value] = {"TotpSecret": "", "TotpStep": 0, "RecoveryCodes": ""}
+
+
+class Role(StrEnum):
+    """Each may do what those before it may."""
+
+    VIEWER = "viewer"
+    EDITOR = "editor"
+    ADMINISTRATOR = "administrator"
+
+    def includes(self, other: Role) -> bool:
+        order = list(Role)
+        return order.index(self) >= order.index(other)
+
+
+ROLES: dict[Role, str] = {
+    Role.VIEWER: "Sees everything but users, keys and settings; changes nothing.",
+    Role.EDITOR: "Lists, subscribers and messages.",
+    Role.ADMINISTRATOR: "Everything, users and settings included.",
+}
+
+
+class User(msgspec.Struct, frozen=True):
+    email: str
+    role: Role
+    created_at: datetime
+    has_second_factor: bool = False
+    recovery_codes_left: int = 0
+    tries_mark: datetime | None = None
+    epoch: str = ""
+    etag: str = ""
+
+    @property
+    def is_slowed_down(self) -> bool:
+        """Whether devices that the user has never logged in with have to wait to try again."""
+        return STRANGERS.next_mark(self.tries_mark, datetime.now(UTC)) is None
+
+
+class UserService:
+    def __init__(self, store: Store, events: EventService, keyring: Keyring) -> None:
+        self._users = store.table("users")
+        self._events = events
+        self._secrets = SecretRows("users", keyring)
+        self._passwords = Passwords()
+        self._noted: dict[str, float] = {}
+
+    # — Users —
+
+    async def is_first_start(self) -> bool:
+        """Nobody is there yet who could log in."""
+        found = await self._users.query(KeyRange.only(_USER), limit=1)
+        return not found.entities
+
+    async def create(self, email: str, password: str, role: Role) -> User:
+        """`Invalid`, `Exists`."""
+        address = parse_user(email)
+        values: dict[str, Value] = {
+            "Role": role.value,
+            "Password": await self._passwords.hash(check_password(password, email=address)),
+            "Epoch": _new_epoch(),
+            "CreatedAt": datetime.now(UTC),
+            **_NO_TRIES,
+            **_NO_SECOND_FACTOR,
+        }
+        entity = Entity(_USER, address, values)
+        try:
+            etag = await self._users.insert(entity)
+        except AlreadyExists as exc:
+            raise Exists("user", address) from exc
+        return _user(msgspec.structs.replace(entity, etag=etag))
+
+    async def get(self, email: str) -> User:
+        """`NoSuch`."""
+        return _user(await self._entity(email))
+
+    async def find(self, email: str) -> User | None:
+        """The user of this address, as it is written in the store."""
+        entity = await self._users.get(_USER, email)
+        return None if entity is None else _user(entity)
+
+    async def all(self) -> list[User]:
+        """Users are few: all of them, in the order of their addresses."""
+        return [_user(entity) async for entity in self._users.scan(KeyRange.only(_USER))]
+
+    async def set_role(self, email: str, role: Role) -> User:
+        """`NoSuch`; `NotNow` for the last administrator."""
+        address = (await self.get(email)).email
+
+        def change(user: User) -> Merge:
+            return Merge(Entity(_USER, address, {"Role": role.value}), user.etag)
+
+        await self._keeping_an_administrator(address, change, role is not Role.ADMINISTRATOR)
+        return await self.get(address)
+
+    async def remove(self, email: str) -> User:
+        """`NoSuch`; `NotNow` for the last administrator. Sessions are worth nothing from now on;
+        `removal.py` takes the rest away, too."""
+        user = await self.get(email)
+        await self._keeping_an_administrator(
+            user.email, lambda now: Delete(_USER, now.email, now.etag), True
+        )
+        return user
+
+    # — Logging in —
+
+    async def authenticate(
+        self, email: str, password: str, *, is_known_device: bool = False
+    ) -> User | None:
+        """The user with this password, or None: wrong, unknown and too often look alike and take
+        equally long. With a second factor, `check_code` has to follow.
+
+        The caller limits how often a device may try that the user has logged in with before; all
+        others together are limited here.
+        """
+        entity = await self._found(email) if is_known_device else await self._counted_try(email)
+        hashed = None if entity is None else read(entity, "Password", str)
+        if not await self._passwords.fits(hashed, password) or entity is None:
+            return None
+        user = _user(entity)
+        if not user.has_second_factor and not is_known_device:
+            await self._merge(user.email, lambda _: {_TRIES: _NO_TIME})
+        return user
+
+    async def check_password(self, email: str, password: str) -> bool:
+        """Return whether it is this user's password. For users who are logged in: the caller
+        limits how often somebody may try."""
+        entity = await self._entity(email)
+        return await self._passwords.fits(read(entity, "Password", str), password)
+
+    async def check_code(self, email: str, code: str) -> bool:
+        """Whether it is a code of the user's app or a recovery code. Each works once.
+        `TooManyCodes`, `NoSuch`."""
+        if await self._merge(email, lambda row: _one_more(row, _CODES, CODES)) is None:
+            raise TooManyCodes(CODES.seconds)
+
+        def use(entity: Entity) -> Mapping[str, Value] | None:
+            if not read_optional(entity, "TotpSecret", str):
+                return None
+            step = self._fitting_step(entity, code)
+            if step is not None:
+                return {"TotpStep": step, _CODES: _NO_TIME}
+            left = second_factor.without_code(_recovery_hashes(entity), code)
+            return None if left is None else {"RecoveryCodes": " ".join(left), _CODES: _NO_TIME}
+
+        return await self._merge(email, use) is not None
+
+    # — Passwords and second factors —
+
+    async def set_password(self, email: str, password: str, *, epoch: str | None = None) -> User:
+        """A new password; every session ends, and so does a slow-down. `Invalid`, `NoSuch`.
+
+        With `epoch` only if the password has not been changed since: otherwise `NotNow`.
+        """
+        hashed = await self._passwords.hash(check_password(password, email=email))
+
+        def change(entity: Entity) -> Mapping[str, Value] | None:
+            if epoch is not None and read(entity, "Epoch", str) != epoch:
+                return None
+            return {"Password": hashed, "Epoch": _new_epoch(), **_NO_TRIES}
+
+        if await self._merge(email, change) is None:
+            raise NotNow("the password was changed meanwhile")
+        return await self.get(email)
+
+    async def turn_on_second_factor(self, email: str, secret: str, code: str) -> list[str]:
+        """From now on a login needs a code. Answers the recovery codes, this once.
+        `Invalid` if the code is not the app's, `NotNow` if there is a second factor already."""
+        step = second_factor.fitting_step(secret, code, 0, datetime.now(UTC))
+        if step is None:
+            raise Invalid("code", "is not the one that the app shows now")
+        codes = second_factor.new_recovery_codes()
+
+        def change(entity: Entity) -> Mapping[str, Value] | None:
+            if read_optional(entity, "TotpSecret", str):
+                return None
+            encrypted = self._secrets.encrypted(_USER, entity.row, "TotpSecret", secret)
+            return {"TotpSecret": encrypted, "TotpStep": step, "RecoveryCodes": _hashes(codes)}
+
+        if await self._merge(email, change) is None:
+            raise NotNow("there is a second factor already: turn it off first")
+        return codes
+
+    def _fitting_step(self, entity: Entity, code: str) -> int | None:
+        """Return the step of time whose code this is. Without the key that the secret needs there
+        is none, but recovery codes still work."""
+        try:
+            secret = self._secrets.read(entity, "TotpSecret")
+        except DecryptionError as exc:
+            log.error("the code of an app cannot be checked: %s", exc)
+            return None
+        last = read(entity, "TotpStep", int)
+        return second_factor.fitting_step(secret, code, last, datetime.now(UTC))
+
+    async def turn_off_second_factor(self, email: str) -> None:
+        await self._merge(email, lambda _: _NO_SECOND_FACTOR)
+
+    async def renew_recovery_codes(self, email: str) -> list[str]:
+        """New ones, shown this once; the old ones work no more. `NotNow`."""
+        codes = second_factor.new_recovery_codes()
+
+        def change(entity: Entity) -> Mapping[str, Value] | None:
+            has_one = read_optional(entity, "TotpSecret", str)
+            return {"RecoveryCodes": _hashes(codes)} if has_one else None
+
+        if await self._merge(email, change) is None:
+            raise NotNow("there is no second factor: turn it on first")
+        return codes
+
+    # — Parts —
+
+    async def _entity(self, email: str) -> Entity:
+        try:
+            address = parse_user(email)
+        except Invalid as exc:
+            raise NoSuch("user", email[:320]) from exc
+        entity = await self._users.get(_USER, address)
+        if entity is None:
+            raise NoSuch("user", address)
+        return entity
+
+    async def _merge(
+        self, email: str, change: Callable[[Entity], Mapping[str, Value] | None]
+    ) -> Entity | None:
+        """Change a user's row as it is at that moment; answers how it was, None if `change` wants
+        nothing. `NoSuch`."""
+        for _ in range(_LOOKS):
+            entity = await self._entity(email)
+            values = change(entity)
+            if values is None:
+                return None
+            try:
+                await self._users.merge(Entity(_USER, entity.row, values), entity.etag)
+            except Conflict:
+                continue
+            return entity
+        raise Overtaken("user", email)
+
+    async def _counted_try(self, email: str) -> Entity | None:
+        """The user's row with one try more on it; None for nobody, and if it is too early."""
+        try:
+            entity = await self._merge(email, lambda row: _one_more(row, _TRIES, STRANGERS))
+        except (NoSuch, Overtaken):
+            return None
+        if entity is None:
+            self._note_slowed_down(email)
+        return entity
+
+    async def _found(self, email: str) -> Entity | None:
+        try:
+            return await self._entity(email)
+        except NoSuch:
+            return None
+
+    def _note_slowed_down(self, email: str) -> None:
+        user, now = parse_user(email), time.monotonic()
+        if now - self._noted.get(user, -_NOTED_EVERY) < _NOTED_EVERY:
+            return
+        self._noted[user] = now
+        self._events.note(
+            "accounts",
+            f"many failed attempts to log in as {user}: devices that {user} has never logged in"
+            f" with may try once per minute",
+            severity=Severity.WARNING,
+            subject=f"user:{user}",
+        )
+
+    async def _keeping_an_administrator(
+        self, email: str, change: Callable[[User], Merge | Delete], loses: bool
+    ) -> None:
+        """Change a user's row in one step with a look at another administrator, who must still be
+        one: two that remove each other at the same time cannot both succeed."""
+        for _ in range(_LOOKS):
+            user = await self.get(email)
+            operations: list[Merge | Delete] = [change(user)]
+            if loses and user.role is Role.ADMINISTRATOR:
+                operations.append(await self._other_administrator(user))
+            try:
+                await self._users.apply(operations)
+            except (StaleETag, NotFound):
+                continue
+            return
+        raise Overtaken("user", email)
+
+    async def _other_administrator(self, user: User) -> Merge:
+        for each in await self.all():
+            if each.role is Role.ADMINISTRATOR and each.email != user.email:
+                return Merge(Entity(_USER, each.email, {"Role": each.role.value}), each.etag)
+        raise NotNow(f"{user.email} is the last administrator: make somebody else one first")
+
+
+def parse_user(email: str) -> str:
+    """The address by which a user is known; people write their own in any case. `Invalid`."""
+    return parse_address(email).lower()
+
+
+def parse_role(text: str) -> Role:
+    """`Invalid`."""
+    try:
+        return Role(text)
+    except ValueError as exc:
+        raise Invalid("role", f"is one of {', '.join(Role)}") from exc
+
+
+def _new_epoch() -> str:
+    return secrets.token_hex(8)
+
+
+def _hashes(codes: list[str]) -> str:
+    return " ".join(map(second_factor.hashed_code, codes))
+
+
+def _recovery_hashes(entity: Entity) -> list[str]:
+    return (read_optional(entity, "RecoveryCodes", str) or "").split()
+
+
+def _one_more(row: Entity, name: str, pace: Pace) -> Mapping[str, Value] | None:
+    """The mark after one more attempt; None if it is too early."""
+    mark = pace.next_mark(_moment(row, name), datetime.now(UTC))
+    return None if mark is None else {name: mark}
+
+
+def _moment(entity: Entity, name: str) -> datetime | None:
+    found = read_optional(entity, name, datetime)
+    return None if found == _NO_TIME else found
+
+
+def _user(entity: Entity) -> User:
+    return User(
+        email=entity.row,
+        role=Role(read(entity, "Role", str)),
+        created_at=read(entity, "CreatedAt", datetime),
+        has_second_factor=bool(read_optional(entity, "TotpSecret", str)),
+        recovery_codes_left=len(_recovery_hashes(entity)),
+        tries_mark=_moment(entity, _TRIES),
+        epoch=read(entity, "Epoch", str),
+        etag=entity.etag,
+    )

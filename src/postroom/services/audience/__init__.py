@@ -1,0 +1,1 @@
+"""Lists and the people on them: sign-up, confirmation, leaving, search, growth."""

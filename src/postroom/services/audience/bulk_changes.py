@@ -1,0 +1,68 @@
+"""The same for many subscribers at once: each is done or not for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Final, assert_never
+
+import msgspec
+
+from postroom.domain.errors import DomainError
+from postroom.services.audience.subscriptions import SubscriptionService
+
+MOST: Final = 1000
+BLOCKED_BY_HAND: Final = "blocked by an administrator"
+
+
+class BulkAction(StrEnum):
+    ASK = "ask"
+    VERIFY = "verify"
+    BLOCK = "block"
+    UNBLOCK = "unblock"
+    REMOVE = "remove"
+
+
+class BulkReport(msgspec.Struct, frozen=True):
+    """How many it was done for, and why not for the others (an address is gone, for instance)."""
+
+    done: int
+    problems: list[str]
+
+
+async def change_many(
+    subscriptions: SubscriptionService, list_name: str, emails: Sequence[str], action: BulkAction
+) -> BulkReport:
+    """Do it for each of the addresses, up to `MOST`."""
+    change = _change(subscriptions, list_name, action)
+    answers = await asyncio.gather(*(_tried(change, each) for each in emails[:MOST]))
+    problems = [answer for answer in answers if answer]
+    return BulkReport(len(answers) - len(problems), problems)
+
+
+def _change(
+    subscriptions: SubscriptionService, list_name: str, action: BulkAction
+) -> Callable[[str], Awaitable[object]]:
+    match action:
+        case BulkAction.VERIFY:
+            return lambda email: subscriptions.edit(list_name, email, verified=True)
+        case BulkAction.ASK:
+            return lambda email: subscriptions.ask(list_name, email)
+        case BulkAction.BLOCK:
+            return lambda email: subscriptions.edit(list_name, email, blocked=BLOCKED_BY_HAND)
+        case BulkAction.UNBLOCK:
+            return lambda email: subscriptions.edit(list_name, email, blocked="")
+        case BulkAction.REMOVE:
+            return lambda email: subscriptions.remove(list_name, email)
+        case _:
+            assert_never(action)
+
+
+async def _tried(change: Callable[[str], Awaitable[object]], email: str) -> str:
+    """Why it could not be done; empty if it was."""
+    try:
+        await change(email)
+    except DomainError as exc:
+        return str(exc)
+    return ""

@@ -1,0 +1,54 @@
+"""How many a message will go to, and how long that will take: from what was seen before."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from postroom.domain.audience.lists import parse_list_name
+from postroom.domain.messages.messages import Message
+from postroom.services.audience.list_sizes import ListSizes
+from postroom.services.messages.message_times import MessageTimes
+
+_LOOKED_AT: Final = 10  # messages, newest first
+_ENOUGH: Final = 100  # emails, so that starting and stopping does not count
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """`recipients` is exact if not `counted_at`; otherwise see `Size`.
+
+    `per_second` is the limit that is set, or else what recent messages reached; None: not known.
+    """
+
+    recipients: int
+    counted_at: datetime | None
+    per_second: float | None
+
+    @property
+    def seconds(self) -> float | None:
+        return self.recipients / self.per_second if self.per_second else None
+
+
+class EstimateService:
+    def __init__(self, sizes: ListSizes, times: MessageTimes) -> None:
+        self._sizes = sizes
+        self._times = times
+
+    async def of(self, list_name: str, limit: float | None) -> Estimate:
+        """For a message to a list; `limit` is the setting in emails per second."""
+        name = parse_list_name(list_name)
+        size = (await self._sizes.of([name]))[name]
+        return Estimate(size.recipients, size.counted_at, limit or await self._measured())
+
+    async def _measured(self) -> float | None:
+        recent = await self._times.done(limit=_LOOKED_AT)
+        return next((rate for rate in map(_rate, recent.messages) if rate is not None), None)
+
+
+def _rate(message: Message) -> float | None:
+    counts, began, ended = message.counts, message.queued_at, message.completed_at
+    if counts is None or began is None or ended is None or counts.accepted < _ENOUGH:
+        return None
+    return counts.accepted / max((ended - began).total_seconds(), 0.001)

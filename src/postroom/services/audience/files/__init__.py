@@ -1,0 +1,1 @@
+"""Subscribers in and out of files."""

@@ -1,0 +1,397 @@
+"""Subscribers in CSV files: how a file is understood, and which of its lines can be used.
+
+A file has a header line (`subscriber_columns.py` says what its columns mean). The delimiter is a
+comma, a semicolon or a tab: the one that finds the column of addresses. The file is in UTF-8, or in
+UTF-16 with its mark, or in what the caller says.
+
+The whole file is decoded once before its first line is used, so that one in a wrong encoding is
+refused before anything was done. Memory stays flat whatever is in the file (`record_lines.py`).
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import threading
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import BinaryIO, Final
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
+from postroom.domain.errors import Invalid
+from postroom.services.audience.files.columns import (
+    EMAIL,
+    LONGEST_HEADER,
+    VERIFIED,
+    Column,
+    Columns,
+    Standing,
+    shown,
+)
+from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
+
+_PIECE = 256 * 1024  # bytes, read at once
+_LONGEST_REASON = 1000
+_REASON_NOT_SAID = "blocked in the file that was imported"
+_REJECTED_AT_ONCE = 1000  # in one chunk: a rejected line may take milliseconds
+_SAMPLE = 5  # rows that a preview shows
+_NO_STANDING: Final = None, ""
+_MOST_LINES = 100  # of one record: a cell may hold line breaks, but so many are a missing quote
+
+_TRUTH: Final = {
+    "true": True, "yes": True, "1": True,
+    "false": False, "no": False, "0": False,
+    "": None,
+}  # fmt: skip
+
+# What people save files in, by Python's names. Not all that Python can decode: some of that takes
+# minutes for a megabyte, and some gives text that cannot be written anywhere.
+_ENCODINGS: Final = frozenset({
+    "ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le",
+    "utf-32-be",
+    "iso8859-1", "iso8859-2", "iso8859-3", "iso8859-4", "iso8859-5", "iso8859-6", "iso8859-7",
+    "iso8859-8", "iso8859-9",
+    "iso8859-10", "iso8859-11", "iso8859-13", "iso8859-14", "iso8859-15", "iso8859-16",
+    "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258",
+    "cp437", "cp720", "cp737", "cp775", "cp850", "cp852", "cp855", "cp856", "cp857", "cp858",
+    "cp860", "cp861", "cp862", "cp863", "cp864",
+    "cp865", "cp866", "cp869", "cp874", "cp932", "cp949", "cp950", "cp1006", "cp1125",
+    "cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140",
+    "koi8-r", "koi8-t", "koi8-u", "kz1048", "ptcp154", "tis-620", "hp-roman8",
+    "mac-croatian", "mac-cyrillic", "mac-greek", "mac-iceland", "mac-latin2", "mac-roman",
+    "mac-romanian", "mac-turkish",
+    "big5", "big5hkscs", "gb2312", "gbk", "gb18030", "johab", "euc_jp", "euc_jis_2004",
+    "euc_jisx0213", "euc_kr",
+    "shift_jis", "shift_jis_2004", "shift_jisx0213",
+    "iso2022_jp", "iso2022_jp_1", "iso2022_jp_2", "iso2022_jp_2004", "iso2022_jp_3",
+    "iso2022_jp_ext", "iso2022_kr",
+})  # fmt: skip
+
+# A spreadsheet would take such a cell for a formula, so an export puts an apostrophe before it.
+# Spaces before it do not make it less of one.
+_FORMULA = re.compile(r"'*(?:\s*[=+\-@]|[\t\r])")
+_PROTECTED_FORMULA = re.compile(r"'+(?:\s*[=+\-@]|[\t\r])")
+
+
+def protected(cell: str) -> str:
+    """The cell as a spreadsheet takes it for text."""
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def unprotected(cell: str) -> str:
+    """The cell as it was before `protected`. An apostrophe that is the address's own stays."""
+    return cell[1:] if _PROTECTED_FORMULA.match(cell) else cell
+
+
+class RejectedLine(msgspec.Struct, frozen=True):
+    """A line that was not used, and why."""
+
+    line: int
+    email: str
+    reason: str
+
+
+class Chunk(msgspec.Struct):
+    """Some lines of a file: what they want for each address (None: nothing was said).
+
+    `spellings` has the addresses that differ from their keys. `blocked` says why, for those whose
+    line does; `watched` has the lines of those that the caller wants to look at. `lines` counts
+    lines that are not `empty`; `repeated` lines are about an address that an earlier line of the
+    chunk was about. `unsubscribed` has those whose line says that they left; they are not wanted.
+    `bytes_read` is how much was read.
+    """
+
+    wanted: dict[AddressKey, bool | None]
+    rejected: list[RejectedLine]
+    spellings: dict[AddressKey, Address] = {}
+    blocked: dict[AddressKey, str] = {}
+    watched: dict[AddressKey, int] = {}
+    unsubscribed: dict[AddressKey, Address] = {}
+    lines: int = 0
+    empty: int = 0
+    repeated: int = 0
+    bytes_read: int = 0
+
+
+class SubscriberFile:
+    """A CSV file, understood. `sample` has its first rows, `columns` says what each is used for.
+
+    Made from a binary file that can be read again from its beginning; `Invalid` says in one line
+    what is wrong with it and what to do. It blocks: use it in a thread. Setting `stop` in another
+    thread ends it soon, as if the file ended there.
+    """
+
+    def __init__(
+        self, file: BinaryIO, encoding: str | None = None, stop: threading.Event | None = None
+    ) -> None:
+        stop = stop or threading.Event()
+        self._file = file
+        self._encoding = _checked_encoding(encoding) if encoding else _marked_encoding(file)
+        _check_decodes(file, self._encoding, stop, was_given=encoding is not None)
+        self._columns = self._open()
+        self.sample = _first_rows(RecordLines(self._text, stop, already_read=1), self._columns)
+        self.release()
+        self._open()
+        self._lines = RecordLines(self._text, stop, already_read=1)
+        self._rows = csv.reader(self._lines, delimiter=self._columns.delimiter)
+
+    @property
+    def columns(self) -> list[Column]:
+        return self._columns.all
+
+    def _open(self) -> Columns:
+        """Begin to read, behind the header line, which is returned."""
+        self._file.seek(0)
+        self._text = io.TextIOWrapper(self._file, self._encoding, newline="")
+        try:
+            return Columns(self._text.readline(LONGEST_HEADER))
+        except Invalid:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Leave the binary file open for whoever opened it."""
+        self._text.detach()
+
+    def chunks(
+        self, lines: int, watch: Callable[[AddressKey], bool] | None = None
+    ) -> Iterator[Chunk]:
+        """The file's lines, at most so many at a time. `watch` says of which addresses the lines
+        are kept in mind."""
+        while chunk := self._chunk(lines, watch):
+            yield chunk
+
+    def _chunk(self, lines: int, watch: Callable[[AddressKey], bool] | None) -> Chunk | None:
+        chunk = Chunk({}, [])
+        columns = self._columns
+        email, verified, blocked = columns.email, columns.verified, columns.blocked
+        standing_of = columns.standing if columns.has_statuses else None
+        source = self._lines
+        read = 0
+        while True:
+            try:
+                for row in islice(self._rows, lines - read):
+                    read += 1
+                    line, source.used = source.used + 1, source.number
+                    if not row:
+                        chunk.empty += 1
+                        continue
+                    if source.used - line > _MOST_LINES:
+                        reason = "one cell runs over many lines"
+                        _reject_swallowed(chunk, line, source.used, reason)
+                        continue
+                    try:
+                        raw = row[email]
+                        address = parse_address(raw if raw[:1] != "'" else unprotected(raw))
+                        said = None if verified is None else _TRUTH[row[verified].strip().lower()]
+                        why = "" if blocked is None else row[blocked]
+                        standing = standing_of(row) if standing_of else _NO_STANDING
+                    except (IndexError, KeyError, Invalid):
+                        self._look_closer(chunk, line, row, watch)
+                        if len(chunk.rejected) >= _REJECTED_AT_ONCE:
+                            break
+                        continue
+                    chunk.lines += 1
+                    key = _want(chunk, address, said, standing)
+                    if why:
+                        _block(chunk, key, why)
+                    if watch is not None and key in chunk.wanted and watch(key):
+                        chunk.watched[key] = line
+                chunk.bytes_read = self._file.tell()
+                return chunk if read else None
+            except csv.Error as exc:
+                read += 1
+                line, source.used = source.used + 1, source.number
+                _reject_unreadable(chunk, line, source.used, exc)
+                self._rows = csv.reader(source, delimiter=columns.delimiter)
+
+    def _look_closer(
+        self,
+        chunk: Chunk,
+        line: int,
+        row: list[str],
+        watch: Callable[[AddressKey], bool] | None,
+    ) -> None:
+        """A row that did not fit at first sight: empty, short, protected, or bad."""
+        if not any(map(str.strip, row)):
+            chunk.empty += 1
+            return
+        chunk.lines += 1
+        columns = self._columns
+        raw = row[columns.email] if columns.email < len(row) else ""
+        try:
+            address = parse_address(_checked_cell(raw))
+            said = self._said(row)
+            standing = columns.standing(row)
+        except Invalid as exc:
+            chunk.rejected.append(RejectedLine(line, shown(raw), exc.problem))
+            return
+        key = _want(chunk, address, said, standing)
+        if columns.blocked is not None and columns.blocked < len(row):
+            _block(chunk, key, row[columns.blocked])
+        if watch is not None and key in chunk.wanted and watch(key):
+            chunk.watched[key] = line
+
+    def _said(self, row: list[str]) -> bool | None:
+        place = self._columns.verified
+        if place is None or place >= len(row):
+            return None
+        word = row[place].strip().lower()
+        if word not in _TRUTH:
+            raise Invalid(VERIFIED, f"'verified' is true or false, not {shown(word)!r}")
+        return _TRUTH[word]
+
+
+def _first_rows(lines: RecordLines, columns: Columns) -> list[list[str]]:
+    """Return the first rows as they are in the file, cut to what can be shown."""
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(lines, delimiter=columns.delimiter):
+            lines.used = lines.number
+            if row:
+                rows.append([shown(cell) for cell in row[: len(columns.names)]])
+            if len(rows) == _SAMPLE:
+                break
+    except csv.Error:
+        return rows  # reported with its line when the file is read
+    return rows
+
+
+def _reject_unreadable(chunk: Chunk, first: int, last: int, exc: csv.Error) -> None:
+    if isinstance(exc, RecordTooLong) and first == last:
+        chunk.lines += 1
+        chunk.rejected.append(RejectedLine(first, "", f"the line is {exc}"))
+    else:
+        _reject_swallowed(chunk, first, last, str(exc))
+
+
+def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
+    """A quote that is not closed takes the lines after it into its cell: they are lost."""
+    chunk.lines += 1
+    reason = f"{why}: is a quote missing? Lines {first} to {last} were not used"
+    chunk.rejected.append(RejectedLine(first, "", reason))
+
+
+def _want(
+    chunk: Chunk, address: Address, said: bool | None, standing: tuple[Standing | None, str]
+) -> AddressKey:
+    """Note what a line wants; return the key of its address.
+
+    The first line about an address says how it is spelled, the last one what is wanted; but once a
+    line says that somebody has unsubscribed, no other brings them back.
+    """
+    wanted, key = chunk.wanted, address_key(address)
+    stands, word = standing
+    if key in chunk.unsubscribed:
+        chunk.repeated += 1
+        return key
+    if key in wanted:
+        chunk.repeated += 1
+    elif key != address:
+        chunk.spellings[key] = address
+    if stands is Standing.UNSUBSCRIBED:
+        wanted.pop(key, None)
+        chunk.watched.pop(key, None)
+        chunk.blocked.pop(key, None)
+        chunk.unsubscribed[key] = address
+        return key
+    if stands is Standing.BLOCKED:
+        chunk.blocked[key] = shown(f"{word} in the imported file", longest=_LONGEST_REASON)
+    if stands in (Standing.PENDING, Standing.BLOCKED):
+        said = False
+    elif stands is Standing.CONFIRMED and said is None:
+        said = True
+    if said is None:
+        wanted.setdefault(key, None)
+    else:
+        wanted[key] = said
+    return key
+
+
+def _block(chunk: Chunk, address: AddressKey, cell: str) -> None:
+    """A cell says why, or just that it is so."""
+    meaning = _TRUTH.get(cell.strip().lower(), True)
+    if meaning:
+        is_reason = cell.strip().lower() not in _TRUTH
+        reason = " ".join(unprotected(cell).split()) if is_reason else _REASON_NOT_SAID
+        chunk.blocked[address] = shown(reason, longest=_LONGEST_REASON)
+
+
+def _checked_cell(raw: str) -> str:
+    if not raw.strip():
+        raise Invalid(EMAIL, "the line has no address")
+    if "\n" in raw or "\r" in raw.strip("\r"):
+        raise Invalid(EMAIL, "the address runs over several lines: is a quote missing?")
+    return unprotected(raw)
+
+
+# -- encoding -------------------------------------------------------------------------------------
+
+
+def _checked_encoding(name: str) -> str:
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, UnicodeError, ValueError) as exc:
+        raise Invalid("encoding", f"there is no encoding {shown(name)!r}") from exc
+    if found not in _ENCODINGS:
+        raise Invalid(
+            "encoding",
+            f"there is no encoding {shown(name)!r} for such files: save the file as UTF-8",
+        )
+    return "utf-8-sig" if found == "utf-8" else found
+
+
+def _marked_encoding(file: BinaryIO) -> str:
+    """By the mark at the beginning; without one it can only be UTF-8."""
+    file.seek(0)
+    head = file.read(4)
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "utf-32"
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if 0 in head[:2]:
+        order = "le" if head[1:2] == b"\0" else "be"
+        raise Invalid(
+            "file",
+            f"looks like UTF-16 without its mark: name its encoding, utf-16-{order}, or save it"
+            " as UTF-8",
+        )
+    return "utf-8-sig"
+
+
+def _check_decodes(
+    file: BinaryIO, encoding: str, stop: threading.Event, *, was_given: bool
+) -> None:
+    file.seek(0)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    while not stop.is_set():
+        piece = file.read(_PIECE)
+        try:
+            decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as exc:
+            line += exc.object[: exc.start].count(b"\n")
+            raise Invalid("file", _not_decoded(line, encoding, was_given)) from exc
+        except UnicodeError as exc:  # a decoder of UTF-16 or UTF-32 that finds no byte-order mark
+            raise Invalid(
+                "file",
+                f"has no byte-order mark, which {encoding} needs: name {encoding}-le or"
+                f" {encoding}-be, or save it as UTF-8",
+            ) from exc
+        if not piece:
+            return
+        line += piece.count(b"\n")
+
+
+def _not_decoded(line: int, encoding: str, was_given: bool) -> str:
+    if was_given:
+        return f"line {line} is not in {encoding}: name another encoding, or save it as UTF-8"
+    name = encoding.removesuffix("-sig").upper()
+    return (
+        f"line {line} is not in {name}: save the file as UTF-8, or name the encoding that it is in"
+        " (such as windows-1252)"
+    )

@@ -1,0 +1,242 @@
+"""How lists grow: each is counted from time to time, and the figures are kept by day.
+
+| table    | partition     | row  | holds                                                  |
+|----------|---------------|------|--------------------------------------------------------|
+| `growth` | `latest`      | list | Subscribers, Verified, Recipients (see `list_counts.py`), |
+|          |               |      | CountedAt, Seconds: the last count and changes since   |
+| `growth` | `list:NAME`   | day  | Subscribers, Verified of a list                        |
+| `growth` | `all`         | day  | Subscribers, Verified of all lists together            |
+
+Counting reads every subscriber: five seconds for a million. So pages read these figures, and one
+process at a time makes them, the rarer the longer it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from datetime import UTC, date, datetime, timedelta
+
+import msgspec
+
+from postroom.domain.audience.lists import ListName
+from postroom.domain.messages.messages import day_of
+from postroom.services import entities
+from postroom.services.audience.list_counts import LATEST, TABLE, Figures, figures_from
+from postroom.services.audience.lists import ListService
+from postroom.storage import (
+    Entity,
+    KeyRange,
+    Lease,
+    LeaseLost,
+    NotFound,
+    Store,
+    StoreError,
+    Value,
+)
+
+EVERY = "all"
+ROUND = 60.0
+"""Seconds between two looks at which lists are to be counted."""
+
+_ROWS = 1000  # of one look at the store
+_LEASE = "growth"
+_LEASE_SECONDS = 60.0
+_RENEW_AFTER = 15.0
+_SHARE = 200  # counting a list takes at most one part in so many of the time,
+_LONGEST_REST = 6 * 3600.0  # but no day is left out
+
+_log = logging.getLogger(__name__)
+
+
+class ListSize(msgspec.Struct, frozen=True):
+    """How many subscribers a list has: the last count, and what has changed since."""
+
+    name: ListName
+    subscribers: int
+    verified: int
+    recipients: int
+    counted_at: datetime
+
+
+class GrowthPoint(msgspec.Struct, frozen=True):
+    """The last count of a day."""
+
+    day: date
+    subscribers: int
+    verified: int
+
+
+class GrowthService:
+    def __init__(self, store: Store, lists: ListService) -> None:
+        self._store = store
+        self._subscribers = store.table(entities.LISTS)
+        self._growth = store.table(TABLE)
+        self._lists = lists
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def sizes(self) -> list[ListSize]:
+        """Every list that was counted, the largest first."""
+        found = [_size_from(row) async for row in self._growth.scan(KeyRange.only(LATEST))]
+        return sorted(found, key=lambda size: (-size.subscribers, size.name))
+
+    async def history(self, list_name: str | None = None, *, days: int = 90) -> list[GrowthPoint]:
+        """The last days of a list, or of all lists together; days without a count are left out."""
+        partition = EVERY if list_name is None else _partition(list_name)
+        first = day_of(datetime.now(UTC) - timedelta(days=days))
+        rows = self._growth.scan(KeyRange.only(partition), KeyRange(start=first))
+        return [_point_from(row) async for row in rows]
+
+    # -- counting ----------------------------------------------------------------------------
+
+    async def keep_counting(self, stopping: asyncio.Event) -> None:
+        """Count again and again until `stopping`. Any number may do this; one acts."""
+        while not stopping.is_set():
+            try:
+                await self._count_if_first()
+            except (StoreError, LeaseLost) as exc:
+                _log.warning("the lists could not be counted: %s", exc)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), ROUND)
+
+    async def count_due(self, lease: Lease | None = None) -> int:
+        """Count the lists whose figures are old; answers how many it counted."""
+        turn = _Turn(self._store, lease)
+        known = {row.row: row async for row in self._growth.scan(KeyRange.only(LATEST))}
+        counted = 0
+        after: str | None = None
+        while True:
+            page = await self._lists.page(after=after)
+            for mailing_list in page.lists:
+                if _is_due(known.pop(mailing_list.name, None)):
+                    await self._count(mailing_list.name, turn)
+                    counted += 1
+            if (after := page.next) is None:
+                break
+        for gone in known:
+            with contextlib.suppress(NotFound):
+                await self._growth.delete(LATEST, gone)
+        if counted or known:
+            await self._sum_up()
+        return counted
+
+    async def _count_if_first(self) -> None:
+        lease = await self._store.acquire_lease(_LEASE, seconds=_LEASE_SECONDS)
+        if lease is None:
+            return
+        try:
+            await self.count_due(lease)
+        finally:
+            with contextlib.suppress(LeaseLost):
+                await self._store.release_lease(lease)
+
+    async def count_now(self, name: ListName) -> ListSize:
+        """Count a list while somebody waits: about two seconds for a million on SQLite."""
+        began = time.monotonic()
+        figures = await self._figures(name, None)
+        return await self._note(name, figures, time.monotonic() - began)
+
+    async def _count(self, name: ListName, turn: _Turn) -> None:
+        began = time.monotonic()
+        figures = await self._figures(name, turn)
+        await self._note(name, figures, time.monotonic() - began)
+
+    async def _figures(self, name: ListName, turn: _Turn | None) -> Figures:
+        total = Figures()
+        within = KeyRange.prefix(entities.EMAIL_PREFIX)
+        start = within.start
+        while True:
+            asked = time.monotonic()
+            rows = await self._subscribers.read(
+                _State, name, KeyRange(start, within.stop), limit=_ROWS
+            )
+            verified = [row for row in rows.values() if row.Verified]
+            receiving = sum(not row.Blocked for row in verified)
+            total += Figures(len(rows), len(verified), receiving)
+            if len(rows) < _ROWS:
+                return total
+            start = entities.behind(next(reversed(rows)))
+            if turn is not None:
+                await turn.keep()
+                # Pages are answered meanwhile: this one takes no more than half of the time.
+                await asyncio.sleep(time.monotonic() - asked)
+
+    async def _note(self, name: ListName, total: Figures, seconds: float) -> ListSize:
+        now = datetime.now(UTC)
+        figures: dict[str, Value] = {
+            "Subscribers": total.subscribers,
+            "Verified": total.verified,
+        }
+        await self._growth.upsert(Entity(_partition(name), day_of(now), figures))
+        latest: dict[str, Value] = {
+            **figures,
+            "Recipients": total.recipients,
+            "CountedAt": now,
+            "Seconds": seconds,
+        }
+        await self._growth.upsert(Entity(LATEST, name, latest))
+        return ListSize(name, total.subscribers, total.verified, total.recipients, now)
+
+    async def _sum_up(self) -> None:
+        sizes = await self.sizes()
+        figures: dict[str, Value] = {
+            "Subscribers": sum(size.subscribers for size in sizes),
+            "Verified": sum(size.verified for size in sizes),
+        }
+        await self._growth.upsert(Entity(EVERY, day_of(datetime.now(UTC)), figures))
+
+
+class _State(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an `email:` row."""
+
+    Verified: bool = False
+    Blocked: str = ""
+
+
+class _Turn:
+    """The right to count, renewed on the way."""
+
+    def __init__(self, store: Store, lease: Lease | None) -> None:
+        self._store = store
+        self._lease = lease
+        self._renewed = time.monotonic()
+
+    async def keep(self) -> None:
+        """`LeaseLost` if somebody else counts now."""
+        if self._lease is not None and time.monotonic() - self._renewed > _RENEW_AFTER:
+            await self._store.renew_lease(self._lease)
+            self._renewed = time.monotonic()
+
+
+def _partition(list_name: str) -> str:
+    return f"list:{list_name}"
+
+
+def _is_due(latest: Entity | None) -> bool:
+    if latest is None:
+        return True
+    age = (datetime.now(UTC) - entities.read(latest, "CountedAt", datetime)).total_seconds()
+    rest = _SHARE * entities.read(latest, "Seconds", float)
+    return age > min(max(ROUND, rest), _LONGEST_REST)
+
+
+def _size_from(entity: Entity) -> ListSize:
+    figures = figures_from(entity)
+    return ListSize(
+        ListName(entity.row),
+        figures.subscribers,
+        figures.verified,
+        figures.recipients,
+        entities.read(entity, "CountedAt", datetime),
+    )
+
+
+def _point_from(entity: Entity) -> GrowthPoint:
+    return GrowthPoint(
+        date.fromisoformat(entity.row),
+        entities.read(entity, "Subscribers", int),
+        entities.read(entity, "Verified", int),
+    )

@@ -1,0 +1,74 @@
+"""How many subscribers lists have, for pages: small lists are counted, large ones have a count.
+
+A large list that has no count yet (it has just been imported, or its count was lost) is counted
+while the page waits, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from postroom.domain.audience.lists import ListName
+from postroom.services import entities
+from postroom.services.audience.list_counts import ListCounts
+from postroom.services.audience.list_growth import GrowthService, ListSize
+from postroom.storage import KeyRange, Store
+
+_SMALL: Final = 500  # subscribers that are counted while somebody waits
+
+
+class Size(msgspec.Struct, frozen=True):
+    """`recipients` are verified and not blocked. `counted_at` is None where it is exact now;
+    otherwise it was counted then, and changes since have been added."""
+
+    subscribers: int
+    verified: int
+    recipients: int
+    counted_at: datetime | None = None
+
+
+class ListSizes:
+    def __init__(self, store: Store, growth: GrowthService, counts: ListCounts) -> None:
+        self._rows = store.table(entities.LISTS)
+        self._growth = growth
+        self._counts = counts
+
+    async def of(self, names: Sequence[ListName]) -> dict[ListName, Size]:
+        """Return the sizes of these lists."""
+        known = await self.counted()
+        found: dict[ListName, Size] = {}
+        unsure = []
+        for name in names:
+            if name in known and known[name].subscribers > _SMALL:
+                found[name] = known[name]
+            else:
+                unsure.append(name)
+        counted = await asyncio.gather(*map(self._count, unsure))
+        for name, size in zip(unsure, counted, strict=True):
+            found[name] = size or _size(await self._growth.count_now(name))
+        return found
+
+    async def counted(self) -> dict[ListName, Size]:
+        """Return the count of every list that has one: one look, however many there are."""
+        await self._counts.write()
+        return {size.name: _size(size) for size in await self._growth.sizes()}
+
+    async def _count(self, name: ListName) -> Size | None:
+        """Return the size of a small list; None if it is larger."""
+        result = await self._rows.query(
+            KeyRange.only(name), KeyRange.prefix(entities.EMAIL_PREFIX), limit=_SMALL
+        )
+        if result.next is not None:
+            return None
+        found = [entities.subscriber_from(row) for row in result.entities]
+        verified = sum(each.verified for each in found)
+        return Size(len(found), verified, sum(each.may_receive for each in found))
+
+
+def _size(counted: ListSize) -> Size:
+    return Size(counted.subscribers, counted.verified, counted.recipients, counted.counted_at)

@@ -1,0 +1,305 @@
+"""Mailing lists: create, find, edit, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from postroom.domain.audience.addresses import parse_address
+from postroom.domain.audience.colours import parse_colour
+from postroom.domain.audience.lists import (
+    LONGEST_DESCRIPTION,
+    LONGEST_POSTAL_ADDRESS,
+    LONGEST_TEXT,
+    ListName,
+    MailingList,
+    parse_list_name,
+    parse_new_list_name,
+)
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.languages import LANGUAGES, parse_list_language
+from postroom.domain.messages.messages import FINAL
+from postroom.domain.plain_text import one_line, some_lines
+from postroom.services import entities
+from postroom.services.audience.departures import Departures
+from postroom.services.messages.message_rows import MessageRows
+from postroom.storage import (
+    AlreadyExists,
+    Conflict,
+    Delete,
+    Entity,
+    KeyRange,
+    Merge,
+    NotFound,
+    StaleETag,
+    Store,
+)
+
+_BATCH = 99  # rows that go with one batch of the store, beside the mark of their list
+_PAIRS = 49  # with the list's mark they fill a batch
+
+
+def _some_lines(field: str, longest: int) -> Callable[[str], str]:
+    return lambda text: some_lines(field, text, longest=longest)
+
+
+# What each property of a list must look like: the value as it is kept, or `Invalid`.
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "description": lambda text: one_line("description", text, longest=LONGEST_DESCRIPTION),
+    "from_address": lambda text: parse_address(text, "from_address"),
+    "public": bool,
+    "signup_text": _some_lines("signup_text", LONGEST_TEXT),
+    "welcome_text": _some_lines("welcome_text", LONGEST_TEXT),
+    "colour": parse_colour,
+    "language": parse_list_language,
+    "postal_address": _some_lines("postal_address", LONGEST_POSTAL_ADDRESS),
+    "logo": str,
+}
+
+
+def _checked(**given: object) -> dict[str, Any]:
+    """Return the values that are given (not None), as a list keeps them. `Invalid`."""
+    return {name: _CHECKS[name](value) for name, value in given.items() if value is not None}
+
+
+class ListPage(msgspec.Struct, frozen=True):
+    """Some lists in the order of their names; `next` goes on.
+
+    `being_deleted` names those whose deletion has begun and has not come to its end.
+    """
+
+    lists: list[MailingList]
+    next: str | None
+    being_deleted: list[ListName] = []
+
+
+class ListService:
+    def __init__(self, store: Store, messages: MessageRows) -> None:
+        self._lists = store.table(entities.LISTS)
+        self._index = store.table(entities.LIST_INDEX)
+        self._logos = store.container(entities.LOGOS)
+        self._departures = Departures(store)
+        self._messages = messages
+
+    async def create(
+        self,
+        name: str,
+        description: str,
+        from_address: str,
+        *,
+        public: bool = True,
+        signup_text: str = "",
+        welcome_text: str = "",
+        colour: str = "",
+        language: str = LANGUAGES[0],
+        postal_address: str = "",
+    ) -> MailingList:
+        """Make a list. `Invalid`, `Exists`."""
+        new = MailingList(
+            name=parse_new_list_name(name),
+            created_at=datetime.now(UTC),
+            **_checked(
+                description=description,
+                from_address=from_address,
+                public=public,
+                signup_text=signup_text,
+                welcome_text=welcome_text,
+                colour=colour,
+                language=language,
+                postal_address=postal_address,
+            ),
+        )
+        # The index first: a list that an interruption left out of it could never be found.
+        entry = Entity(entities.BY_NAME, new.name, {})
+        await self._index.upsert(entry)
+        etag = await self._insert(new)
+        # And again: a deletion of the list that had this name may have come between.
+        await self._index.upsert(entry)
+        return msgspec.structs.replace(new, etag=etag)
+
+    async def get(self, name: str) -> MailingList:
+        """The list. `NoSuch`."""
+        found = await self._lists.get(parse_list_name(name), entities.LIST_ROW)
+        if found is None or _is_being_deleted(found):
+            raise NoSuch("list", name)
+        return entities.list_from(found)
+
+    async def page(
+        self, *, prefix: str = "", limit: int = 100, after: str | None = None
+    ) -> ListPage:
+        """Lists in the order of their names, all or those that begin with `prefix`."""
+        result = await self._index.query(
+            KeyRange.only(entities.BY_NAME), KeyRange.prefix(prefix), limit=limit, after=after
+        )
+        rows = await asyncio.gather(
+            *(self._lists.get(entry.row, entities.LIST_ROW) for entry in result.entities)
+        )
+        found = [row for row in rows if row is not None]
+        lists = [entities.list_from(row) for row in found if not _is_being_deleted(row)]
+        leaving = [ListName(row.partition) for row in found if _is_being_deleted(row)]
+        return ListPage(lists, result.next, leaving)
+
+    async def names(self, *, limit: int = 1000) -> list[ListName]:
+        """The first names in their order, for a choice: one look at the index."""
+        result = await self._index.query(KeyRange.only(entities.BY_NAME), limit=limit)
+        return [ListName(entry.row) for entry in result.entities]
+
+    async def edit(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        from_address: str | None = None,
+        public: bool | None = None,
+        signup_text: str | None = None,
+        welcome_text: str | None = None,
+        colour: str | None = None,
+        logo: str | None = None,
+        language: str | None = None,
+        postal_address: str | None = None,
+        etag: str | None = None,
+    ) -> MailingList:
+        """Change what is given. With `etag`: `Overtaken` if somebody else saved first.
+
+        `logo` is the name of a picture that is there (`LogoService`), or nothing.
+        """
+        old = await self.get(name)
+        new = msgspec.structs.replace(
+            old,
+            **_checked(
+                description=description,
+                from_address=from_address,
+                public=public,
+                signup_text=signup_text,
+                welcome_text=welcome_text,
+                colour=colour,
+                logo=logo,
+                language=language,
+                postal_address=postal_address,
+            ),
+        )
+        try:
+            saved = await self._lists.replace(entities.list_entity(new), etag or old.etag)
+        except StaleETag as exc:
+            raise Overtaken("list", name) from exc
+        except NotFound as exc:
+            raise NoSuch("list", name) from exc
+        return msgspec.structs.replace(new, etag=saved)
+
+    async def delete(self, name: str, etag: str | None = None) -> int:
+        """Remove a list with its subscribers; answers how many there were. `NotNow`, `NoSuch`.
+
+        First the list is marked, and from then on it is gone for everybody. Its rows go in batches;
+        an interrupted deletion is finished by deleting again, or by making a list of that name.
+        """
+        list_name = parse_list_name(name)
+        found = await self._lists.get(list_name, entities.LIST_ROW)
+        if found is None:
+            raise NoSuch("list", name)
+        if _is_being_deleted(found):
+            return await self.finish_deletion(list_name, found.etag)
+        await self._check_no_message_needs(list_name)
+        try:
+            mark = await self._lists.merge(_mark(list_name), etag or found.etag)
+        except StaleETag as exc:
+            raise Overtaken("list", name) from exc
+        except NotFound as exc:
+            raise NoSuch("list", name) from exc
+        return await self.finish_deletion(list_name, mark)
+
+    async def finish_deletion(self, name: ListName, mark: str | None = None) -> int:
+        """Remove all rows of a marked list, whose row has the ETag `mark`; its own goes last.
+
+        Each batch writes the mark again, under its ETag. So whoever is late, and finds a list that
+        was made anew under this name, takes nothing away from it.
+        """
+        removed = 0
+        if mark is None:
+            found = await self._lists.get(name, entities.LIST_ROW)
+            mark = None if found is None else found.etag
+        in_pairs = True
+        while mark is not None:
+            rows = await self._rows_to_remove(name, in_pairs)
+            try:
+                if not rows:
+                    await self._remove_list(name, mark)
+                    break
+                deletions = [Delete(name, row) for row in rows]
+                mark = (await self._lists.apply([Merge(_mark(name), mark), *deletions]))[0]
+            except Conflict:
+                # Somebody else deletes, too; or a row has lost its other half, and goes alone.
+                current = await self._find_mark(name)
+                in_pairs = current != mark
+                mark = current
+                continue
+            removed += sum(row.startswith(entities.EMAIL_PREFIX) for row in rows)
+        return removed
+
+    async def _rows_to_remove(self, name: ListName, in_pairs: bool) -> list[str]:
+        """Some rows of a list: subscribers with their look-up rows, then whatever is left."""
+        if in_pairs:
+            found = await self._lists.query(
+                KeyRange.only(name), KeyRange.prefix(entities.EMAIL_PREFIX), limit=_PAIRS
+            )
+            guids = [entities.read(e, "SubscriberGUID", str) for e in found.entities]
+            pairs = zip(found.entities, guids, strict=True)
+            if guids:
+                return [row for e, guid in pairs for row in (e.row, entities.GUID_PREFIX + guid)]
+        result = await self._lists.query(KeyRange.only(name), limit=_BATCH)
+        return [e.row for e in result.entities if e.row != entities.LIST_ROW]
+
+    async def _remove_list(self, name: ListName, mark: str) -> None:
+        """Pictures and index entry, if they are still those of the marked list; then its row.
+
+        Who left it is forgotten when nobody is on it any more: nobody can leave after that.
+        """
+
+        async def are_ours() -> bool:
+            return await self._find_mark(name) == mark
+
+        await self._departures.remove_all(name, are_ours)
+        entry = await self._index.get(entities.BY_NAME, name)
+        if entry is not None and await self._find_mark(name) == mark:
+            for logo in (await self._logos.list(entities.logo_prefix(name))).blobs:
+                with contextlib.suppress(NotFound):
+                    await self._logos.delete(logo.name)
+            with contextlib.suppress(Conflict):  # made anew at this moment: not ours any more
+                await self._index.delete(entry.partition, entry.row, entry.etag)
+        await self._lists.delete(name, entities.LIST_ROW, mark)
+
+    async def _find_mark(self, name: ListName) -> str | None:
+        """The ETag of a list that is being deleted; None if there is none, or one made anew."""
+        found = await self._lists.get(name, entities.LIST_ROW)
+        return None if found is None or not _is_being_deleted(found) else found.etag
+
+    async def _insert(self, new: MailingList) -> str:
+        """Where a deletion was interrupted, it is finished first."""
+        for _ in range(2):
+            try:
+                return await self._lists.insert(entities.list_entity(new))
+            except AlreadyExists:
+                mark = await self._find_mark(new.name)
+                if mark is not None:
+                    await self.finish_deletion(new.name, mark)
+        raise Exists("list", new.name)
+
+    async def _check_no_message_needs(self, name: ListName) -> None:
+        async for message in self._messages.open_messages():
+            if message.list_name == name and message.status not in FINAL:
+                raise NotNow(
+                    f"the list {name!r} cannot be deleted while the message {message.ref} for it"
+                    f" is {message.status}: cancel that first, or wait until it is done"
+                )
+
+
+def _mark(name: ListName) -> Entity:
+    return Entity(name, entities.LIST_ROW, {"Deleting": True})
+
+
+def _is_being_deleted(entity: Entity) -> bool:
+    return entity.properties.get("Deleting") is True

@@ -1,0 +1,291 @@
+"""How often somebody may be signed up, so that nobody can be bombed with confirmations.
+
+| limit                    | how many                                  | for                      |
+|--------------------------|-------------------------------------------|--------------------------|
+| an address and a list    | 2 in five minutes, 3 a day                | everybody                |
+| a mailbox, over all lists| 10 a day, in whatever spelling            | visitors of the page     |
+|                          | 100 a day                                 | programs with a key      |
+| a place on the network   | 20 in ten minutes (IPv4, IPv6 /64)        | visitors of the page     |
+|                          | 40 in ten minutes (IPv6 /56)              |                          |
+|                          | 80 in ten minutes (IPv6 /48)              |                          |
+| a list                   | 2,000 an hour                             | visitors of the page     |
+
+Two, not one: whoever was told nothing, because a server died, may ask again at once. Whoever
+follows a link in a mail of ours has shown that the mailbox is theirs: their count begins anew.
+Spellings of a mailbox that its provider does not tell apart count as one
+(`domain/audience/mailboxes.py`).
+A provider gives a customer an IPv6 /64, a /56 or a whole /48, so all three are counted.
+
+Counts are rows of the store, so they hold over several web servers and survive a restart. A row
+belongs to a fixed stretch of time and lies in the partition that is named by its end: what is over
+is found by its key and swept away. At the border of two stretches twice as many may pass. A list's
+count would be written by everybody at once; so a web server takes a share of it now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import itertools
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.mailboxes import canonical_mailbox
+from postroom.services.entities import read
+from postroom.services.row_removal import remove_rows
+from postroom.storage import Batch, Conflict, Entity, Insert, KeyRange, Store, Value
+
+log = logging.getLogger(__name__)
+
+TABLE: Final = "signuplimit"
+
+AT_ONCE: Final = 2
+AT_ONCE_WITHIN: Final = timedelta(minutes=5)
+PER_ADDRESS_AND_LIST: Final = 3
+PER_MAILBOX: Final = 10
+PER_MAILBOX_BY_PROGRAM: Final = 100
+PER_PLACE: Final = 20
+PER_WIDER_PLACE: Final = {56: 40, 48: 80}  # by the length of an IPv6 prefix
+PER_LIST: Final = 2000
+_SHARE: Final = 20  # of a list's count: what a web server that stops may leave unused
+
+_DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
+_PLACE_TIME = timedelta(minutes=10)
+_SWEEP_EVERY = timedelta(minutes=1)
+_SWEEP_ROWS = 500
+_ATTEMPTS = 10
+
+
+class _Asked(msgspec.Struct, frozen=True, array_like=True):
+    """A confirmation that was asked for: when, and a digest of the address and list."""
+
+    at: float
+    about: str
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """One more sign-up fits. `changes` are the rows that count it, the mailbox last."""
+
+    address: Address
+    list_name: ListName
+    place: str | None
+    changes: tuple[Entity, ...]
+
+
+class SignupLimits:
+    def __init__(
+        self, store: Store, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._rows = store.table(TABLE)
+        self._clock = clock
+        self._swept_at = clock()
+        self._shares: dict[str, int] = {}
+        self._sharing = asyncio.Lock()
+
+    async def look(
+        self, address: Address, list_name: ListName, place: str | None
+    ) -> Allowance | None:
+        """Whether a confirmation may be asked for; None: not now. Nothing is counted yet.
+
+        `place` is where a visitor of the page comes from (`place_of`), None for a program with a
+        key: it speaks for many visitors, and for itself.
+        """
+        now = self._clock()
+        mailbox = _key(now, _DAY, "mailbox", canonical_mailbox(address))
+        most = PER_MAILBOX_BY_PROGRAM if place is None else PER_MAILBOX
+        places = [
+            (_key(now, _PLACE_TIME, "place", each), limit) for each, limit in _limits_of(place)
+        ]
+        asked, *counts = await asyncio.gather(
+            self._rows.get(*mailbox), *(self._rows.get(*key) for key, _ in places)
+        )
+        changes = [
+            *(
+                _one_more(key, count, limit)
+                for (key, limit), count in zip(places, counts, strict=True)
+            ),
+            _one_more_asked(mailbox, asked, _about(address, list_name), now, most),
+        ]
+        fitting = tuple(each for each in changes if each is not None)
+        if len(fitting) < len(changes):
+            return None
+        if place is not None and not await self._has_share(list_name, now):
+            return None
+        return Allowance(address, list_name, place, fitting)
+
+    def first(self, address: Address, list_name: ListName) -> Batch:
+        """Counts a sign-up by a program with a key if it is the mailbox's first one today, as most
+        are; `AlreadyExists` if not."""
+        now = self._clock()
+        key = _key(now, _DAY, "mailbox", canonical_mailbox(address))
+        text = _as_text([_Asked(now.timestamp(), _about(address, list_name))])
+        return Batch(TABLE, [Insert(Entity(*key, {"Asked": text}))])
+
+    async def take(self, allowance: Allowance) -> bool:
+        """Count it. False: others were quicker, and now it is too much."""
+        await self.sweep_now_and_then()
+        for _ in range(_ATTEMPTS):
+            if await self._write_all(allowance.changes):
+                return True
+            again = await self.look(allowance.address, allowance.list_name, allowance.place)
+            if again is None:
+                return False
+            allowance = again
+        return False
+
+    async def forget(self, address: Address) -> None:
+        """The owner of the mailbox has answered: nobody is being bombed here."""
+        key = _key(self._clock(), _DAY, "mailbox", canonical_mailbox(address))
+        found = await self._rows.get(*key)
+        if found is not None:
+            try:
+                await self._rows.delete(*key, found.etag)
+            except Conflict:
+                return  # signed up again at this moment, or swept
+
+    async def _write_all(self, changes: tuple[Entity, ...]) -> bool:
+        """One after the other up to the first conflict. The mailbox is the last one, so that it is
+        counted once for one confirmation, however often the others had to be tried."""
+        for each in changes:
+            if not await self._write(each):
+                return False
+        return True
+
+    async def _write(self, change: Entity) -> bool:
+        try:
+            if change.etag:
+                await self._rows.replace(change, change.etag)
+            else:
+                await self._rows.insert(change)
+        except Conflict:
+            return False
+        return True
+
+    # -- lists -------------------------------------------------------------------------------
+
+    async def _has_share(self, list_name: ListName, now: datetime) -> bool:
+        key = _key(now, _HOUR, "list", list_name)
+        about = " ".join(key)
+        async with self._sharing:
+            if not self._shares.get(about):
+                self._shares = {k: n for k, n in self._shares.items() if k >= key[0] and n}
+                self._shares[about] = await self._take_share(key)
+                if not self._shares[about]:
+                    log.warning("too many sign-ups for the list %s in this hour", list_name)
+                    return False
+            self._shares[about] -= 1
+            return True
+
+    async def _take_share(self, key: tuple[str, str]) -> int:
+        for _ in range(_ATTEMPTS):
+            found = await self._rows.get(*key)
+            count = 0 if found is None else read(found, "Count", int)
+            share = min(_SHARE, PER_LIST - count)
+            if share <= 0:
+                return 0
+            if await self._write(_counted(key, found, count + share)):
+                return share
+        return 0
+
+    # -- what is over ------------------------------------------------------------------------
+
+    async def sweep_now_and_then(self) -> None:
+        """Remove some counts of stretches that are over; mostly it is not yet time."""
+        now = self._clock()
+        if now - self._swept_at < _SWEEP_EVERY:
+            return
+        self._swept_at = now
+        found = await self._rows.query(KeyRange(stop=_moment(now)), limit=_SWEEP_ROWS)
+        for partition, rows in itertools.groupby(found.entities, lambda each: each.partition):
+            await remove_rows(self._rows, partition, [each.row for each in rows])
+
+
+def place_of(host: str) -> str:
+    """Where a visitor comes from, for counting; nothing if that cannot be told.
+
+    A private address is a proxy's, or the house's own: it may stand for everybody. A home has one
+    IPv4 address or 2^64 of IPv6.
+    """
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    if address.is_private:
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+def _limits_of(place: str | None) -> list[tuple[str, int]]:
+    """Networks to count a visitor under, and how many each may have; the widest first."""
+    if not place:
+        return []
+    limits = [(place, PER_PLACE)]
+    if "/" in place:
+        network = ipaddress.IPv6Network(place)
+        for length, limit in PER_WIDER_PLACE.items():
+            limits.append((str(network.supernet(new_prefix=length)), limit))
+    return limits[::-1]
+
+
+def _about(address: Address, list_name: ListName) -> str:
+    return _digest(f"{list_name} {address.casefold()}")[:16]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _key(now: datetime, length: timedelta, kind: str, what: str) -> tuple[str, str]:
+    """The row that counts now; addresses of people are not readable in it."""
+    past = (now - datetime.min.replace(tzinfo=UTC)) % length
+    return _moment(now - past + length), f"{kind}:{_digest(what)[:32]}"
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def _one_more_asked(
+    key: tuple[str, str], found: Entity | None, about: str, now: datetime, most: int
+) -> Entity | None:
+    asked: list[_Asked] = []
+    if found is not None:
+        asked = msgspec.json.decode(read(found, "Asked", str), type=list[_Asked])
+    same = [each.at for each in asked if each.about == about]
+    lately = now.timestamp() - AT_ONCE_WITHIN.total_seconds()
+    if (
+        len(asked) >= most
+        or len(same) >= PER_ADDRESS_AND_LIST
+        or sum(at > lately for at in same) >= AT_ONCE
+    ):
+        return None
+    return _changed(key, found, {"Asked": _as_text([*asked, _Asked(now.timestamp(), about)])})
+
+
+def _as_text(asked: list[_Asked]) -> str:
+    return msgspec.json.encode(asked).decode()
+
+
+def _one_more(key: tuple[str, str], found: Entity | None, limit: int) -> Entity | None:
+    count = 0 if found is None else read(found, "Count", int)
+    return None if count >= limit else _counted(key, found, count + 1)
+
+
+def _counted(key: tuple[str, str], found: Entity | None, count: int) -> Entity:
+    return _changed(key, found, {"Count": count})
+
+
+def _changed(key: tuple[str, str], found: Entity | None, properties: dict[str, Value]) -> Entity:
+    """The row to write, under the ETag of the one that was read."""
+    return Entity(*key, properties, "" if found is None else found.etag)

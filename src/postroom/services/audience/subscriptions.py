@@ -1,0 +1,456 @@
+"""Subscribers: sign-up, confirmation, leaving, and what an administrator does.
+
+A subscriber is two rows of one partition, `email:KEY` and `guid:GUID`, written and removed in one
+batch: there is never one without the other. The key is the address without differences of case, so
+all spellings of an address are one subscriber; mail goes to the spelling that was given first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import AsyncIterator, Coroutine
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address, folded, parse_address
+from postroom.domain.audience.lists import (
+    ListName,
+    Subscriber,
+    SubscriberGuid,
+    new_guid,
+    parse_guid,
+    parse_list_name,
+)
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.languages import parse_language
+from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.services import entities
+from postroom.services.audience.departures import Departures
+from postroom.services.audience.list_counts import ListCounts
+from postroom.services.audience.lists import ListService
+from postroom.services.audience.signup_limits import SignupLimits
+from postroom.storage import (
+    AlreadyExists,
+    Batch,
+    Conflict,
+    Delete,
+    Insert,
+    KeyRange,
+    NewMessage,
+    NotFound,
+    Operation,
+    Put,
+    Replace,
+    StaleETag,
+    Step,
+    Store,
+    eq,
+)
+
+# A list that was there a moment ago need not be looked for: `_keep` tells if it no longer is.
+_SEEN_SECONDS = 5.0
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class SubscriberPage(msgspec.Struct, frozen=True):
+    """Some subscribers in the order of their addresses; `next` goes on."""
+
+    subscribers: list[Subscriber]
+    next: str | None
+
+
+class SubscriptionService:
+    def __init__(
+        self,
+        store: Store,
+        lists: ListService,
+        limits: SignupLimits | None = None,
+        counts: ListCounts | None = None,
+    ) -> None:
+        self._store = store
+        self._rows = store.table(entities.LISTS)
+        self._confirmations = store.queue(CONFIRM_QUEUE)
+        self._lists = lists
+        self._limits = limits or SignupLimits(store)
+        self._seen: dict[ListName, float] = {}  # the list that was last signed up for
+        self._departures = Departures(store)
+        self._counts = counts or ListCounts(store)
+
+    # -- sign-up and leaving, by the subscriber ----------------------------------------------
+
+    async def subscribe(
+        self, list_name: str, email: str, *, language: str = "", place: str | None = None
+    ) -> bool:
+        """Ask the owner of the address to confirm. False: is verified already, nothing is sent.
+
+        Whoever signs up again before confirming gets the same link again, unless they were asked
+        too often of late: then nothing is done, and the answer is the same. `language` is what the
+        mail will speak, `place` where a visitor of the page comes from (see `SignupLimits`).
+
+        A program with a key signs up people whom nobody knows yet, mostly: that is tried first.
+        """
+        name = parse_list_name(list_name, "list_name")
+        address = parse_address(email, "email_address")
+        language = language and parse_language(language)
+        if place is None and await self._sign_up_new(name, address, language):
+            return True
+        (_, subscriber), allowance = await _both(
+            _both(self._lists.get(name), self._find(name, address)),
+            self._limits.look(address, name, place),
+        )
+        if subscriber is not None and subscriber.verified:
+            return False
+        if allowance is None:
+            return True
+        is_counted, signed_up = await _both(
+            self._limits.take(allowance), self._signed_up(name, address, subscriber)
+        )
+        if signed_up.verified:
+            return False
+        if is_counted:
+            # The list may be deleted at this moment; then the item finds nobody to ask.
+            await _both(
+                self._confirmations.put_many([_item(signed_up, language)]), self._keep(signed_up)
+            )
+        else:
+            await self._keep(signed_up)
+        return True
+
+    async def _sign_up_new(self, name: ListName, address: Address, language: str) -> bool:
+        """Rows, count and work item in one step of the store.
+
+        False: the address is on the list, or the mailbox was counted today. Then the item is not
+        there yet, and whoever finds out what is will put it.
+        """
+        if time.monotonic() - self._seen.get(name, -_SEEN_SECONDS) >= _SEEN_SECONDS:
+            await self._lists.get(name)
+            self._seen = {name: time.monotonic()}
+        await self._limits.sweep_now_and_then()
+        new = new_subscriber(name, address, verified=False)
+        steps: list[Step] = [
+            Batch(entities.LISTS, _insertion(new)),
+            self._limits.first(address, name),
+            Put(CONFIRM_QUEUE, [_item(new, language)]),
+        ]
+        try:
+            await self._store.write_in_order(steps)
+        except AlreadyExists:
+            return False
+        await self._keep(new)
+        await self._counts.changed(name, None, new)
+        return True
+
+    async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:
+        """Whom a link belongs to: two point reads, however long the list is."""
+        name, wanted = parse_list_name(list_name, "listName"), parse_guid(guid)
+        found = await self._rows.get(name, entities.guid_row(wanted))
+        if found is None:
+            return None
+        subscriber = await self._find(name, Address(entities.read(found, "EmailAddress", str)))
+        if subscriber is None:
+            return None
+        known = (subscriber.guid, *subscriber.merged_guids)
+        return subscriber if any(hmac.compare_digest(each, wanted) for each in known) else None
+
+    async def confirm(self, list_name: str, guid: str) -> Subscriber | None:
+        """Verify the owner of a confirmation link. Repeating is harmless; None: no such link.
+
+        That they had left before is forgotten first: whoever is interrupted here confirms again.
+        """
+        for _ in range(10):
+            subscriber = await self.by_guid(list_name, guid)
+            if subscriber is None or subscriber.verified:
+                return subscriber
+            await self._departures.forget(subscriber.list_name, subscriber.address)
+            try:
+                saved = await self._save(subscriber, _verified(subscriber), subscriber.etag)
+            except Overtaken:
+                continue  # look again: it may be verified, or gone
+            await self._limits.forget(saved.address)
+            return saved
+        raise Overtaken("subscriber", guid)
+
+    async def unsubscribe(self, list_name: str, guid: str) -> Subscriber | None:
+        """Remove the owner of an unsubscribe link; None: is off the list already.
+
+        That they left is remembered before they are removed: no import brings them back.
+        """
+        for _ in range(10):
+            subscriber = await self.by_guid(list_name, guid)
+            if subscriber is None:
+                return None
+            if await self._leave(subscriber):
+                await self._limits.forget(subscriber.address)
+                return subscriber
+            # Gone between the looks: off the list, or under another address.
+        raise Overtaken("subscriber", guid)
+
+    async def left_at(self, list_name: ListName, address: Address) -> datetime | None:
+        """When the owner of an address left a list by their own act; None: did not."""
+        return await self._departures.left_at(list_name, address)
+
+    # -- by an administrator -----------------------------------------------------------------
+
+    async def add(self, list_name: str, email: str, *, verified: bool = False) -> Subscriber:
+        """Put an address on a list. `Exists`."""
+        mailing_list = await self._lists.get(list_name)
+        new = new_subscriber(mailing_list.name, parse_address(email), verified=verified)
+        try:
+            return await self._insert(new)
+        except AlreadyExists as exc:
+            raise Exists("subscriber", new.address) from exc
+
+    async def ask(self, list_name: str, email: str) -> Subscriber:
+        """Send the owner of an address that is not verified the mail to confirm. `NotNow` if it is
+        verified or blocked, or was asked too often of late (`SignupLimits`).
+
+        Counted before it is queued: what a crash leaves between is asked for again.
+        """
+        subscriber = await self.get(list_name, email)
+        if subscriber.verified:
+            raise NotNow(f"{subscriber.address} is verified already: there is nothing to confirm")
+        if subscriber.blocked:
+            raise NotNow(f"{subscriber.address} is blocked: take that back first")
+        allowance = await self._limits.look(subscriber.address, subscriber.list_name, None)
+        if allowance is None or not await self._limits.take(allowance):
+            raise NotNow(
+                f"{subscriber.address} was asked too often of late: wait five minutes or, after"
+                " three times on one day, until tomorrow"
+            )
+        await self._confirmations.put_many([_item(subscriber, "")])
+        return subscriber
+
+    async def get(self, list_name: str, email: str) -> Subscriber:
+        """The subscriber. `NoSuch` list or subscriber."""
+        mailing_list, address = await self._lists.get(list_name), parse_address(email)
+        found = await self._find(mailing_list.name, address)
+        if found is None:
+            raise NoSuch("subscriber", address)
+        return found
+
+    async def page(
+        self,
+        list_name: str,
+        *,
+        verified: bool | None = None,
+        prefix: str = "",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> SubscriberPage:
+        """Return subscribers in the order of their addresses, or those that begin with `prefix`."""
+        mailing_list = await self._lists.get(list_name)
+        result = await self._rows.query(
+            KeyRange.only(mailing_list.name),
+            KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix)),
+            where=None if verified is None else eq("Verified", verified),
+            limit=limit,
+            after=after,
+        )
+        return SubscriberPage([entities.subscriber_from(e) for e in result.entities], result.next)
+
+    async def all(self, list_name: ListName) -> AsyncIterator[Subscriber]:
+        """Every subscriber of a list, in flat memory."""
+        async for entity in self._rows.scan(
+            KeyRange.only(list_name), KeyRange.prefix(entities.EMAIL_PREFIX)
+        ):
+            yield entities.subscriber_from(entity)
+
+    async def edit(
+        self,
+        list_name: str,
+        email: str,
+        *,
+        verified: bool | None = None,
+        blocked: str | None = None,
+        etag: str | None = None,
+    ) -> Subscriber:
+        """Change what is given. With `etag`: `Overtaken` if somebody else saved first."""
+        old = await self.get(list_name, email)
+        new = old
+        if verified is not None and verified != old.verified:
+            new = (
+                _verified(old)
+                if verified
+                else msgspec.structs.replace(old, verified=False, verified_at=None)
+            )
+        if blocked is not None:
+            new = msgspec.structs.replace(new, blocked=blocked)
+        return await self._save(old, new, etag or old.etag)
+
+    async def change_address(
+        self, list_name: str, email: str, new_email: str, etag: str | None = None
+    ) -> Subscriber:
+        """Give a subscriber another address, or another spelling of it. `Exists`.
+
+        The links in emails to the old address still work.
+        """
+        old = await self.get(list_name, email)
+        if etag is not None and etag != old.etag:
+            raise Overtaken("subscriber", old.address)
+        new = msgspec.structs.replace(old, address=parse_address(new_email), etag="")
+        if new.address == old.address:
+            return old
+        entity = entities.subscriber_entity(new)
+        changes: list[Operation] = [Replace(each) for each in entities.lookup_entities(new)]
+        if new.key == old.key:
+            changes.insert(0, Replace(entity, old.etag))
+        else:
+            row = entities.email_row(old.address)
+            changes[:0] = [Insert(entity), Delete(old.list_name, row, old.etag)]
+        try:
+            etags = await self._rows.apply(changes)
+        except AlreadyExists as exc:
+            raise Exists("subscriber", new.address) from exc
+        except (StaleETag, NotFound) as exc:
+            raise Overtaken("subscriber", old.address) from exc
+        return msgspec.structs.replace(new, etag=etags[0])
+
+    async def move(self, list_name: str, email: str, to_list: str) -> Subscriber:
+        """To another list, with the same GUID.
+
+        Added there before it is removed here: at no moment is the subscriber on neither list, and
+        an interrupted move is finished by moving again.
+        """
+        old = await self.get(list_name, email)
+        target = await self._lists.get(to_list)
+        new = msgspec.structs.replace(old, list_name=target.name, etag="")
+        if target.name == old.list_name:
+            return old
+        try:
+            new = await self._insert(new)
+        except AlreadyExists as exc:
+            there = await self._find(target.name, new.address)
+            if there is None or there.guid != old.guid:
+                raise Exists("subscriber", new.address) from exc
+            new = there
+        await self._remove(old)
+        return new
+
+    async def remove(self, list_name: str, email: str, etag: str | None = None) -> None:
+        """Take an address off a list. `NoSuch`, `Overtaken`."""
+        subscriber = await self.get(list_name, email)
+        try:
+            await self._remove(subscriber, etag)
+        except StaleETag as exc:
+            raise Overtaken("subscriber", subscriber.address) from exc
+
+    # -- rows --------------------------------------------------------------------------------
+
+    async def _find(self, name: ListName, address: Address) -> Subscriber | None:
+        found = await self._rows.get(name, entities.email_row(address))
+        return None if found is None else entities.subscriber_from(found)
+
+    async def _signed_up(
+        self, name: ListName, address: Address, known: Subscriber | None
+    ) -> Subscriber:
+        """Who is known, a new one, or the one that somebody else has added at the same moment."""
+        if known is not None:
+            return known
+        new = new_subscriber(name, address, verified=False)
+        try:
+            etags = await self._rows.apply(_insertion(new))
+        except AlreadyExists as exc:
+            found = await self._find(name, address)
+            if found is None:
+                raise Overtaken("subscriber", address) from exc
+            return found
+        await self._counts.changed(name, None, new)
+        return msgspec.structs.replace(new, etag=etags[0])
+
+    async def _insert(self, new: Subscriber) -> Subscriber:
+        """Both rows together. `AlreadyExists`; `NoSuch` if the list is being deleted meanwhile."""
+        etag = (await self._rows.apply(_insertion(new)))[0]
+        await self._keep(new)
+        await self._counts.changed(new.list_name, None, new)
+        return msgspec.structs.replace(new, etag=etag)
+
+    async def _keep(self, new: Subscriber) -> None:
+        """Look at the list again. `NoSuch` if it is being deleted: then the rows go, too.
+
+        Its deletion may have gone past our rows: they would come back with a list of that name.
+        """
+        try:
+            await self._lists.get(new.list_name)
+        except NoSuch:
+            await self._remove(new)
+            raise
+
+    async def _save(self, old: Subscriber, new: Subscriber, etag: str) -> Subscriber:
+        try:
+            saved = await self._rows.replace(entities.subscriber_entity(new), etag)
+        except Conflict as exc:
+            raise Overtaken("subscriber", new.address) from exc
+        await self._counts.changed(new.list_name, old, new)
+        return msgspec.structs.replace(new, etag=saved)
+
+    async def _leave(self, subscriber: Subscriber) -> bool:
+        """Remember, then remove; False if somebody else was quicker."""
+        name, address = subscriber.list_name, subscriber.address
+        steps: list[Step] = [
+            self._departures.noting(name, address, datetime.now(UTC)),
+            Batch(entities.LISTS, entities.subscriber_removal(subscriber)),
+        ]
+        try:
+            await self._store.write_in_order(steps)
+        except NotFound:
+            try:
+                await self._lists.get(name)
+            except NoSuch:
+                # Deleted meanwhile: its deletion may have gone past the row that we have written.
+                await self._departures.forget(name, address)
+            return False
+        await self._counts.changed(name, subscriber, None)
+        return True
+
+    async def _remove(self, subscriber: Subscriber, etag: str | None = None) -> bool:
+        """Both rows together; False if somebody else was quicker."""
+        try:
+            await self._rows.apply(entities.subscriber_removal(subscriber, etag))
+        except NotFound:
+            return False
+        await self._counts.changed(subscriber.list_name, subscriber, None)
+        return True
+
+
+def new_subscriber(name: ListName, address: Address, *, verified: bool) -> Subscriber:
+    now = datetime.now(UTC)
+    return Subscriber(
+        list_name=name,
+        address=address,
+        guid=SubscriberGuid(new_guid()),
+        verified=verified,
+        created_at=now,
+        verified_at=now if verified else None,
+    )
+
+
+def _insertion(subscriber: Subscriber) -> list[Insert]:
+    rows = [entities.subscriber_entity(subscriber), *entities.lookup_entities(subscriber)]
+    return [Insert(each) for each in rows]
+
+
+def _item(subscriber: Subscriber, language: str) -> NewMessage:
+    """For `mail/confirm`: whom to ask, and in which language."""
+    properties = {"language": language} if language else {}
+    return NewMessage(f"{subscriber.guid},{subscriber.list_name}", properties=properties)
+
+
+def _verified(subscriber: Subscriber) -> Subscriber:
+    return msgspec.structs.replace(subscriber, verified=True, verified_at=datetime.now(UTC))
+
+
+async def _both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """Two steps at once: `gather` for two, at half its price, and none is left alone."""
+    task = asyncio.ensure_future(other)
+    try:
+        return await one, await task
+    except BaseException:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise

@@ -1,0 +1,397 @@
+"""How the domain lies in the store: tables, keys, and entities to and from domain objects.
+
+| table            | partition     | row             | holds                                |
+|------------------|---------------|-----------------|--------------------------------------|
+| `mailinglist`    | list          | `mailinglist`   | the list                             |
+| `mailinglist`    | list          | `email:KEY`     | a subscriber; see below              |
+| `mailinglist`    | list          | `guid:GUID`     | its look-up row                      |
+| `listindex`      | `list`        | list            | which lists there are                |
+| `message`        | day           | `message` + ref | a message that is not done           |
+| `message`        | day,ref,page  | KEY             | an email that is not done            |
+| `messagearchive` | the same keys |                 | what is done                         |
+| `messagepage`    | day,ref       | page            | what a page holds and became         |
+| `messagepage`    | day,ref       | page `,claim`   | which sender has the page in hand    |
+| `messageindex`   | `ref`         | ref             | the day of a message                 |
+| `messageindex`   | `open`/`done` | time,ref        | messages by when they are due;       |
+|                  |               |                 | of `done` ones, when they ended      |
+| `messageindex`   | `retry`       | ref             | which message tries its failed again |
+| `departed`       | list          | a digest        | see `audience/departures.py`         |
+| `throttle`       | limit         | domain          | see `sender/limits/throttle.py`      |
+| `holds`          | `hold`        | what is held    | see `messages/hold_rows.py`          |
+| `signuplimit`    | end of time   | who or what     | see `audience/signup_limits.py`      |
+| `storeinfo`      | `store`       | `data`          | see `operations/conversions.py`      |
+
+KEY is the address without differences of case (`address_key` in `domain/audience/addresses.py`).
+Where the address is spelled otherwise, the row's `EmailAddress` has the spelling; a look-up row
+always has it. Emails of messages that were queued before addresses had keys are in rows named after
+their spelling; see `Message.first_keyed_page`.
+
+Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.colours import Colour
+from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
+from postroom.domain.languages import LANGUAGES, known_language
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.refs import MessageRef
+from postroom.storage import Delete, Entity, InsertMany, StoreDamaged, Value
+
+LISTS = "mailinglist"
+LIST_INDEX = "listindex"
+DEPARTED = "departed"
+MESSAGES = "message"
+ARCHIVE = "messagearchive"
+PAGES = "messagepage"
+INDEX = "messageindex"
+BODIES = "mailbodies"
+LOGOS = "logos"
+
+LIST_ROW = "mailinglist"
+EMAIL_PREFIX = "email:"
+GUID_PREFIX = "guid:"
+MESSAGE_PREFIX = "message"
+
+BY_NAME = "list"
+BY_REF, OPEN, DONE, RETRY = "ref", "open", "done", "retry"
+ENDED_AT = "EndedAt"
+
+V = TypeVar("V", bound=Value)
+
+
+def email_row(address: Address) -> str:
+    """Return the row of a subscriber, however the address is spelled."""
+    return EMAIL_PREFIX + address_key(address)
+
+
+def behind(row: str) -> str:
+    """The first key that can follow a row: no key contains a control character."""
+    return row + "\x01"
+
+
+def guid_row(guid: SubscriberGuid) -> str:
+    return GUID_PREFIX + guid
+
+
+def message_row(ref: MessageRef) -> str:
+    return MESSAGE_PREFIX + ref
+
+
+def pages_partition(day: str, ref: MessageRef) -> str:
+    return f"{day},{ref}"
+
+
+def page_row(page: int) -> str:
+    return f"{page:06}"
+
+
+def claim_row(page: int) -> str:
+    return f"{page:06},claim"
+
+
+def due_row(scheduled_at: datetime, ref: MessageRef) -> str:
+    """Sorts by the moment at which a message is due."""
+    return f"{scheduled_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ},{ref}"
+
+
+def body_name(ref: MessageRef, version: str, kind: str) -> str:
+    """The blob of a body: `REF.htm` or `REF.txt`; later versions have a mark of their own."""
+    return f"{ref}{'-' + version if version else ''}.{kind}"
+
+
+def logo_prefix(name: ListName) -> str:
+    """How the names of a list's pictures begin: a list's own name has no comma."""
+    return f"{name},"
+
+
+# -- lists and subscribers ------------------------------------------------------------------------
+
+
+def list_entity(mailing_list: MailingList) -> Entity:
+    properties: dict[str, Value] = {
+        "Description": mailing_list.description,
+        "FromEmailAddress": mailing_list.from_address,
+        "CreatedAt": mailing_list.created_at,
+        "Public": mailing_list.public,
+    }
+    optional: dict[str, str] = {
+        "SignupText": mailing_list.signup_text,
+        "WelcomeText": mailing_list.welcome_text,
+        "Colour": mailing_list.colour,
+        "Logo": mailing_list.logo,
+        "Language": mailing_list.language,
+        "PostalAddress": mailing_list.postal_address,
+    }
+    properties |= {name: value for name, value in optional.items() if value}
+    return Entity(mailing_list.name, LIST_ROW, properties)
+
+
+def list_from(entity: Entity) -> MailingList:
+    return MailingList(
+        name=ListName(entity.partition),
+        description=read(entity, "Description", str),
+        from_address=Address(read(entity, "FromEmailAddress", str)),
+        created_at=read(entity, "CreatedAt", datetime),
+        etag=entity.etag,
+        public=read_optional(entity, "Public", bool) is not False,
+        signup_text=read_optional(entity, "SignupText", str) or "",
+        welcome_text=read_optional(entity, "WelcomeText", str) or "",
+        colour=Colour(read_optional(entity, "Colour", str) or ""),
+        logo=read_optional(entity, "Logo", str) or "",
+        language=_language(entity, "Language"),
+        postal_address=read_optional(entity, "PostalAddress", str) or "",
+    )
+
+
+def _language(entity: Entity, name: str) -> str:
+    """A row without a language was written before lists had one, when all emails were English."""
+    return known_language(read_optional(entity, name, str) or "") or LANGUAGES[0]
+
+
+def subscriber_entity(subscriber: Subscriber) -> Entity:
+    properties: dict[str, Value] = {
+        "SubscriberGUID": subscriber.guid,
+        "Verified": subscriber.verified,
+        "CreatedAt": subscriber.created_at,
+    }
+    if subscriber.verified_at is not None:
+        properties["VerifiedAt"] = subscriber.verified_at
+    if subscriber.blocked:
+        properties["Blocked"] = subscriber.blocked
+    if subscriber.address != subscriber.key:
+        properties["EmailAddress"] = subscriber.address
+    if subscriber.merged_guids:
+        properties["MergedGUIDs"] = ",".join(subscriber.merged_guids)
+    return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
+
+
+def lookup_entity(subscriber: Subscriber, guid: SubscriberGuid | None = None) -> Entity:
+    """Return the row that leads from a GUID to a subscriber: its own, or one merged into it."""
+    row = guid_row(guid or subscriber.guid)
+    return Entity(subscriber.list_name, row, {"EmailAddress": subscriber.address})
+
+
+def lookup_entities(subscriber: Subscriber) -> list[Entity]:
+    """Return the look-up row of each GUID that leads to a subscriber, its own first."""
+    return [lookup_entity(subscriber, guid) for guid in (subscriber.guid, *subscriber.merged_guids)]
+
+
+def subscriber_removal(subscriber: Subscriber, etag: str | None = None) -> list[Delete]:
+    """Return what removes all rows of a subscriber, in one batch."""
+    return [
+        Delete(subscriber.list_name, email_row(subscriber.address), etag),
+        *(Delete(each.partition, each.row) for each in lookup_entities(subscriber)),
+    ]
+
+
+def new_subscribers(
+    list_name: ListName,
+    guids: Mapping[AddressKey, SubscriberGuid],
+    created_at: datetime,
+    verified_at: datetime | None,
+    blocked: Mapping[AddressKey, str] = {},
+    spellings: Mapping[AddressKey, Address] = {},
+) -> list[InsertMany]:
+    """Both rows of each of these new subscribers, at once: an import makes millions.
+
+    `spellings` has the addresses that differ from their keys. The rows are those that
+    `subscriber_entity` and `lookup_entity` make (a test holds them together).
+    """
+    shared: dict[str, Value] = {"Verified": verified_at is not None, "CreatedAt": created_at}
+    if verified_at is not None:
+        shared["VerifiedAt"] = verified_at
+    rows: dict[str, dict[str, str]] = {
+        EMAIL_PREFIX + each: {"SubscriberGUID": guid} for each, guid in guids.items()
+    }
+    for each in blocked.keys() & guids.keys():
+        rows[EMAIL_PREFIX + each]["Blocked"] = blocked[each]
+    lookups = {GUID_PREFIX + guid: {"EmailAddress": str(each)} for each, guid in guids.items()}
+    for each in spellings.keys() & guids.keys():
+        rows[EMAIL_PREFIX + each]["EmailAddress"] = spellings[each]
+        lookups[GUID_PREFIX + guids[each]]["EmailAddress"] = spellings[each]
+    return [InsertMany(list_name, rows, shared), InsertMany(list_name, lookups)]
+
+
+def subscriber_from(entity: Entity) -> Subscriber:
+    spelling = read_optional(entity, "EmailAddress", str)
+    merged = read_optional(entity, "MergedGUIDs", str)
+    return Subscriber(
+        list_name=ListName(entity.partition),
+        address=Address(spelling or entity.row.removeprefix(EMAIL_PREFIX)),
+        guid=SubscriberGuid(read(entity, "SubscriberGUID", str)),
+        verified=read(entity, "Verified", bool),
+        created_at=read(entity, "CreatedAt", datetime),
+        verified_at=read_optional(entity, "VerifiedAt", datetime),
+        blocked=read_optional(entity, "Blocked", str) or "",
+        etag=entity.etag,
+        merged_guids=tuple(map(SubscriberGuid, merged.split(","))) if merged else (),
+    )
+
+
+class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
+    """What scheduler and senders want to know of an `email:` row."""
+
+    SubscriberGUID: SubscriberGuid
+    Verified: bool = False
+    Blocked: str = ""
+    EmailAddress: str = ""
+    MergedGUIDs: str = ""
+
+    @property
+    def may_receive(self) -> bool:
+        return self.Verified and not self.Blocked
+
+    @property
+    def email_properties(self) -> dict[str, str]:
+        """Return what the row of an email to this subscriber says when it is planned."""
+        if self.EmailAddress:
+            return {"SubscriberGUID": self.SubscriberGUID, "EmailAddress": self.EmailAddress}
+        return {"SubscriberGUID": self.SubscriberGUID}
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+def message_entity(message: Message) -> Entity:
+    properties: dict[str, Value] = {
+        "ScheduledDate": message.scheduled_at,
+        "SubjectLine": message.subject,
+        "ListName": message.list_name,
+        "Status": message.status.value,
+        "BodyVersion": message.body_version,
+        "HasHtml": message.has_html,
+        "HasText": message.has_text,
+        "CreatedAt": message.created_at,
+        "Reason": message.reason,
+        "QueuedPages": message.queued_pages,
+        "Resumptions": message.resumptions,
+    }
+    optional: dict[str, Value | None] = {
+        "FromEmailAddress": message.from_address,
+        "ListDescription": message.list_description,
+        "ListLanguage": None if message.queued_at is None else message.list_language,
+        "ListPostalAddress": message.list_postal_address or None,
+        "PausedFrom": message.paused_from and message.paused_from.value,
+        "QueuedAt": message.queued_at,
+        "CompletedAt": message.completed_at,
+        "RetryOf": message.retry_of,
+        "FirstKeyedPage": message.first_keyed_page,
+        "RetryAt": message.retry_at,
+        "Trace": message.trace or None,
+        **_sum_properties(message.counts),
+    }
+    properties |= {name: value for name, value in optional.items() if value is not None}
+    return Entity(message.day, message_row(message.ref), properties)
+
+
+def message_from(entity: Entity) -> Message:
+    paused_from = read_optional(entity, "PausedFrom", str)
+    from_address = read_optional(entity, "FromEmailAddress", str)
+    retry_of = read_optional(entity, "RetryOf", str)
+    return Message(
+        ref=MessageRef(entity.row.removeprefix(MESSAGE_PREFIX)),
+        list_name=ListName(read(entity, "ListName", str)),
+        subject=read(entity, "SubjectLine", str),
+        scheduled_at=read(entity, "ScheduledDate", datetime),
+        status=MessageStatus(read(entity, "Status", str)),
+        body_version=read(entity, "BodyVersion", str),
+        has_html=read(entity, "HasHtml", bool),
+        has_text=read(entity, "HasText", bool),
+        created_at=read(entity, "CreatedAt", datetime),
+        from_address=None if from_address is None else Address(from_address),
+        list_description=read_optional(entity, "ListDescription", str),
+        list_language=_language(entity, "ListLanguage"),
+        list_postal_address=read_optional(entity, "ListPostalAddress", str) or "",
+        paused_from=None if paused_from is None else MessageStatus(paused_from),
+        reason=read(entity, "Reason", str),
+        queued_pages=read(entity, "QueuedPages", int),
+        resumptions=read(entity, "Resumptions", int),
+        queued_at=read_optional(entity, "QueuedAt", datetime),
+        completed_at=read_optional(entity, "CompletedAt", datetime),
+        retry_of=None if retry_of is None else MessageRef(retry_of),
+        retry_at=read_optional(entity, "RetryAt", datetime),
+        trace=read_optional(entity, "Trace", str) or "",
+        first_keyed_page=read_optional(entity, "FirstKeyedPage", int),
+        counts=counts_from(entity) if "Planned" in entity.properties else None,
+        etag=entity.etag,
+    )
+
+
+class EmailRow(msgspec.Struct, frozen=True, gc=False):
+    """An email that is not done: with more than its GUID only if it was tried before."""
+
+    SubscriberGUID: str
+    EmailAddress: str = ""
+    Tries: int = 0
+    FirstTriedAt: datetime | None = None
+    WasInDoubt: bool = False
+    Doubts: int = 0
+    """Attempts without a reply. Rows of earlier versions have the mark `WasInDoubt` alone."""
+    NextTryAt: datetime | None = None
+    TriedAt: datetime | None = None
+    Reply: str = ""
+
+    def row_of(self, address: Address) -> str:
+        """Return this email's row: its address's key if it says how that is spelled."""
+        return address_key(address) if self.EmailAddress else address
+
+
+def read_spelling(email: Entity) -> Address:
+    """Return the address of an email's row, in the spelling that it is sent to."""
+    return Address(read_optional(email, "EmailAddress", str) or email.row)
+
+
+# -- pages ----------------------------------------------------------------------------------------
+
+_COUNTS = {
+    "Accepted": "accepted",
+    "Refused": "refused",
+    "Suppressed": "suppressed",
+    "InDoubt": "in_doubt",
+    "PossibleDuplicates": "possible_duplicates",
+}
+
+
+def counts_from(entity: Entity) -> Counts:
+    return Counts(
+        planned=read(entity, "Planned", int),
+        deferred=read_optional(entity, "Deferred", int) or 0,
+        **{name: read_optional(entity, key, int) or 0 for key, name in _COUNTS.items()},
+    )
+
+
+def counts_properties(counts: Counts) -> dict[str, Value]:
+    return {**_sum_properties(counts), "Done": counts.pending == 0}
+
+
+def _sum_properties(counts: Counts | None) -> dict[str, Value]:
+    if counts is None:
+        return {}
+    properties: dict[str, Value] = {key: getattr(counts, name) for key, name in _COUNTS.items()}
+    return {"Planned": counts.planned, **properties}
+
+
+# -- reading properties ---------------------------------------------------------------------------
+
+
+def read(entity: Entity, name: str, kind: type[V]) -> V:
+    """A property that must be there, of its type."""
+    value = entity.properties.get(name)
+    if type(value) is not kind:
+        raise StoreDamaged(
+            f"({entity.partition!r}, {entity.row!r}): {name} is {value!r}, not {kind.__name__}"
+        )
+    return value
+
+
+def read_optional(entity: Entity, name: str, kind: type[V]) -> V | None:
+    return None if name not in entity.properties else read(entity, name, kind)

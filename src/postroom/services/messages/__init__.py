@@ -1,0 +1,1 @@
+"""Messages and what becomes of their emails."""

@@ -1,0 +1,240 @@
+"""Where holds are kept: shared by all senders, and surviving their restarts.
+
+| table   | partition | row                                           | holds                    |
+|---------|-----------|-----------------------------------------------|--------------------------|
+| `holds` | `hold`    | `account`, `provider:DOMAIN` or `message:REF` | one hold, open or lifted |
+
+Rows are changed under their ETags: of several senders that meet a fault one opens the hold, and one
+at a time probes. A lifted hold stays for a while, so that trouble that comes back is recognised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from postroom.services.entities import read, read_optional
+from postroom.services.events import EventService, Severity
+from postroom.services.messages.holds import (
+    INTERVALS,
+    PROBE_LEASE,
+    SAME_TROUBLE,
+    Fault,
+    Hold,
+    HoldKey,
+    Holds,
+    Refusal,
+    opened,
+    probed,
+)
+from postroom.storage import Conflict, Entity, KeyRange, NotFound, Store, Value
+from postroom.transport.contract import Result, Scope
+
+TABLE = "holds"
+_PARTITION = "hold"
+_LOOKS = 20  # at a row that others change at the same time
+_UNTOLD = timedelta(seconds=5)  # then whoever changed the hold was interrupted
+_LONGEST_TEXT = 1000
+_MOST_REFUSED = 50
+
+
+class HoldService:
+    def __init__(self, store: Store) -> None:
+        self._table = store.table(TABLE)
+        self._events = EventService(store)
+
+    async def all(self) -> list[Hold]:
+        """Return every hold, also those that were lifted lately."""
+        return [_hold(row) async for row in self._table.scan(KeyRange.only(_PARTITION))]
+
+    async def open_holds(self) -> Holds:
+        return Holds(await self.all())
+
+    async def open(self, fault: Fault) -> None:
+        """Open a hold, unless it is open: then only add who else was refused."""
+
+        def change(hold: Hold | None) -> Hold | None:
+            if hold is None or not hold.is_open:
+                return opened(fault, hold, datetime.now(UTC))
+            refused = tuple(dict.fromkeys((*hold.refused, *fault.refused)))[:_MOST_REFUSED]
+            refusal = hold.refusal or fault.refusal
+            changed = msgspec.structs.replace(hold, refused=refused, refusal=refusal)
+            return None if changed == hold else changed
+
+        await self._change(fault.key, change)
+
+    async def claim_probe(self, key: HoldKey) -> Hold | None:
+        """Take the right to probe; None if it is not due, or another sender was quicker."""
+        now = datetime.now(UTC)
+        found = await self._get(key)
+        if found is None or not found.is_due(now):
+            return None
+        claimed = msgspec.structs.replace(found, probing_until=now + PROBE_LEASE)
+        with contextlib.suppress(Conflict):
+            etag = await self._table.replace(_entity(claimed), found.etag)
+            return msgspec.structs.replace(claimed, etag=etag)
+        return None
+
+    async def probed(self, key: HoldKey, result: Result | None) -> None:
+        """Record what a probe found; None: it was not sent after all."""
+
+        def change(hold: Hold | None) -> Hold | None:
+            if hold is None or not hold.is_open:
+                return None
+            if result is None:
+                return msgspec.structs.replace(hold, probing_until=None)
+            return probed(hold, result, datetime.now(UTC))
+
+        await self._change(key, change)
+
+    async def try_now(self, keys: Collection[str]) -> int:
+        """Make the probes of these holds due, and start again with short intervals; return how
+        many of them are open."""
+        count = 0
+
+        def change(hold: Hold | None) -> Hold | None:
+            if hold is None or not hold.is_open:
+                return None
+            now = datetime.now(UTC)
+            return msgspec.structs.replace(
+                hold, next_probe=now, interval=INTERVALS[0], probing_until=None
+            )
+
+        for key in keys:
+            count += await self._change(HoldKey(key), change) is not None
+        return count
+
+    async def restored(self, hold: Hold, refusals: Collection[Refusal]) -> None:
+        """These refused emails are pending again."""
+
+        def change(found: Hold | None) -> Hold | None:
+            if found is None:
+                return None
+            left = tuple(each for each in found.refused if each not in refusals)
+            return msgspec.structs.replace(found, refused=left)
+
+        await self._change(hold.key, change)
+
+    async def forget(self, key: HoldKey) -> None:
+        if await self._get(key) is not None:
+            with contextlib.suppress(NotFound):
+                await self._table.delete(_PARTITION, key)
+
+    async def tidy(self) -> None:
+        """Tell of holds whose event an interruption has swallowed, and forget old ones."""
+        now = datetime.now(UTC)
+        for hold in await self.all():
+            changed_at = hold.lifted_at or hold.since
+            if _event_of(hold) != hold.told and now - changed_at > _UNTOLD:
+                await self._tell(hold)
+            elif not hold.is_open and not hold.refused and now - changed_at > SAME_TROUBLE:
+                with contextlib.suppress(Conflict):
+                    await self._table.delete(_PARTITION, hold.key, hold.etag)
+
+    # -- parts -------------------------------------------------------------------------------
+
+    async def _get(self, key: HoldKey) -> Hold | None:
+        found = await self._table.get(_PARTITION, key)
+        return None if found is None else _hold(found)
+
+    async def _change(
+        self, key: HoldKey, change: Callable[[Hold | None], Hold | None]
+    ) -> Hold | None:
+        """Change a hold under its ETag, and tell of it if it was opened or lifted. Return the hold
+        as it was written; None if nothing was to be changed."""
+        for _ in range(_LOOKS):
+            before = await self._get(key)
+            after = change(before)
+            if after is None:
+                return None
+            try:
+                if before is None:
+                    etag = await self._table.insert(_entity(after))
+                else:
+                    etag = await self._table.replace(_entity(after), before.etag)
+            except Conflict:
+                continue
+            after = msgspec.structs.replace(after, etag=etag)
+            if _event_of(after) != after.told:
+                await self._tell(after)
+            return after
+        return None
+
+    async def _tell(self, hold: Hold) -> None:
+        """Record the event, then that it was: interrupted in between, it is told twice."""
+        subject = hold.key if hold.scope is Scope.MESSAGE else ""
+        if hold.is_open:
+            text, severity = f"{describe(hold)} The reply: {hold.reply}", Severity.WARNING
+        else:
+            text, severity = f"Sending resumed: {_what(hold)} works again", Severity.INFO
+        await self._events.record("sender", text, severity=severity, subject=subject)
+        told = msgspec.structs.replace(hold, told=_event_of(hold))
+        with contextlib.suppress(Conflict):
+            await self._table.replace(_entity(told), hold.etag)
+
+
+def describe(hold: Hold) -> str:
+    """Say in plain words what waits and why."""
+    return f"{waiting_part(hold)} wait: {hold.reason[:1].lower()}{hold.reason[1:]}."
+
+
+def waiting_part(hold: Hold) -> str:
+    """Name the emails that a hold covers."""
+    if hold.scope is Scope.PROVIDER:
+        return f"Emails to {hold.key.partition(':')[2]}"
+    return "The emails of this message" if hold.scope is Scope.MESSAGE else "All emails"
+
+
+def reason_of(hold: Hold) -> str:
+    """Return the reason, with the provider that it is about."""
+    if hold.scope is Scope.PROVIDER:
+        return f"{hold.key.partition(':')[2]}: {hold.reason}"
+    return hold.reason
+
+
+def _what(hold: Hold) -> str:
+    if hold.scope is Scope.PROVIDER:
+        return f"delivery to {hold.key.partition(':')[2]}"
+    return "the message" if hold.scope is Scope.MESSAGE else "the mail server"
+
+
+def _event_of(hold: Hold) -> str:
+    return "opened" if hold.is_open else "lifted"
+
+
+def _entity(hold: Hold) -> Entity:
+    properties: dict[str, Value] = {
+        "Scope": hold.scope.value,
+        "Reason": hold.reason[:_LONGEST_TEXT],
+        "Reply": hold.reply[:_LONGEST_TEXT],
+        "Since": hold.since,
+        "NextProbe": hold.next_probe,
+        "Interval": hold.interval,
+        "Refusal": hold.refusal[:_LONGEST_TEXT],
+        "Refused": msgspec.json.encode(hold.refused).decode(),
+        "Told": hold.told,
+    }
+    optional = {"ProbingUntil": hold.probing_until, "LiftedAt": hold.lifted_at}
+    properties |= {name: value for name, value in optional.items() if value is not None}
+    return Entity(_PARTITION, hold.key, properties)
+
+
+def _hold(entity: Entity) -> Hold:
+    return Hold(
+        key=HoldKey(entity.row),
+        scope=Scope(read(entity, "Scope", str)),
+        reason=read(entity, "Reason", str),
+        reply=read(entity, "Reply", str),
+        since=read(entity, "Since", datetime),
+        next_probe=read(entity, "NextProbe", datetime),
+        interval=read(entity, "Interval", int),
+        probing_until=read_optional(entity, "ProbingUntil", datetime),
+        lifted_at=read_optional(entity, "LiftedAt", datetime),
+        refusal=read(entity, "Refusal", str),
+        refused=msgspec.json.decode(read(entity, "Refused", str), type=tuple[Refusal, ...]),
+        told=read(entity, "Told", str),
+        etag=entity.etag,
+    )

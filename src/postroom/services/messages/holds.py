@@ -1,0 +1,202 @@
+"""Holds: emails that wait because of a fault that is not their recipients'.
+
+A fault of the mail server, of our account, of one provider or of one message opens a hold for its
+scope. Emails within it wait, which does not count as an attempt; all others continue. A single
+email probes from time to time whether the cause is gone; the first success lifts the hold.
+
+Everything here is a decision without a store; `hold_rows.py` keeps holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final, NewType
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.providers import provider_of
+from postroom.domain.messages.refs import MessageRef
+from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.replies import same_reply_key
+
+HoldKey = NewType("HoldKey", str)
+"""`account`, `provider:gmail.com` or `message:REF`."""
+
+ACCOUNT: Final = HoldKey("account")
+
+INTERVALS: Final = (2, 4, 8, 15, 30, 60, 120, 300)
+"""Seconds between probes: an outage is over for us at most as long after its end as it lasted."""
+
+_LONGEST: Final = {Scope.ACCOUNT: 120, Scope.PROVIDER: 300, Scope.MESSAGE: 300}
+"""Everybody waits for the account, so it is probed more often. A provider that throttles us, or a
+server that dislikes a message, is better left alone."""
+
+PROBE_LEASE: Final = timedelta(seconds=60)
+"""How long a sender may take for a probe before another one may try: a connection attempt and a
+login, each with their timeouts."""
+
+SAME_TROUBLE: Final = timedelta(minutes=10)
+"""A hold that opens again for the same reason so soon after it was lifted continues the old one:
+its interval keeps growing, and nobody is alerted again."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An email that was refused by a reply which turned out not to be about its recipient."""
+
+    ref: MessageRef
+    page: int
+    address: Address
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why a hold opens. `refusal` is the key of the reply that refused most recipients
+    (`same_reply_key`), and `refused` who was refused by it, where that is the fault."""
+
+    scope: Scope
+    key: HoldKey
+    reason: str
+    reply: str
+    refusal: str = ""
+    refused: tuple[Refusal, ...] = ()
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A hold as the store keeps it.
+
+    `interval` is the pause in seconds before `next_probe`. `probing_until` is when a probe that is
+    under way counts as lost. `refused` are still to become pending again. `told` is the event that
+    was recorded last: `opened` or `lifted`.
+    """
+
+    key: HoldKey
+    scope: Scope
+    reason: str
+    reply: str
+    since: datetime
+    next_probe: datetime
+    interval: int = INTERVALS[0]
+    probing_until: datetime | None = None
+    lifted_at: datetime | None = None
+    refusal: str = ""
+    refused: tuple[Refusal, ...] = ()
+    told: str = ""
+    etag: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.lifted_at is None
+
+    def is_due(self, now: datetime) -> bool:
+        """Whether somebody should probe now."""
+        idle = self.probing_until is None or self.probing_until <= now
+        return self.is_open and idle and self.next_probe <= now
+
+
+class Holds:
+    """The holds that are open at one moment."""
+
+    def __init__(self, holds: Iterable[Hold] = ()) -> None:
+        self.by_key = {hold.key: hold for hold in holds if hold.is_open}
+        self._refusals = {hold.refusal for hold in self.by_key.values() if hold.refusal}
+        self._has_providers = any(h.scope is Scope.PROVIDER for h in self.by_key.values())
+
+    def __bool__(self) -> bool:
+        return bool(self.by_key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.by_key
+
+    def covering_message(self, ref: MessageRef) -> Hold | None:
+        """The hold that all emails of a message wait for."""
+        return self.by_key.get(ACCOUNT) or self.by_key.get(message_key(ref))
+
+    def covering(self, ref: MessageRef, address: Address) -> Hold | None:
+        """The widest hold that an email waits for."""
+        if not self.by_key:
+            return None
+        hold = self.covering_message(ref)
+        if hold is None and self._has_providers:
+            hold = self.by_key.get(provider_key(address))
+        return hold
+
+    def holds_refusal(self, result: Result) -> bool:
+        """Whether a refusal is the one that a hold was opened for, and so not the recipient's."""
+        return (
+            bool(self._refusals)
+            and result.is_unknown_refusal
+            and same_reply_key(result.reply) in self._refusals
+        )
+
+
+def message_key(ref: MessageRef) -> HoldKey:
+    return HoldKey(f"message:{ref}")
+
+
+def provider_key(address: Address) -> HoldKey:
+    return HoldKey(f"provider:{provider_of(address)}")
+
+
+def hold_key(scope: Scope, ref: MessageRef, address: Address) -> HoldKey:
+    """Return the key of the hold for a fault of this scope that an email met."""
+    if scope is Scope.PROVIDER:
+        return provider_key(address)
+    return message_key(ref) if scope is Scope.MESSAGE else ACCOUNT
+
+
+def opened(fault: Fault, before: Hold | None, now: datetime) -> Hold:
+    """Return the hold that a fault opens; `before` is the last one of this key, now lifted."""
+    interval, told = INTERVALS[0], ""
+    if before is not None and _is_same_trouble(fault, before, now):
+        interval, told = longer(before.scope, before.interval), "opened"
+    return Hold(
+        key=fault.key,
+        scope=fault.scope,
+        reason=fault.reason,
+        reply=fault.reply,
+        since=now,
+        next_probe=now + timedelta(seconds=interval),
+        interval=interval,
+        refusal=fault.refusal,
+        refused=fault.refused,
+        told=told,
+    )
+
+
+def probed(hold: Hold, result: Result, now: datetime) -> Hold:
+    """Return the hold after a probe: lifted, or with a later probe after a longer pause."""
+    if not _is_still_held(hold, result):
+        return msgspec.structs.replace(hold, lifted_at=now, probing_until=None)
+    interval = longer(hold.scope, hold.interval)
+    return msgspec.structs.replace(
+        hold,
+        reply=result.reply or hold.reply,
+        interval=interval,
+        next_probe=now + timedelta(seconds=interval),
+        probing_until=None,
+    )
+
+
+def longer(scope: Scope, interval: int) -> int:
+    """Return the interval after this one."""
+    longest = _LONGEST.get(scope, INTERVALS[-1])
+    return min(longest, next((each for each in INTERVALS if each > interval), longest))
+
+
+def _is_still_held(hold: Hold, result: Result) -> bool:
+    """Anything the server says about the one recipient shows that it deals with us again."""
+    if result.kind is ResultKind.HELD:
+        # A narrower fault opens a hold of its own.
+        return result.scope is hold.scope or result.scope is Scope.ACCOUNT
+    if hold.refusal and result.is_unknown_refusal:
+        return same_reply_key(result.reply) == hold.refusal
+    return result.kind is ResultKind.IN_DOUBT
+
+
+def _is_same_trouble(fault: Fault, before: Hold, now: datetime) -> bool:
+    return (
+        before.lifted_at is not None
+        and now - before.lifted_at < SAME_TROUBLE
+        and before.reason == fault.reason
+    )

@@ -1,0 +1,299 @@
+"""Messages: schedule, edit, delete, pause, resume, cancel.
+
+Where they are kept and how they are found is in `message_rows.py`, what one may consist of in
+`message_contents.py`, what has become of its emails in `outcomes.py`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+
+import msgspec
+
+from postroom.domain.audience.lists import parse_list_name
+from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.messages.messages import (
+    Message,
+    MessageStatus,
+    check_deletable,
+    check_editable,
+    check_transition,
+    day_of,
+)
+from postroom.domain.messages.pages import SCHEDULE_QUEUE
+from postroom.domain.messages.refs import MessageRef
+from postroom.observability import spans
+from postroom.services import entities
+from postroom.services.events import EventService, Severity
+from postroom.services.messages.hold_rows import HoldService
+from postroom.services.messages.holds import ACCOUNT, message_key
+from postroom.services.messages.message_bodies import MessageBodies
+from postroom.services.messages.message_contents import (
+    NewBodies,
+    check_any_body,
+    checked_bodies,
+    checked_subject,
+    checked_time,
+    with_text,
+)
+from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.unsent import UnsentCheck
+from postroom.storage import AlreadyExists, Conflict, Store
+from postroom.storage.limits import QUEUE_SECONDS
+
+_LOOKS = 20  # at a row that others change at the same time
+
+
+class MessageService(MessageRows):
+    """Messages as people and senders deal with them."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._lists = store.table(entities.LISTS)
+        self._bodies = MessageBodies(store)
+        self._bell = store.queue(SCHEDULE_QUEUE)
+        self._events = EventService(store)
+        self._holds = HoldService(store)
+        self._unsent = UnsentCheck(store)
+
+    # -- what it says ------------------------------------------------------------------------
+
+    async def create(
+        self,
+        list_name: str,
+        subject: str,
+        bodies: NewBodies,
+        scheduled_at: datetime,
+        *,
+        ref: MessageRef | None = None,
+        retry_of: MessageRef | None = None,
+    ) -> Message:
+        """Schedule a message. A time that has passed means: now. `Invalid`, `NoSuch` list.
+
+        Without a text (None), one is made of the HTML.
+
+        The message's own row comes last: what an interruption leaves before it is nobody's. With
+        `ref`, which the caller has kept, an interrupted call can be repeated: it makes one message.
+        """
+        if ref is not None and (made := await self._made_before(ref)) is not None:
+            await self._wake_scheduler(made)
+            return made
+        subject, bodies, scheduled_at = await self.checked(list_name, subject, bodies, scheduled_at)
+        message = Message(
+            ref=await self._reserve_ref(day_of(scheduled_at), ref),
+            list_name=parse_list_name(list_name),
+            subject=subject,
+            scheduled_at=scheduled_at,
+            status=MessageStatus.PENDING,
+            has_html=bool(bodies.html),
+            has_text=bool(bodies.text),
+            created_at=datetime.now(UTC),
+            retry_of=retry_of,
+            trace=spans.traceparent(),
+        )
+        await self._bodies.write(message, bodies)
+        try:
+            message = await self._insert(message)
+        except AlreadyExists:
+            return await self.get(message.ref)  # by the same call, repeated at the same moment
+        await self._wake_scheduler(message)
+        return message
+
+    async def checked(
+        self, list_name: str, subject: str, bodies: NewBodies, scheduled_at: datetime
+    ) -> tuple[str, NewBodies, datetime]:
+        """Subject, bodies and time as they would be kept. `Invalid`, `NoSuch` list."""
+        await self._check_list(list_name)
+        check_any_body(bodies)
+        bodies = await checked_bodies(bodies)
+        subject, scheduled_at = checked_subject(subject), checked_time(scheduled_at)
+        return subject, await with_text(bodies), scheduled_at
+
+    async def edit(
+        self,
+        ref: str,
+        *,
+        list_name: str | None = None,
+        subject: str | None = None,
+        bodies: NewBodies | None = None,
+        scheduled_at: datetime | None = None,
+        etag: str | None = None,
+    ) -> Message:
+        """Change what is given, while the message is Pending, or Paused and none of it was sent.
+        `Overtaken`, `NotNow`. Once its recipients have been planned, list and time stay.
+
+        A text that was made of the HTML is made anew with it, unless another one is given.
+
+        New bodies are written beside the old ones; only the row's replacement, under its ETag,
+        points to them. Who loses that race has changed nothing.
+        """
+        old = await self.get(ref)
+        check_editable(old.status)
+        if etag is not None and etag != old.etag:
+            raise Overtaken("message", ref)
+        if list_name is not None:
+            await self._check_list(list_name)
+        if old.queued_at is not None:
+            _check_kept(old, list_name, scheduled_at)
+            await self._unsent.check(old)
+        new = msgspec.structs.replace(
+            old,
+            list_name=old.list_name if list_name is None else parse_list_name(list_name),
+            subject=old.subject if subject is None else checked_subject(subject),
+            scheduled_at=old.scheduled_at if scheduled_at is None else checked_time(scheduled_at),
+        )
+        if bodies is not None and (bodies.html is not None or bodies.text is not None):
+            new = await self._write_new_version(old, new, bodies)
+        try:
+            saved = await self._save_edit(old, new)
+        except Conflict as exc:
+            if new.body_version != old.body_version:
+                await self._bodies.delete(new)
+            raise Overtaken("message", ref) from exc
+        if new.body_version != old.body_version:
+            await self._bodies.delete(old)
+        await self._wake_scheduler(saved)
+        return saved
+
+    async def delete(self, ref: str, etag: str | None = None) -> None:
+        """Remove a message that is Pending, with its bodies. `NotNow`, `Overtaken`."""
+        message = await self.get(ref)
+        check_deletable(message.status)
+        if etag is not None and etag != message.etag:
+            raise Overtaken("message", ref)
+        try:
+            await self._remove(message)
+        except Conflict as exc:
+            raise Overtaken("message", ref) from exc
+        await self._bodies.delete_all(message.ref)
+
+    async def bodies(self, message: Message) -> NewBodies:
+        """The HTML and the text of a message, as they are sent."""
+        return await self._bodies.read(message)
+
+    async def remove_done(self, message: Message) -> None:
+        """Forget a message that is done; its emails are gone already. Can be repeated."""
+        await self._bodies.delete(message)
+        await self._remove_archived(message)
+
+    # -- its life ----------------------------------------------------------------------------
+
+    async def pause(self, ref: str, reason: str = "", *, resumptions: int | None = None) -> Message:
+        """Stop for now. Senders obey within a second or a page.
+
+        `resumptions`: only if the message has not gone on since it had so many. A sender that is
+        told late of a fault must not pause what somebody has mended meanwhile. `NotNow`.
+        """
+        paused = await self._change_status(ref, MessageStatus.PAUSED, reason, resumptions)
+        if resumptions is not None:  # a sender did it, by itself
+            await self._events.record(
+                "sender",
+                f"the message {paused.subject!r} to {paused.list_name} paused itself: {reason}",
+                severity=Severity.WARNING,
+                subject=f"message:{paused.ref}",
+            )
+        return paused
+
+    async def resume(self, ref: str) -> Message:
+        """Go on where the message was paused. Whoever resumes it has perhaps dealt with the cause
+        of a hold, which is therefore probed at once."""
+        resumed = await self._change_status(ref, None)
+        await self._holds.try_now([ACCOUNT, message_key(resumed.ref)])
+        return resumed
+
+    async def ask_for_retry(self, ref: str) -> Message:
+        """Note that deferred emails are to be tried again at once."""
+        for _ in range(_LOOKS):
+            old = await self.get(ref)
+            try:
+                return await self.save(msgspec.structs.replace(old, retry_at=datetime.now(UTC)))
+            except Overtaken:
+                continue  # the scheduler saves its progress: look again
+        raise Overtaken("message", ref)
+
+    async def cancel(self, ref: str) -> Message:
+        """End it for good: whoever has not got it yet will not."""
+        return await self._change_status(ref, MessageStatus.CANCELLED, "cancelled")
+
+    # -- parts -------------------------------------------------------------------------------
+
+    async def _check_list(self, name: str) -> None:
+        found = await self._lists.get(parse_list_name(name), entities.LIST_ROW)
+        if found is None or found.properties.get("Deleting") is True:
+            raise NoSuch("list", name)
+
+    async def _made_before(self, ref: MessageRef) -> Message | None:
+        try:
+            return await self.get(ref)
+        except NoSuch:
+            return None
+
+    async def _write_new_version(self, old: Message, new: Message, bodies: NewBodies) -> Message:
+        bodies = await checked_bodies(bodies)
+        current = await self.bodies(old)
+        if bodies.text is None and await _has_made_text(current):
+            bodies = await with_text(bodies)
+        merged = NewBodies(
+            current.html if bodies.html is None else bodies.html,
+            current.text if bodies.text is None else bodies.text,
+        )
+        check_any_body(merged)
+        new = msgspec.structs.replace(
+            new,
+            body_version=secrets.token_hex(4),
+            has_html=bool(merged.html),
+            has_text=bool(merged.text),
+        )
+        await self._bodies.write(new, merged)
+        return new
+
+    async def _change_status(
+        self,
+        ref: str,
+        to: MessageStatus | None,
+        reason: str = "",
+        resumptions: int | None = None,
+    ) -> Message:
+        """None stands for where it was paused."""
+        for _ in range(_LOOKS):
+            old = await self.get(ref)
+            if resumptions is not None and old.resumptions != resumptions:
+                raise NotNow(f"the message {ref} has gone on meanwhile")
+            status = to or old.paused_from or MessageStatus.PENDING
+            check_transition(old.status, status)
+            new = msgspec.structs.replace(
+                old,
+                status=status,
+                reason=reason,
+                paused_from=old.status if status is MessageStatus.PAUSED else None,
+                resumptions=old.resumptions + (old.status is MessageStatus.PAUSED),
+            )
+            try:
+                saved = await self.save(new)
+            except Overtaken:
+                continue  # the scheduler saves its progress: look again
+            await self._bell.put(saved.ref)
+            return saved
+        raise Overtaken("message", ref)
+
+    async def _wake_scheduler(self, message: Message) -> None:
+        """Put a bell that rings when the message is due, or now."""
+        due_in = (message.scheduled_at - datetime.now(UTC)).total_seconds()
+        await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))
+
+
+def _check_kept(old: Message, list_name: str | None, scheduled_at: datetime | None) -> None:
+    """Raise `Invalid` if a message whose recipients are planned is to get others."""
+    why = "cannot be changed any more: the recipients have been planned"
+    if list_name is not None and parse_list_name(list_name) != old.list_name:
+        raise Invalid("list", why)
+    if scheduled_at is not None and checked_time(scheduled_at) != old.scheduled_at:
+        raise Invalid("scheduled_at", why)
+
+
+async def _has_made_text(bodies: NewBodies) -> bool:
+    """Whether the text is the one that was made of the HTML."""
+    if not bodies.html or not bodies.text:
+        return False
+    return (await with_text(NewBodies(bodies.html))).text == bodies.text

@@ -1,0 +1,90 @@
+"""What a message may consist of: a subject, one or two bodies, a time."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.messages import LARGEST_BODY, LONGEST_SUBJECT
+from postroom.domain.plain_text import one_line
+from postroom.mail.bodies import clean_body, text_from_html
+from postroom.mail.fields import check_fields
+from postroom.mail.html.visibility import shows_html, shows_text
+from postroom.storage.limits import EARLIEST
+
+_HOW_TO_MEND: Final = "write something, or leave it out"
+
+
+class NewBodies(msgspec.Struct, frozen=True):
+    """The two bodies of a message. None leaves one out (in an edit: as it is), but a text that is
+    left out is made of the HTML; an empty one is not."""
+
+    html: str | None = None
+    text: str | None = None
+
+
+def checked_subject(subject: str) -> str:
+    """A subject as a message may have it. `Invalid`."""
+    checked = one_line("subject", subject, longest=LONGEST_SUBJECT)
+    check_fields("subject", checked)
+    return checked
+
+
+async def checked_bodies(bodies: NewBodies) -> NewBodies:
+    """Return the bodies as they are kept, with one kind of line end. `Invalid`.
+
+    A body that is given shows something. Checked in a thread: a body may have 10 MB.
+    """
+    return await asyncio.to_thread(_checked, bodies)
+
+
+def _checked(bodies: NewBodies) -> NewBodies:
+    if bodies.html and not shows_html(bodies.html):
+        raise Invalid("html", f"has neither text nor pictures: {_HOW_TO_MEND}")
+    if bodies.text and not shows_text(bodies.text):
+        raise Invalid("text", f"is blank: {_HOW_TO_MEND}")
+    return NewBodies(_checked_body("html", bodies.html), _checked_body("text", bodies.text))
+
+
+async def with_text(bodies: NewBodies) -> NewBodies:
+    """The bodies as they are sent: without a text, one is made of the HTML. `Invalid`.
+
+    In a thread: that takes a second for each megabyte.
+    """
+    if not bodies.html or bodies.text is not None:
+        return bodies
+    made = await asyncio.to_thread(text_from_html, bodies.html)
+    if len(made.encode()) > LARGEST_BODY:
+        return bodies  # links grow when they are written out: the HTML alone has to do
+    return NewBodies(bodies.html, _checked_body("text", made) or None)
+
+
+def check_any_body(bodies: NewBodies) -> None:
+    """`Invalid` if there is none."""
+    if not (bodies.html or bodies.text):
+        raise Invalid("html", "a message needs an HTML body, a text body, or both")
+
+
+def checked_time(moment: datetime) -> datetime:
+    """A time that can be kept, in UTC. `Invalid`."""
+    if moment.tzinfo is None:
+        raise Invalid("scheduled_at", "needs a time zone, as in 2026-11-15T09:00:00+01:00")
+    try:
+        checked = moment.astimezone(UTC)
+    except OverflowError:
+        checked = EARLIEST
+    if checked <= EARLIEST:
+        raise Invalid("scheduled_at", "is no time that can be kept")
+    return checked
+
+
+def _checked_body(field: str, body: str | None) -> str | None:
+    if not body:
+        return body
+    cleaned = clean_body(field, body)
+    check_fields(field, cleaned)
+    return cleaned

@@ -1,0 +1,272 @@
+"""What has become of the emails of a message: counted by page, listed one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address, address_key, folded
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.pages import page_partition
+from postroom.services import entities
+from postroom.services.messages.page_search import PageSearch
+from postroom.services.messages.waiting_reasons import Waiting, together, waiting_of
+from postroom.storage import Entity, InvalidValue, KeyRange, Store
+from postroom.storage.tokens import decode_token, encode_token
+
+_PAGES_LOOKED_AT = 1_000  # for one answer: a search through a million emails is cut into a few
+
+
+class EmailRecord(msgspec.Struct, frozen=True):
+    """One email, done or not, with the mail server's last words; `at` is when it was done.
+
+    `row` is its key in the store: the address's key, or the address as an earlier version had it.
+    """
+
+    row: str
+    address: Address
+    outcome: EmailOutcome
+    page: int
+    tries: int = 0
+    reply: str = ""
+    was_in_doubt: bool = False
+    at: datetime | None = None
+
+
+class EmailPage(msgspec.Struct, frozen=True):
+    """Some emails in the order of addresses; `next` goes on."""
+
+    emails: list[EmailRecord]
+    next: str | None
+
+
+class OutcomeService:
+    def __init__(self, store: Store) -> None:
+        self._emails = store.table(entities.MESSAGES)
+        self._archive = store.table(entities.ARCHIVE)
+        self._search = PageSearch(store)
+
+    async def counts(self, message: Message) -> Counts:
+        """The sum: planned = pending + accepted + refused + suppressed + in_doubt.
+
+        Each page has its part of all six in one row, so that they agree at every moment. A message
+        that is done has its sum with it.
+        """
+        return (await self.counts_and_waiting(message))[0]
+
+    async def counts_and_waiting(self, message: Message) -> tuple[Counts, Waiting]:
+        """Return the sum, and what its deferred emails wait for."""
+        if message.counts is not None:
+            return message.counts, Waiting()
+        result = Counts()
+        waiting: list[Waiting] = []
+        async for page in self.pages(message):
+            counts = entities.counts_from(page)
+            result += counts
+            if counts.deferred:
+                waiting.append(waiting_of(page))
+        return result, together(waiting)
+
+    def pages(self, message: Message, first: int = 0) -> AsyncIterator[Entity]:
+        """Yield the rows of a message's pages, in order."""
+        return self._search.pages(message, first)
+
+    async def emails(
+        self, message: Message, outcome: EmailOutcome | None = None
+    ) -> AsyncIterator[EmailRecord]:
+        """Every email of a message in the order of addresses, page by page."""
+        async for page in self.pages(message):
+            for record in await self.page_emails(message, int(page.row)):
+                if outcome is None or record.outcome is outcome:
+                    yield record
+
+    async def page(
+        self,
+        message: Message,
+        *,
+        outcome: EmailOutcome | None = None,
+        prefix: str = "",
+        limit: int = 100,
+        after: str | None = None,
+    ) -> EmailPage:
+        """Return up to `limit` emails, all or those of one outcome, or whose addresses begin with
+        `prefix`, in any case. `InvalidValue` for a bad `after`.
+
+        There may be fewer although there are more: so much is read for one answer, and no more.
+        """
+        prefix, is_sorted = folded(prefix), message.first_keyed_page == 0
+        if after is None and prefix and is_sorted:
+            first, last_seen = await self._search.first_until(message, prefix), ""
+        else:
+            first, last_seen = _position(after)
+        found: list[EmailRecord] = []
+        looked = 0
+        async for row in self.pages(message, first):
+            number = int(row.row)
+            if looked == _PAGES_LOOKED_AT:
+                return EmailPage(found, encode_token(f"{number:06}", ""))
+            looked += 1
+            if outcome is not None and _has_none(row, outcome):
+                continue
+            for record in await self.page_emails(message, number):
+                if number == first and record.row <= last_seen:
+                    continue
+                if not folded(record.row).startswith(prefix):
+                    if is_sorted and record.row > prefix:
+                        return EmailPage(found, None)
+                    continue
+                if outcome is not None and record.outcome is not outcome:
+                    continue
+                if len(found) == limit:
+                    return EmailPage(found, encode_token(f"{found[-1].page:06}", found[-1].row))
+                found.append(record)
+        return EmailPage(found, None)
+
+    async def whole(
+        self,
+        message: Message,
+        *,
+        outcome: EmailOutcome | None = None,
+        prefix: str = "",
+        most: int,
+    ) -> list[EmailRecord] | None:
+        """All of them at once, in the order of addresses; None if the pages that hold them have
+        more than `most` emails, or are too many to look at."""
+        prefix, is_sorted = folded(prefix), message.first_keyed_page == 0
+        first = await self._search.first_until(message, prefix) if prefix and is_sorted else 0
+        pages: list[int] = []
+        looked = emails = 0
+        async for row in self.pages(message, first):
+            if is_sorted and not _reaches(row, prefix):
+                break
+            looked += 1
+            if outcome is None or not _has_none(row, outcome):
+                emails += entities.read(row, "Planned", int)
+                pages.append(int(row.row))
+            if emails > most or looked > _PAGES_LOOKED_AT:
+                return None
+        return [
+            record
+            for record in await self._emails_of(message, pages)
+            if folded(record.row).startswith(prefix)
+            and (outcome is None or record.outcome is outcome)
+        ]
+
+    async def _emails_of(self, message: Message, pages: list[int]) -> list[EmailRecord]:
+        """As `page_emails`, of many pages together."""
+        partitions = {page_partition(message.day, message.ref, page): page for page in pages}
+        found: dict[str, EmailRecord] = {}
+        for table in (self._emails, self._archive):
+            rows = await table.read_partitions(_Row, partitions) if partitions else {}
+            for partition, page in partitions.items():
+                found |= {key: _record(key, row, page) for key, row in rows[partition].items()}
+        return [found[row] for row in sorted(found)]
+
+    async def page_emails(self, message: Message, page: int) -> list[EmailRecord]:
+        """One page: who waits and who is done. Whoever is in both tables is done."""
+        partition = KeyRange.only(page_partition(message.day, message.ref, page))
+        waiting = (await self._emails.query(partition)).entities
+        done = (await self._archive.query(partition)).entities
+        found = {entity.row: _pending(entity, page) for entity in waiting}
+        found |= {entity.row: _done(entity, page) for entity in done}
+        return [found[row] for row in sorted(found)]
+
+    async def email(self, message: Message, address: Address) -> EmailRecord | None:
+        """Return what became of one address: of its several spellings, the one that is given."""
+        found = await self.emails_to(message, address)
+        same = (each for each in found if each.address == address)
+        return next(same, found[0] if found else None)
+
+    async def emails_to(self, message: Message, address: Address) -> list[EmailRecord]:
+        """Return the emails of a message to an address, however it was spelled: one, or none.
+
+        A message that was queued before addresses had keys may have several.
+        """
+        found: list[EmailRecord] = []
+        for page in await self.pages_for(message, address):
+            found += await self.emails_of_page(message, page, address)
+        return found
+
+    async def pages_for(self, message: Message, address: Address) -> list[Entity]:
+        """Return the rows of the pages that may hold emails to an address."""
+        return await self._search.may_hold(message, address)
+
+    async def emails_of_page(
+        self, message: Message, page: Entity, address: Address
+    ) -> list[EmailRecord]:
+        """Return the emails of one page to an address, however it was spelled."""
+        key = address_key(address)
+        emails = await self.page_emails(message, int(page.row))
+        return [each for each in emails if address_key(each.address) == key]
+
+    async def place_after(self, message: Message, row: str) -> str:
+        """Return what to give to `page` as `after`, to continue behind this row."""
+        return encode_token(f"{await self._search.first_until(message, row):06}", row)
+
+
+def _position(token: str | None) -> tuple[int, str]:
+    """From which page on, and after which address there."""
+    if token is None:
+        return 0, ""
+    page, address = decode_token(token, 2)
+    if not re.fullmatch("[0-9]{6}", page):
+        raise InvalidValue("the continuation token is not one that this message has given")
+    return int(page), address
+
+
+def _has_none(page: Entity, outcome: EmailOutcome) -> bool:
+    """As the sum has it, which is made of the same rows."""
+    return entities.counts_from(page).as_dict()[outcome.value] == 0
+
+
+def _reaches(page: Entity, prefix: str) -> bool:
+    """Whether addresses with this beginning can be on the page, or on one behind it."""
+    begin = entities.read(page, "FirstAddress", str)
+    return begin <= prefix or begin.startswith(prefix)
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an email in either table: one that is not done has no outcome yet."""
+
+    EmailAddress: str = ""
+    Outcome: str = EmailOutcome.PENDING.value
+    Tries: int = 0
+    Reply: str = ""
+    WasInDoubt: bool = False
+    At: datetime | None = None
+
+
+def _record(key: str, row: _Row, page: int) -> EmailRecord:
+    return EmailRecord(
+        row=key,
+        address=Address(row.EmailAddress or key),
+        outcome=EmailOutcome(row.Outcome),
+        page=page,
+        tries=row.Tries,
+        reply=row.Reply,
+        was_in_doubt=row.WasInDoubt,
+        at=row.At,
+    )
+
+
+def _pending(entity: Entity, page: int) -> EmailRecord:
+    return EmailRecord(
+        row=entity.row,
+        address=entities.read_spelling(entity),
+        outcome=EmailOutcome.PENDING,
+        page=page,
+        tries=entities.read_optional(entity, "Tries", int) or 0,
+        reply=entities.read_optional(entity, "Reply", str) or "",
+        was_in_doubt=entities.read_optional(entity, "WasInDoubt", bool) or False,
+        at=entities.read_optional(entity, "At", datetime),
+    )
+
+
+def _done(entity: Entity, page: int) -> EmailRecord:
+    return msgspec.structs.replace(
+        _pending(entity, page), outcome=EmailOutcome(entities.read(entity, "Outcome", str))
+    )

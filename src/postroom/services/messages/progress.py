@@ -1,0 +1,110 @@
+"""How far messages have come, for pages that many look at often.
+
+Counting reads a row for each page: ten thousand of them for a million emails. So a message is
+counted once for all who look, and again in the background once the figures are a second old.
+
+Nothing of this is stored: figures of a message that goes on would be old when they are written, and
+one that is done has its sum with it (`Message.counts`), which never changes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+
+import msgspec
+
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.refs import MessageRef
+from postroom.services.messages.outcomes import OutcomeService
+from postroom.services.messages.waiting_reasons import Waiting
+
+_FRESH = 1.0  # seconds for which figures are good enough
+_SHARE = 20  # counting takes at most one part in so many of the time
+_STALE = 15.0  # older figures are not shown: whoever asks waits for new ones
+_RATE_OVER = 20.0  # seconds over which the rate is taken
+_REMEMBERED = 200  # messages
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Where a message stands. `rate` is in emails per second, None as long as it is not known."""
+
+    counts: Counts
+    rate: float | None = None
+    waiting: Waiting = Waiting()
+
+    @property
+    def seconds_left(self) -> float | None:
+        return self.counts.pending / self.rate if self.rate else None
+
+
+class Seen:
+    """What is known of one message, and since when."""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.waiting = Waiting()
+        self.resumptions = 0
+        self.at = float("-inf")
+        self.took = 0.0
+        self.counting: asyncio.Task[None] | None = None
+        self.done: deque[tuple[float, int]] = deque()
+
+    def note(self, message: Message, counts: Counts, now: float, took: float) -> None:
+        self.counts, self.at, self.took = counts, now, took
+        if message.status is MessageStatus.PAUSED or message.resumptions != self.resumptions:
+            self.done.clear()  # the pause is no part of the rate
+        self.resumptions = message.resumptions
+        self.done.append((now, counts.done))
+        while len(self.done) > 2 and self.done[1][0] <= now - _RATE_OVER:
+            self.done.popleft()
+
+    @property
+    def rate(self) -> float | None:
+        if len(self.done) < 2:
+            return None
+        (first_at, first), (last_at, last) = self.done[0], self.done[-1]
+        return max(0.0, (last - first) / (last_at - first_at)) if last_at > first_at else None
+
+
+class ProgressService:
+    def __init__(self, outcomes: OutcomeService) -> None:
+        self._outcomes = outcomes
+        self._seen: OrderedDict[MessageRef, Seen] = OrderedDict()
+
+    async def of(self, message: Message) -> Progress:
+        """The sum of a message; of one that is not done perhaps a few seconds old."""
+        if message.counts is not None:
+            return Progress(message.counts)
+        seen = self._remember(message.ref)
+        age = time.monotonic() - seen.at
+        if age > max(_FRESH, _SHARE * seen.took) and seen.counting is None:
+            seen.counting = asyncio.create_task(self._count(message, seen))
+            seen.counting.add_done_callback(_heard)
+        if age > _STALE and seen.counting is not None:
+            await asyncio.shield(seen.counting)
+        return Progress(seen.counts, seen.rate, seen.waiting)
+
+    async def _count(self, message: Message, seen: Seen) -> None:
+        started = time.monotonic()
+        try:
+            counts, seen.waiting = await self._outcomes.counts_and_waiting(message)
+            now = time.monotonic()
+            seen.note(message, counts, now, now - started)
+        finally:
+            seen.counting = None
+
+    def _remember(self, ref: MessageRef) -> Seen:
+        seen = self._seen.setdefault(ref, Seen())
+        self._seen.move_to_end(ref)
+        while len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return seen
+
+
+def _heard(counting: asyncio.Task[None]) -> None:
+    """Whoever waits for the figures gets the failure; if nobody does, it is tried again."""
+    if not counting.cancelled():
+        counting.exception()

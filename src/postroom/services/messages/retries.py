@@ -1,0 +1,90 @@
+"""Retry what a message did not reach: deferred emails at once, refused recipients by another
+message with the same content."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from postroom.domain.errors import NotNow
+from postroom.domain.messages.messages import FINAL, Message, MessageStatus
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.refs import MessageRef, new_ref
+from postroom.services import entities
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.outcomes import OutcomeService
+from postroom.services.messages.waiting_reasons import waiting_of
+from postroom.storage import AlreadyExists, Entity, NewMessage, Store
+
+
+class RetryService:
+    def __init__(self, store: Store, messages: MessageService, outcomes: OutcomeService) -> None:
+        self._index = store.table(entities.INDEX)
+        self._queue = store.queue(SEND_QUEUE)
+        self._messages = messages
+        self._outcomes = outcomes
+
+    async def retry(self, ref: str) -> Message:
+        """Retry what a message did not reach: deferred emails at once while it is being sent, and
+        refused recipients by another message when it is done. Return the message that does it."""
+        message = await self._messages.get(ref)
+        if message.status in FINAL:
+            return await self.retry_refused(ref)
+        return await self.retry_deferred(message)
+
+    async def retry_deferred(self, message: Message) -> Message:
+        """Make the deferred emails of a message due at once. `NotNow` if there are none.
+
+        Interrupted, some pages keep their times: it can be asked for again.
+        """
+        if message.status is MessageStatus.PAUSED:
+            raise NotNow(f"the message {message.ref} is Paused: resume it first")
+        pages = [
+            int(page.row)
+            async for page in self._outcomes.pages(message)
+            if waiting_of(page).next_try_at is not None
+        ]
+        if not pages:
+            raise NotNow(f"the message {message.ref} has no deferred emails")
+        asked = await self._messages.ask_for_retry(message.ref)
+        items = [WorkItem(message.day, message.ref, page, restarted=True) for page in pages]
+        # Senders remember a message for half a second.
+        await self._queue.put_many([NewMessage(str(item), delay=1.0) for item in items])
+        return asked
+
+    async def retry_refused(self, ref: str) -> Message:
+        """A message, due now, for the refused recipients of one that is done. `NotNow`, `NoSuch`.
+
+        Its recipients are those who are still verified and not blocked when it is queued. There is
+        one such message however often this is asked: its reference is kept first, so an interrupted
+        call is finished by the next. Those whom it does not reach either are its own to retry.
+        """
+        message = await self._messages.get(ref)
+        if message.status not in FINAL:
+            raise NotNow(f"the message {ref} is {message.status}: wait until it is done")
+        if not (await self._outcomes.counts(message)).refused:
+            raise NotNow(f"of the message {ref} no email was refused")
+        bodies = await self._messages.bodies(message)
+        return await self._messages.create(
+            message.list_name,
+            message.subject,
+            NewBodies(bodies.html, bodies.text or ""),  # the same mail: no text is made
+            datetime.now(UTC),
+            ref=await self._kept_ref(message.ref),
+            retry_of=message.ref,
+        )
+
+    async def retry_of(self, message: Message) -> MessageRef | None:
+        """The message that tries the failed of this one again, if there is one."""
+        entry = await self._index.get(entities.RETRY, message.ref)
+        return None if entry is None else MessageRef(entities.read(entry, "Ref", str))
+
+    async def _kept_ref(self, original: MessageRef) -> MessageRef:
+        ref = new_ref()
+        try:
+            await self._index.insert(Entity(entities.RETRY, original, {"Ref": ref}))
+        except AlreadyExists:
+            kept = await self._index.get(entities.RETRY, original)
+            if kept is not None:
+                return MessageRef(entities.read(kept, "Ref", str))
+        return ref

@@ -1,0 +1,78 @@
+"""What emails wait for, as the rows of pages keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from postroom.services.entities import read_optional
+from postroom.storage import Entity, Value
+
+HELD: Final = "Held"
+"""Marks a page without a work item, whose emails all wait for a hold."""
+
+_HELD_BY = "HeldBy"
+_LONGEST_REPLY = 300
+_NAMES = ("Deferred", "WaitsUntil", "WaitsBecause", HELD, _HELD_BY)
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Of a page or a message: `deferred` emails wait for their next attempt, the first of them
+    until `next_try_at`, or for the holds `held_by`. `reply` is the mail server's most frequent one.
+
+    `is_held`: of a page, that nothing is to be done for it until one of its holds is lifted.
+    """
+
+    deferred: int = 0
+    next_try_at: datetime | None = None
+    reply: str = ""
+    held_by: tuple[str, ...] = ()
+    is_held: bool = False
+
+
+def with_waiting(properties: dict[str, Value], wait: Waiting) -> None:
+    """Put into the properties of a page's row what its emails wait for."""
+    for name in _NAMES:
+        properties.pop(name, None)
+    if not wait.deferred:
+        return
+    properties["Deferred"] = wait.deferred
+    properties["WaitsBecause"] = wait.reply[:_LONGEST_REPLY]
+    if wait.next_try_at is not None:
+        properties["WaitsUntil"] = wait.next_try_at
+    if wait.held_by:
+        properties[_HELD_BY] = " ".join(wait.held_by)
+        properties[HELD] = wait.is_held
+
+
+def waiting_of(page: Entity) -> Waiting:
+    """Return what the emails of a page wait for, by its row."""
+    return Waiting(
+        deferred=read_optional(page, "Deferred", int) or 0,
+        next_try_at=read_optional(page, "WaitsUntil", datetime),
+        reply=read_optional(page, "WaitsBecause", str) or "",
+        held_by=held_by(page),
+        is_held=read_optional(page, HELD, bool) or False,
+    )
+
+
+def held_by(page: Entity) -> tuple[str, ...]:
+    return tuple((read_optional(page, _HELD_BY, str) or "").split())
+
+
+def together(pages: Iterable[Waiting]) -> Waiting:
+    """Return what the emails of several pages wait for. The reply is that of most emails."""
+    deferred, replies = 0, dict[str, int]()
+    times: list[datetime] = []
+    keys: set[str] = set()
+    for each in pages:
+        deferred += each.deferred
+        replies[each.reply] = replies.get(each.reply, 0) + each.deferred
+        keys.update(each.held_by)
+        if each.next_try_at is not None:
+            times.append(each.next_try_at)
+    reply = max(replies, key=replies.__getitem__, default="")
+    return Waiting(deferred, min(times, default=None), reply, tuple(sorted(keys)))

@@ -1,0 +1,1 @@
+"""What an operator looks at: events, health, the store as a whole."""

@@ -1,0 +1,221 @@
+"""Noticing that a store has lost its latest history: a restored backup, or an old copy of a file.
+
+While emails are sent, two marks advance together every second, one in the store and one in a file
+in the data folder. A store whose mark is behind the file's does not know what happened since: whom
+it would send to may have got the message already. So unfinished messages are paused, with an
+explanation and a choice, before anything is sent.
+
+| table       | partition | row         | holds                                             |
+|-------------|-----------|-------------|---------------------------------------------------|
+| `storeinfo` | `store`   | `identity`  | StoreId, Restores: how often history was lost     |
+| `storeinfo` | `marks`   | data folder | At: when this data folder's mark was set last     |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import secrets
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from postroom.domain.errors import DomainError
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.folders import make_writable, open_private
+from postroom.services import entities
+from postroom.services.events import EventService, Severity
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_rows import MessageRows
+from postroom.storage import AlreadyExists, Conflict, Entity, Store
+
+log = logging.getLogger(__name__)
+
+TABLE = "storeinfo"
+_IDENTITY = ("store", "identity")
+_MARKS = "marks"
+_FILE = "store-history.json"
+_CAN_SEND = (MessageStatus.PENDING, MessageStatus.QUEUING, MessageStatus.PROCESSING)
+
+
+class _FolderMark(msgspec.Struct):
+    """What the data folder knows."""
+
+    store_id: str
+    folder_id: str
+    at: datetime
+
+
+class StoreHistory:
+    """The marks of one store and one data folder."""
+
+    def __init__(self, store: Store, data: Path) -> None:
+        self._store = store
+        self._table = store.table(TABLE)
+        self._data = data
+        self._store_id = ""
+
+    async def advance(self) -> bool:
+        """Set both marks to now, the store's first, and return True; or return False if the store
+        has lost history. Left to another process that is doing so."""
+        make_writable(self._data)
+        lock = self._open_lock()
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            store_id = self._store_id = self._store_id or await self._identify()
+            known = self._known()
+            if known is None or known.store_id != store_id:
+                known = _FolderMark(store_id, secrets.token_hex(8), datetime.now(UTC))
+                await self._table.insert(Entity(_MARKS, known.folder_id, {"At": known.at}))
+                self._remember(known)
+                return True
+            mark = await self._table.get(_MARKS, known.folder_id)
+            if mark is None or entities.read(mark, "At", datetime) < known.at:
+                return False
+            # By a clock that was set back it stays where it is.
+            known.at = max(known.at, datetime.now(UTC))
+            # With the ETag: the server may be replaced by one with an older mark just now.
+            new = Entity(_MARKS, known.folder_id, {"At": known.at})
+            await self._table.replace(new, mark.etag)
+            self._remember(known)
+        except BlockingIOError:
+            return True
+        except Conflict:
+            return False
+        finally:
+            os.close(lock)
+        return True
+
+    async def missing(self) -> timedelta | None:
+        """Return how much history the store has lost, or None if it has lost nothing."""
+        loss = await self._find_loss()
+        if loss is None:
+            return None
+        known, reached = loss
+        return timedelta.max if reached is None else known.at - reached
+
+    async def restores(self) -> int:
+        """Return how often the store has lost history, as far as anybody noticed."""
+        found = await self._table.get(*_IDENTITY)
+        return 0 if found is None else entities.read(found, "Restores", int)
+
+    async def accept_loss(self) -> None:
+        """Go on from the state that the store has now: what was lost has been dealt with."""
+        lock = self._open_lock()
+        try:
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+            loss = await self._find_loss()  # another process may have accepted it
+            if loss is not None:
+                await self._accept(*loss, "senders compared what they had sent with the store")
+        finally:
+            os.close(lock)
+
+    async def pause_if_lost(self) -> int:
+        """Pause what is unfinished if the store has lost history; returns how many messages.
+
+        For every process that opens the store for work, before it does anything.
+        """
+        if await self._find_loss() is None:
+            return 0
+        lock = self._open_lock()
+        try:
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+            loss = await self._find_loss()  # another process may have dealt with it
+            return 0 if loss is None else await self._deal_with(*loss)
+        finally:
+            os.close(lock)
+
+    async def _find_loss(self) -> tuple[_FolderMark, datetime | None] | None:
+        """Return what the folder knows and how far the store's history reaches, if not as far."""
+        known = self._known()
+        if known is None or known.store_id != await self._identify():
+            return None  # nothing was sent from here, or into another store
+        mark = await self._table.get(_MARKS, known.folder_id)
+        reached = None if mark is None else entities.read(mark, "At", datetime)
+        return None if reached is not None and reached >= known.at else (known, reached)
+
+    async def _deal_with(self, known: _FolderMark, reached: datetime | None) -> int:
+        paused = await self._pause_unfinished(reached, known.at)
+        await self._accept(known, reached, f"{paused} unfinished messages were paused")
+        return paused
+
+    async def _accept(self, known: _FolderMark, reached: datetime | None, done: str) -> None:
+        await self._count_restore(f"{_lost(reached, known.at)}; {done}")
+        if reached is None:
+            await self._table.upsert(Entity(_MARKS, known.folder_id, {"At": known.at}))
+        else:
+            known.at = reached
+            self._remember(known)
+
+    async def _pause_unfinished(self, reached: datetime | None, known_at: datetime) -> int:
+        now = datetime.now(UTC)
+        messages = MessageService(self._store)
+        unfinished: list[Message] = [
+            each
+            async for each in MessageRows(self._store).open_messages()
+            if each.status in _CAN_SEND and each.scheduled_at <= now
+        ]
+        paused = 0
+        for message in unfinished:
+            try:
+                await messages.pause(message.ref, _explanation(reached, known_at))
+                paused += 1
+            except DomainError as exc:
+                log.info("message %s is not paused: %s", message.ref, exc)
+        return paused
+
+    async def _count_restore(self, text: str) -> None:
+        found = await self._table.get(*_IDENTITY)
+        if found is not None:
+            restores = entities.read(found, "Restores", int) + 1
+            await self._table.merge(Entity(*_IDENTITY, {"Restores": restores}))
+        log.error("%s", text)
+        await EventService(self._store).record("store", text, severity=Severity.ERROR)
+
+    async def _identify(self) -> str:
+        """Return the id of the store, which gets one if it has none."""
+        found = await self._table.get(*_IDENTITY)
+        if found is None:
+            new = Entity(*_IDENTITY, {"StoreId": secrets.token_hex(16), "Restores": 0})
+            try:
+                await self._table.insert(new)
+                found = new
+            except AlreadyExists:
+                return await self._identify()
+        return entities.read(found, "StoreId", str)
+
+    def _open_lock(self) -> int:
+        path = self._data / f"{_FILE}.lock"
+        return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+    def _known(self) -> _FolderMark | None:
+        try:
+            return msgspec.json.decode((self._data / _FILE).read_bytes(), type=_FolderMark)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def _remember(self, mark: _FolderMark) -> None:
+        """In one step, so that a crash leaves the old mark or the new one."""
+        written = self._data / f"{_FILE}.{os.getpid()}"
+        with open_private(written) as file:
+            file.write(msgspec.json.encode(mark))
+        written.replace(self._data / _FILE)
+
+
+def _lost(reached: datetime | None, known_at: datetime) -> str:
+    since = "an unknown time" if reached is None else f"{reached:%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"the store was restored to an earlier state: what happened between {since}"
+        f" and {known_at:%Y-%m-%d %H:%M:%S} UTC is missing"
+    )
+
+
+def _explanation(reached: datetime | None, known_at: datetime) -> str:
+    return (
+        f"{_lost(reached, known_at)}. Some people may have received this message already, without a"
+        " record. Resume to send it to everyone who has no record, which may send it to some people"
+        " again, or cancel it."
+    )

@@ -1,0 +1,357 @@
+"""The applications that are registered, for the hosts of every machine.
+
+| table      | partition | row          | holds                                              |
+|------------|-----------|--------------|----------------------------------------------------|
+| `hostapps` | `app`     | `app` + path | the application; the path in lower case, once each.|
+|            |           |              | Its environment is encrypted                       |
+| `hostapps` | `app`     | `control` + path | Paused, Restarts: what operators have decided  |
+| `hostapps` | `app`     | `version`    | a number by chance that changes with every change  |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.queues.apps import BUILT_IN, App, AppControl, changed_app, parse_path
+from postroom.domain.queues.matching import Match, match
+from postroom.domain.queues.queue_names import segments
+from postroom.encryption import DecryptionError, Keyring, without_key
+from postroom.services import entities
+from postroom.services.queues.hosts import AppStatus, HostReport, HostStatusService
+from postroom.services.stored_secrets import SecretRows
+from postroom.storage import (
+    Conflict,
+    Delete,
+    Entity,
+    Insert,
+    KeyRange,
+    Operation,
+    Replace,
+    Store,
+    Upsert,
+)
+
+log = logging.getLogger(__name__)
+
+TABLE = "hostapps"
+PARTITION = "app"
+
+_APP = "app"
+_CONTROL = "control"
+_VERSION = "version"
+_ENVIRONMENT = "Environment"
+_TRIES = 10
+_BATCH = 99  # changes that go into one batch with the version
+
+
+class AppClash(Exists):
+    """The path is taken; the text says by whom."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__("application", app.path)
+        self.origin = app.origin
+
+    def __str__(self) -> str:
+        return (
+            f"the application {self.name!r} exists already with another configuration,"
+            f" from: {self.origin}"
+        )
+
+
+class AppState(msgspec.Struct, frozen=True):
+    """An application and what it does on each live host: (host id, machine, status)."""
+
+    app: App
+    hosts: tuple[tuple[str, str, AppStatus], ...] = ()
+    control: AppControl = AppControl()
+
+    @property
+    def summary(self) -> str:
+        """What it does, in words; what keeps it, or one of its queues, from running."""
+        of_queues = {each for _, _, status in self.hosts for each in status.queues.values()}
+        return "; ".join([self._activity, *sorted(of_queues - {self._activity})])
+
+    def of_queue(self, queue: str) -> str:
+        """The same as far as it concerns this queue."""
+        reasons = {status.queues.get(queue, "") for _, _, status in self.hosts} - {""}
+        return "; ".join(sorted(reasons)) or self._activity
+
+    @property
+    def _activity(self) -> str:
+        if self.control.is_paused:
+            return "paused"
+        if not self.hosts:
+            return "no host"
+        troubles = {status.whole_trouble for _, _, status in self.hosts} - {""}
+        if troubles:
+            return "; ".join(sorted(troubles))
+        processes = sum(len(status.processes) for _, _, status in self.hosts)
+        return f"{processes} running" if processes else "stopped"
+
+
+class AppRegistry:
+    def __init__(
+        self, store: Store, hosts: HostStatusService, keyring: Keyring | None = None
+    ) -> None:
+        self._table = store.table(TABLE)
+        self._hosts = hosts
+        self._secrets = SecretRows(TABLE, keyring or Keyring(without_key))
+        self._unreadable: set[tuple[str, ...]] = set()
+
+    async def all(self) -> list[App]:
+        """Every application, in the order of the paths."""
+        return [app for app, _ in await self._rows()]
+
+    async def version(self) -> str:
+        """Another text after every change."""
+        found = await self._table.get(PARTITION, _VERSION)
+        return "" if found is None else entities.read(found, "Version", str)
+
+    async def get(self, path: str) -> App:
+        """The application at a path. `NoSuch`, `DecryptionError`."""
+        return self._app_from(await self._found(path))
+
+    async def add(self, app: App) -> None:
+        """Register an application. One that is registered as it is stays so. `Exists`."""
+        entity = self._entity(app)
+        try:
+            await self._change([Insert(entity)])
+        except Conflict as exc:
+            found = await self._table.get(PARTITION, entity.row)
+            if found is None:
+                raise Overtaken("application", app.path) from exc
+            if self._app_from(found).revision != app.revision:
+                raise AppClash(self._app_from(found)) from exc
+
+    async def remove(self, path: str) -> None:
+        """Take an application away. `NoSuch`; `NotNow` if it is one of Postroom's own."""
+        app = _without_environment(await self._found(path))
+        if app.origin == BUILT_IN:
+            raise NotNow(f"the application {app.path!r} is a part of Postroom and stays")
+        changes: list[Operation] = [Delete(PARTITION, _row(app.path))]
+        if await self._table.get(PARTITION, _control_row(app.path)) is not None:
+            changes.append(Delete(PARTITION, _control_row(app.path)))
+        try:
+            await self._change(changes)
+        except Conflict as exc:
+            raise NoSuch("application", path) from exc
+
+    async def update(self, path: str, changes: Mapping[str, object]) -> App:
+        """Change options of an application; None sets one back to its default. Running hosts
+        replace its processes. `NoSuch`, `Invalid`; `NotNow` if it is not registered here."""
+        found = await self._found(path)
+        app = self._app_from(found)
+        if app.origin == BUILT_IN:
+            raise NotNow(f"the application {app.path!r} is a part of Postroom: change its settings")
+        if not self.is_changeable(app):
+            raise NotNow(
+                f"the application {app.path!r} is registered in {app.origin}:"
+                " change it there and run postroom app reload in that folder"
+            )
+        changed = changed_app(app, changes)
+        try:
+            await self._change([Replace(self._entity(changed), found.etag)])
+        except Conflict as exc:
+            raise Overtaken("application", path) from exc
+        return changed
+
+    @staticmethod
+    def is_changeable(app: App) -> bool:
+        """Whether its options are kept here, and not in a file or in Postroom itself."""
+        return app.origin != BUILT_IN and ":" not in app.origin
+
+    # -- what operators decide ---------------------------------------------------------------
+
+    async def pause(self, path: str) -> None:
+        """Let its messages wait, on all hosts; what has begun is finished. `NoSuch`."""
+        await self._decide(path, lambda control: replace(control, is_paused=True))
+
+    async def resume(self, path: str) -> None:
+        """Go on with its messages. `NoSuch`."""
+        await self._decide(path, lambda control: replace(control, is_paused=False))
+
+    async def restart(self, path: str) -> None:
+        """Replace its processes on all hosts, one after the other, so that they run the code that
+        is in its folder now. `NoSuch`."""
+        await self._decide(path, lambda control: replace(control, restarts=control.restarts + 1))
+
+    async def _decide(self, path: str, decide: Callable[[AppControl], AppControl]) -> None:
+        row = _control_row(_without_environment(await self._found(path)).path)
+        for _ in range(_TRIES):
+            found = await self._table.get(PARTITION, row)
+            control = decide(_control_from(found) if found is not None else AppControl())
+            entity = Entity(
+                PARTITION, row, {"Paused": control.is_paused, "Restarts": control.restarts}
+            )
+            change = Insert(entity) if found is None else Replace(entity, found.etag)
+            with contextlib.suppress(Conflict):  # somebody else decides at this moment
+                await self._change([change])
+                return
+        raise Overtaken("application", path)
+
+    async def controls(self) -> dict[tuple[str, ...], AppControl]:
+        """What was decided, by the segments of the path; what is not here has the default. What
+        `all` has found to be unreadable is paused."""
+        rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_CONTROL}/"))
+        found = {
+            segments(entity.row.removeprefix(f"{_CONTROL}/")): _control_from(entity)
+            async for entity in rows
+        }
+        for path in self._unreadable:
+            found[path] = replace(found.get(path, AppControl()), is_paused=True)
+        return found
+
+    # -- by file, and to look at -------------------------------------------------------------
+
+    async def sync(self, origin: str, apps: Sequence[App]) -> None:
+        """Make what one origin says what is registered, and take away what it says no more.
+
+        An origin is a name, or a file of a machine, `MACHINE:FILE`. The same file on another
+        machine may say it anew, as when machines are upgraded one after the other; what it leaves
+        out goes once no host lives there any more. `Exists` if a path belongs to somebody else.
+        """
+        for _ in range(_TRIES):
+            changes = await self._changes(origin, apps)
+            if not changes:
+                return
+            with contextlib.suppress(Conflict):  # another host says the same at this moment
+                for start in range(0, len(changes), _BATCH):
+                    await self._change(changes[start : start + _BATCH])
+                return
+        raise Overtaken("origin of applications", origin)
+
+    async def _changes(self, origin: str, apps: Sequence[App]) -> list[Operation]:
+        """What makes the registry what an origin says."""
+        known = {segments(app.path): (app, etag) for app, etag in await self._rows()}
+        changes: list[Operation] = []
+        for app in apps:
+            mine = msgspec.structs.replace(app, origin=origin)
+            found, etag = known.pop(segments(app.path), (None, ""))
+            if found is None:
+                changes.append(Insert(self._entity(mine)))
+            elif found.origin == origin or _is_same_file(found.origin, origin):
+                if found != mine:
+                    changes.append(Replace(self._entity(mine), etag))
+            elif found.revision != app.revision:
+                raise AppClash(found)
+        machines = {report.machine for report in await self._hosts.live()}
+        changes += [
+            Delete(PARTITION, _row(app.path), etag)
+            for app, etag in known.values()
+            if app.origin == origin
+            or (_is_same_file(app.origin, origin) and _machine(app.origin) not in machines)
+        ]
+        return changes
+
+    async def explain(self, queue: str) -> Match:
+        """Which application a queue activates, and why."""
+        return match(queue, [app.path for app in await self.all()])
+
+    async def states(self) -> list[AppState]:
+        """Every application, and what it does where."""
+        reports = await self._hosts.current()
+        apps = await self.all()
+        controls = await self.controls()
+        return [
+            AppState(app, _on_hosts(app, reports), controls.get(segments(app.path), AppControl()))
+            for app in apps
+        ]
+
+    async def state(self, path: str) -> AppState:
+        """One application, and what it does where. `NoSuch`."""
+        wanted = segments(parse_path(path))
+        for state in await self.states():
+            if segments(state.app.path) == wanted:
+                return state
+        raise NoSuch("application", path)
+
+    async def _found(self, path: str) -> Entity:
+        """`NoSuch`."""
+        found = await self._table.get(PARTITION, _row(parse_path(path)))
+        if found is None:
+            raise NoSuch("application", path)
+        return found
+
+    async def _rows(self) -> list[tuple[App, str]]:
+        """Every application with its ETag. One whose environment cannot be decrypted comes without
+        it, and counts as paused: without it the application would fail its messages."""
+        rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_APP}/"))
+        found: list[tuple[App, str]] = []
+        unreadable: set[tuple[str, ...]] = set()
+        async for entity in rows:
+            try:
+                app = self._app_from(entity)
+            except DecryptionError as exc:
+                app = _without_environment(entity)
+                unreadable.add(segments(app.path))
+                if segments(app.path) not in self._unreadable:
+                    log.error("the application %s is paused: %s", app.path, exc)
+            found.append((app, entity.etag))
+        self._unreadable = unreadable
+        return found
+
+    def _entity(self, app: App) -> Entity:
+        """The environment often holds secrets: it is stored apart and encrypted."""
+        row = _row(app.path)
+        content = msgspec.json.encode(replace(app, environment={})).decode()
+        encrypted = ""
+        if app.environment:
+            text = msgspec.json.encode(app.environment).decode()
+            encrypted = self._secrets.encrypted(PARTITION, row, _ENVIRONMENT, text)
+        return Entity(PARTITION, row, {"Path": app.path, "App": content, _ENVIRONMENT: encrypted})
+
+    def _app_from(self, entity: Entity) -> App:
+        """`DecryptionError`."""
+        app = _without_environment(entity)
+        text = self._secrets.read(entity, _ENVIRONMENT)
+        if not text:
+            return app
+        return replace(app, environment=msgspec.json.decode(text, type=dict[str, str]))
+
+    async def _change(self, operations: Sequence[Operation]) -> None:
+        """With a new version in the same step. Hosts that the bell misses look at it by time."""
+        version = Entity(PARTITION, _VERSION, {"Version": secrets.token_hex(8)})
+        await self._table.apply([*operations, Upsert(version)])
+        await self._hosts.ring_bells("applications")
+
+
+def _on_hosts(app: App, reports: Sequence[HostReport]) -> tuple[tuple[str, str, AppStatus], ...]:
+    return tuple(
+        (report.id, report.machine, status)
+        for report in reports
+        for status in report.apps
+        if status.path == app.path
+    )
+
+
+def _without_environment(entity: Entity) -> App:
+    return msgspec.json.decode(entities.read(entity, "App", str), type=App)
+
+
+def _row(path: str) -> str:
+    return f"{_APP}/{'/'.join(segments(path))}"
+
+
+def _control_row(path: str) -> str:
+    return f"{_CONTROL}/{'/'.join(segments(path))}"
+
+
+def _control_from(entity: Entity) -> AppControl:
+    return AppControl(entities.read(entity, "Paused", bool), entities.read(entity, "Restarts", int))
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    """Whether two origins are the same file, perhaps on two machines."""
+    file = one.partition(":")[2]
+    return bool(file) and file == other.partition(":")[2]
+
+
+def _machine(origin: str) -> str:
+    return origin.partition(":")[0]

@@ -1,0 +1,131 @@
+"""Who may do what with which queue.
+
+| table         | partition | row              | holds                             |
+|---------------|-----------|------------------|-----------------------------------|
+| `queueaccess` | principal | right `:` queues | Queues, Effect: `allow` or `deny` |
+
+A rule holds for the queues whose names begin with its path, and for their subqueues. Whatever no
+rule forbids is allowed: a rule that denies takes a right away, and nothing gives it back but that
+rule's end, or `allow` in its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from enum import StrEnum
+
+import msgspec
+
+from postroom.domain.errors import Invalid, NoSuch, NotAllowed
+from postroom.domain.plain_text import one_line
+from postroom.domain.queues.queue_names import root_queue, segments
+from postroom.services import entities
+from postroom.services.queues.apps import AppRegistry
+from postroom.services.queues.hosts import HostStatusService
+from postroom.storage import Entity, KeyRange, NotFound, Store
+
+TABLE = "queueaccess"
+_LONGEST = 200
+
+
+class Right(StrEnum):
+    SEND = "send"
+    PEEK = "peek"
+    RECEIVE = "receive"
+    MANAGE = "manage"
+
+
+class Effect(StrEnum):
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """`principal` is `app:/path` or `key:ID`; `queues` a path such as `/shop`, `/` for all."""
+
+    principal: str
+    right: Right
+    queues: str
+    effect: Effect
+
+
+class AccessService:
+    def __init__(self, store: Store, hosts: HostStatusService, apps: AppRegistry) -> None:
+        self._table = store.table(TABLE)
+        self._hosts = hosts
+        self._apps = apps
+
+    async def allowed(self, principal: str, right: Right, queue: str) -> bool:
+        """Whether no rule denies it."""
+        rows = self._table.scan(KeyRange.only(principal), KeyRange.prefix(f"{right}:"))
+        found = [_rule_from(row) async for row in rows]
+        return not any(rule.effect is Effect.DENY and _fits(rule, queue) for rule in found)
+
+    async def check(self, principal: str | None, right: Right, queue: str) -> None:
+        """`NotAllowed`. None is somebody who may do everything."""
+        if principal is not None and not await self.allowed(principal, right, queue):
+            raise NotAllowed(principal, right, queue)
+
+    async def set_rule(self, principal: str, right: str, queues: str, effect: str) -> Rule:
+        """Make the rule, or change its effect. `Invalid`; `NoSuch` for an unknown application."""
+        rule = _parsed(principal, right, queues, effect)
+        kind, _, name = rule.principal.partition(":")
+        if kind == "app":
+            found = await self._apps.get(name)
+            rule = msgspec.structs.replace(rule, principal=found.principal)
+        properties = {"Queues": rule.queues, "Effect": rule.effect.value}
+        await self._table.upsert(Entity(rule.principal, _row(rule), properties))
+        await self._hosts.ring_bells("access")
+        return rule
+
+    async def remove_rule(self, principal: str, right: str, queues: str) -> None:
+        """`NoSuch` if there is no such rule."""
+        rule = _parsed(principal, right, queues, Effect.DENY)
+        try:
+            await self._table.delete(rule.principal, _row(rule))
+        except NotFound as exc:
+            raise NoSuch("rule", f"{principal} {right} {queues}") from exc
+        await self._hosts.ring_bells("access")
+
+    async def forget(self, principal: str) -> None:
+        """Remove all rules of somebody who is gone."""
+        rows = [row async for row in self._table.scan(KeyRange.only(principal))]
+        for row in rows:
+            with contextlib.suppress(NotFound):
+                await self._table.delete(row.partition, row.row)
+
+    async def rules(self) -> list[Rule]:
+        """All rules, by principal."""
+        return [_rule_from(row) async for row in self._table.scan()]
+
+
+def _fits(rule: Rule, queue: str) -> bool:
+    wanted = segments(rule.queues)
+    return segments(root_queue(queue))[: len(wanted)] == wanted
+
+
+def _parsed(principal: str, right: str, queues: str, effect: str) -> Rule:
+    who = one_line("principal", principal, longest=_LONGEST)
+    kind, _, name = who.partition(":")
+    if kind not in ("app", "key") or not name:
+        raise Invalid("principal", f"{who!r} is not written app:/path or key:ID")
+    if right not in set(Right):
+        raise Invalid("right", f"{right!r} is not one of {', '.join(Right)}")
+    if effect not in set(Effect):
+        raise Invalid("effect", f"{effect!r} is not one of {', '.join(Effect)}")
+    path = one_line("queues", queues, longest=_LONGEST)
+    clean = "/" + "/".join(part for part in path.split("/") if part)
+    return Rule(who, Right(right), clean, Effect(effect))
+
+
+def _row(rule: Rule) -> str:
+    return f"{rule.right}:/{'/'.join(segments(rule.queues))}"
+
+
+def _rule_from(entity: Entity) -> Rule:
+    return Rule(
+        principal=entity.partition,
+        right=Right(entity.row.partition(":")[0]),
+        queues=entities.read(entity, "Queues", str),
+        effect=Effect(entities.read(entity, "Effect", str)),
+    )

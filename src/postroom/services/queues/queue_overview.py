@@ -1,0 +1,88 @@
+"""All queues at a glance: what waits in them and in their subqueues, and who takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from postroom.domain.queues.matching import winner
+from postroom.domain.queues.queue_names import (
+    BELLS,
+    dead_letter_queue,
+    is_internal,
+    poison_queue,
+    retry_queue,
+    root_queue,
+)
+from postroom.services.queues.apps import AppRegistry, AppState
+from postroom.services.queues.delivery import QueueService
+from postroom.storage import QueueInfo, Store
+
+
+class QueueOverview(msgspec.Struct, frozen=True):
+    """One queue. `app` is the path of the application that it activates; `state` says in words what
+    happens to its messages; `faulted` why it is stopped."""
+
+    name: str
+    length: int
+    oldest: datetime | None
+    retry: int
+    poison: int
+    dead_letter: int
+    app: str | None
+    state: str
+    faulted: str | None = None
+
+
+class QueueOverviewService:
+    def __init__(self, store: Store, apps: AppRegistry, queues: QueueService) -> None:
+        self._store = store
+        self._apps = apps
+        self._queues = queues
+
+    async def overview(self) -> list[QueueOverview]:
+        """Every queue that holds or held something, in the order of the names. Hosts' bells are
+        left out."""
+        infos = {info.name: info for info in await self._store.queues()}
+        faults = await self._queues.faulted()
+        states = {state.app.path: state for state in await self._apps.states()}
+        names = sorted({root_queue(name) for name in infos} | set(faults))
+        return [
+            _overview(name, infos, faults.get(name), states)
+            for name in names
+            if not name.startswith(f"{BELLS}/")
+        ]
+
+
+def _overview(
+    name: str,
+    infos: Mapping[str, QueueInfo],
+    faulted: str | None,
+    states: Mapping[str, AppState],
+) -> QueueOverview:
+    nothing = QueueInfo(name, 0, None)
+    own = infos.get(name, nothing)
+    path = winner(name, states)
+    return QueueOverview(
+        name=name,
+        length=own.length,
+        oldest=own.oldest,
+        retry=infos.get(retry_queue(name), nothing).length,
+        poison=infos.get(poison_queue(name), nothing).length,
+        dead_letter=infos.get(dead_letter_queue(name), nothing).length,
+        app=path,
+        state=_state(name, faulted, states[path] if path is not None else None),
+        faulted=faulted,
+    )
+
+
+def _state(name: str, faulted: str | None, app: AppState | None) -> str:
+    if is_internal(name):
+        return "internal"
+    if faulted is not None:
+        return "faulted"
+    if app is None:
+        return "no application"
+    return app.of_queue(name)

@@ -1,0 +1,1 @@
+"""SendGrid's HTTP API."""

@@ -1,0 +1,133 @@
+"""What happened to one address, as a line through time: sign-up, confirmation, leaving, each
+email."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import msgspec
+from starlette.responses import Response
+
+from postroom.domain.audience.addresses import parse_address
+from postroom.domain.audience.lists import Subscriber
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import Message
+from postroom.services.accounts.users import Role
+from postroom.services.audience.address_trace import Departure, TracedEmails
+from postroom.services.messages.outcomes import EmailRecord
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
+
+# Each message costs about as many reads as its number of pages has binary digits.
+_MESSAGES_AT_ONCE = 20
+
+_EMAIL_TEXTS = {
+    EmailOutcome.PENDING: ("waits to be sent", "busy"),
+    EmailOutcome.ACCEPTED: ("accepted", "good"),
+    EmailOutcome.REFUSED: ("refused", "bad"),
+    EmailOutcome.SUPPRESSED: ("not sent: no longer a verified subscriber", "warn"),
+    EmailOutcome.IN_DOUBT: ("in doubt: a crash fell between sending and recording it", "warn"),
+}
+
+
+class TimelineEntry(msgspec.Struct, frozen=True):
+    """One thing that happened. `url` leads to what it is about."""
+
+    at: datetime
+    text: str
+    about: str
+    url: str
+    kind: str = ""
+    detail: str = ""
+
+
+async def trace(visit: Visit) -> Response:
+    typed = visit.parameter("email").strip()
+    if not typed:
+        return visit.page("admin/audience/address_trace.html", email="", problem="", found=None)
+    try:
+        address = parse_address(typed, "email")
+    except Invalid as exc:
+        return visit.page(
+            "admin/audience/address_trace.html",
+            status=422,
+            email=typed,
+            problem=exc.problem,
+            found=None,
+        )
+    before = visit.parameter("before") or None
+    traced = await visit.services.tracing.emails(address, before=before, limit=_MESSAGES_AT_ONCE)
+    entries = list(_of_emails(traced))
+    if visit.is_partial:
+        return visit.page(
+            "admin/audience/address_trace_emails.html",
+            email=address,
+            entries=entries,
+            looked=traced,
+            before=before,
+        )
+    tracing = visit.services.tracing
+    subscriptions, departures = await asyncio.gather(
+        tracing.subscriptions(address), tracing.departures(address)
+    )
+    return visit.page(
+        "admin/audience/address_trace.html",
+        email=address,
+        problem="",
+        found=subscriptions,
+        signing_up=_newest_first([*_of_subscriptions(subscriptions), *_of_departures(departures)]),
+        entries=entries,
+        looked=traced,
+        before=before,
+    )
+
+
+def _of_subscriptions(subscriptions: Iterable[Subscriber]) -> Iterable[TimelineEntry]:
+    for each in subscriptions:
+        name = each.list_name
+        url = f"/lists/{name}/subscribers/{quote(each.address)}"
+        if each.blocked:
+            text = f"is blocked: {each.blocked}"
+            yield TimelineEntry(datetime.now(UTC), text, name, url, "bad")
+        if each.verified_at is not None:
+            yield TimelineEntry(each.verified_at, "was verified", name, url, "good")
+        yield TimelineEntry(each.created_at, "signed up or was added", name, url)
+
+
+def _of_departures(departures: Iterable[Departure]) -> Iterable[TimelineEntry]:
+    for each in departures:
+        url = f"/lists/{each.list_name}"
+        yield TimelineEntry(each.left_at, "unsubscribed", each.list_name, url, "warn")
+
+
+def _of_emails(traced: TracedEmails) -> Iterable[TimelineEntry]:
+    for message, email in traced.emails:
+        yield _of_email(message, email)
+
+
+def _of_email(message: Message, email: EmailRecord) -> TimelineEntry:
+    text, kind = _EMAIL_TEXTS[email.outcome]
+    notes = [email.reply] if email.reply else []
+    if email.tries > 1:
+        notes.append(f"tried {email.tries} times")
+    if email.was_in_doubt:
+        notes.append("sent again after a crash: it may have arrived twice")
+    return TimelineEntry(
+        email.at or message.scheduled_at,
+        text,
+        message.subject,
+        f"/messages/{message.ref}",
+        kind,
+        " · ".join(notes),
+    )
+
+
+def _newest_first(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
+    return sorted(entries, key=lambda entry: entry.at, reverse=True)
+
+
+PAGES = (Page("/trace", trace, role=Role.VIEWER),)

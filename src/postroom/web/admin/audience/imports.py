@@ -1,0 +1,111 @@
+"""A CSV file into a list: upload, preview, progress, and which lines could not be used."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from starlette.datastructures import UploadFile
+from starlette.responses import Response, StreamingResponse
+
+from postroom.domain.errors import NoSuch
+from postroom.services.accounts.users import Role
+from postroom.web.background.import_runs import Answers, ImportRun, kept_file
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
+
+LARGEST_FILE: Final = 200 * 1024 * 1024
+_SHOWN: Final = 50
+ENCODINGS: Final = {
+    "": "UTF-8 or UTF-16 (detected automatically)",
+    "windows-1252": "Windows-1252 (Western Europe)",
+    "windows-1250": "Windows-1250 (Central Europe)",
+    "windows-1251": "Windows-1251 (Cyrillic)",
+    "iso-8859-15": "ISO-8859-15 (Latin 9)",
+    "koi8-r": "KOI8-R",
+    "cp949": "Korean (CP949)",
+    "shift_jis": "Japanese (Shift JIS)",
+    "gb18030": "Chinese (GB 18030)",
+}
+
+
+async def upload(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    values: dict[str, Any] = {"list": mailing_list, "encodings": ENCODINGS, "problem": ""}
+    if visit.request.method == "GET":
+        return visit.page("admin/audience/import.html", **values)
+    file = (await visit.form()).get("file")
+    if not isinstance(file, UploadFile) or not file.filename:
+        values["problem"] = "Choose a CSV file."
+        return visit.page("admin/audience/import.html", status=422, **values)
+    kept = await asyncio.to_thread(kept_file, file.file)
+    await file.close()
+    run = visit.context.import_runs.begin(
+        mailing_list.name, kept, file_name=file.filename, answers=await _answers(visit)
+    )
+    return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
+
+
+async def watch(visit: Visit) -> Response:
+    """Show the check of a file, its preview, and then the import."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    run = visit.context.import_runs.find(mailing_list.name, visit.parameter("run"))
+    template = (
+        "admin/audience/import_progress.html"
+        if visit.is_partial
+        else "admin/audience/import_run.html"
+    )
+    shown = [] if run is None or run.is_running else run.report.errors[:_SHOWN]
+    return visit.page(template, list=mailing_list, run=run, shown=shown, encodings=ENCODINGS)
+
+
+async def confirm(visit: Visit) -> Response:
+    """Import what the preview shows; if somebody has changed an answer, check again first."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    runs = visit.context.import_runs
+    run = runs.find(mailing_list.name, visit.parameter("run"))
+    if run is None:
+        return visit.redirect(f"/lists/{mailing_list.name}/import/{visit.parameter('run')}")
+    answers = await _answers(visit)
+    if answers != run.answers or await visit.text("action") != "import":
+        runs.check_again(run, answers)
+    elif runs.confirm(run):
+        await visit.audit("imported into list", f"{mailing_list.name}: {run.file_name}")
+    return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
+
+
+async def _answers(visit: Visit) -> Answers:
+    return Answers(
+        encoding=await visit.text("encoding"),
+        verified=bool(await visit.text("verified")),
+        even_unsubscribed=bool(await visit.text("even_unsubscribed")),
+    )
+
+
+async def rejected(visit: Visit) -> Response:
+    run = visit.context.import_runs.find(visit.parameter("name"), visit.parameter("run"))
+    if run is None or run.is_running:
+        raise NoSuch("report of the import", visit.parameter("run"))
+    return StreamingResponse(
+        run.rejected_csv(),
+        media_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{_file_name(run)}"'},
+    )
+
+
+def _file_name(run: ImportRun) -> str:
+    return f"{run.list_name}-rejected.csv"
+
+
+PAGES = (
+    Page(
+        "/lists/{name}/import",
+        upload,
+        role=Role.EDITOR,
+        methods=("GET", "POST"),
+        max_body=LARGEST_FILE,
+    ),
+    Page("/lists/{name}/import/{run}", watch, role=Role.EDITOR),
+    Page("/lists/{name}/import/{run}", confirm, role=Role.EDITOR, methods=("POST",)),
+    Page("/lists/{name}/import/{run}/rejected.csv", rejected, role=Role.EDITOR),
+)

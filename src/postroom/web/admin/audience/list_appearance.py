@@ -1,0 +1,147 @@
+"""How a list meets the public: who may sign up, its words, its colour, its logo."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from starlette.datastructures import UploadFile
+from starlette.responses import Response
+
+from postroom.domain.audience.colours import Colour, parse_colour
+from postroom.domain.audience.images import LARGEST_BYTES, parse_image
+from postroom.domain.audience.lists import LONGEST_TEXT, MailingList
+from postroom.domain.errors import Invalid, Overtaken
+from postroom.services.accounts.users import Role
+from postroom.web.admin.conflicts import Difference, differences
+from postroom.web.public.branding import logo_url, style_url
+from postroom.web.public.embedding import form_snippet
+from postroom.web.public.languages import Texts
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
+
+_LABELS: Final = {
+    "public": "Everyone may sign up",
+    "signup_text": "On the sign-up page",
+    "welcome_text": "On the welcome page",
+    "colour": "Colour",
+}
+_LARGEST_FORM = LARGEST_BYTES + 100_000
+
+
+async def appearance(visit: Visit) -> Response:
+    current = await visit.services.lists.get(visit.parameter("name"))
+    if visit.request.method != "POST":
+        return _page(visit, current, _fields(current))
+    given, etag = await _given(visit), await visit.text("etag") or current.etag
+    try:
+        logo = await _uploaded(visit)
+        saved = await visit.services.lists.edit(
+            current.name,
+            public=given["public"] == "yes",
+            signup_text=given["signup_text"],
+            welcome_text=given["welcome_text"],
+            colour=given["colour"],
+            etag=etag,
+        )
+        if logo:
+            await visit.services.logos.put(current.name, logo, saved.etag)
+        elif await visit.text("remove_logo"):
+            await visit.services.logos.remove(current.name, saved.etag)
+    except Invalid as exc:
+        same = msgspec.structs.replace(current, etag=etag)
+        return _page(visit, same, given, status=422, problems={exc.field: exc.problem})
+    except Overtaken:
+        theirs = await visit.services.lists.get(current.name)
+        found = differences(_LABELS, given, _fields(theirs))
+        return _page(visit, theirs, given, status=409, theirs=found)
+    await visit.audit("changed appearance of list", current.name)
+    return visit.redirect(f"/lists/{current.name}/appearance", "Saved.")
+
+
+async def look(visit: Visit) -> Response:
+    """The pages as they would be with what is typed: a part of the page above."""
+    current = await visit.services.lists.get(visit.parameter("name"))
+    return visit.page(
+        "admin/audience/list_appearance_look.html", **_look(current, await _given(visit))
+    )
+
+
+async def _uploaded(visit: Visit) -> bytes:
+    """The new logo, if one was sent."""
+    file = (await visit.form()).get("logo")
+    if not isinstance(file, UploadFile):
+        return b""
+    data = await file.read(LARGEST_BYTES + 1)
+    if data:
+        parse_image(data)
+    return data
+
+
+async def _given(visit: Visit) -> dict[str, str]:
+    given = {name: await visit.text(name) for name in _LABELS}
+    return {**given, "public": "yes" if given["public"] else "no"}
+
+
+def _fields(mailing_list: MailingList) -> dict[str, str]:
+    return {
+        "public": "yes" if mailing_list.public else "no",
+        "signup_text": mailing_list.signup_text,
+        "welcome_text": mailing_list.welcome_text,
+        "colour": mailing_list.colour,
+    }
+
+
+def _page(
+    visit: Visit,
+    current: MailingList,
+    values: dict[str, str],
+    *,
+    status: int = 200,
+    problems: dict[str, str] | None = None,
+    theirs: list[Difference] | None = None,
+) -> Response:
+    return visit.page(
+        "admin/audience/list_appearance.html",
+        status=status,
+        values=values,
+        problems=problems or {},
+        theirs=theirs or [],
+        longest=LONGEST_TEXT,
+        snippet=form_snippet(visit.context.base_url, current.name),
+        **_look(current, values),
+    )
+
+
+def _look(current: MailingList, values: dict[str, str]) -> dict[str, Any]:
+    try:
+        colour = parse_colour(values["colour"])
+    except Invalid:
+        colour = Colour("")  # half typed
+    return {
+        "list": current,
+        "style": style_url(colour) if colour else "",
+        "logo": logo_url(current) if current.logo else "",
+        "signup_text": values["signup_text"][:LONGEST_TEXT].strip(),
+        "welcome_text": values["welcome_text"][:LONGEST_TEXT].strip(),
+        "_": Texts(current.language),
+    }
+
+
+PAGES = (
+    Page(
+        "/lists/{name}/appearance",
+        appearance,
+        role=Role.EDITOR,
+        methods=("GET", "POST"),
+        max_body=_LARGEST_FORM,
+    ),
+    Page(
+        "/lists/{name}/appearance/look",
+        look,
+        role=Role.EDITOR,
+        methods=("POST",),
+        audited=False,
+        max_body=_LARGEST_FORM,
+    ),
+)

@@ -1,0 +1,187 @@
+"""The subscribers of a list: add, edit, move, remove. Their index is `subscriber_index.py`."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from postroom.domain.audience.lists import Subscriber
+from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.plain_text import one_line
+from postroom.services.accounts.users import Role
+from postroom.web.admin.conflicts import Difference, differences
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
+
+_LONGEST_REASON: Final = 200
+_LABELS: Final = {"email": "Address", "verified": "Verified", "blocked": "Blocked because"}
+
+
+async def add(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    template = "admin/audience/subscriber_add.html"
+    if visit.request.method == "GET":
+        return visit.page(template, list=mailing_list, email="", verified=False, problems={})
+    email, verified = await visit.text("email"), bool(await visit.text("verified"))
+    problems = {}
+    try:
+        made = await visit.services.subscriptions.add(mailing_list.name, email, verified=verified)
+        await visit.audit("added subscriber", f"{made.address} to {mailing_list.name}")
+        return visit.redirect(
+            f"/lists/{mailing_list.name}/subscribers/add", f"{made.address} is on the list."
+        )
+    except Invalid as exc:
+        problems, status = {"email": exc.problem}, 422
+    except Exists:
+        problems, status = {"email": "is on the list already"}, 409
+    return visit.page(
+        template, status=status, list=mailing_list, email=email, verified=verified,
+        problems=problems,
+    )  # fmt: skip
+
+
+async def edit(visit: Visit) -> Response:
+    """Details of a subscriber, and the form to change them for those who may."""
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    if visit.request.method == "GET":
+        return await _show(visit, current, _fields(current))
+    given = {
+        "email": (await visit.text("email")).strip(),
+        "verified": "yes" if await visit.text("verified") else "no",
+        "blocked": await visit.text("blocked"),
+    }
+    etag = await visit.text("etag")
+    try:
+        saved = await _save(visit, current, given, etag)
+    except Invalid as exc:
+        return await _show(visit, current, given, etag, {exc.field: exc.problem}, status=422)
+    except Exists:
+        problems = {"email": "is on the list already"}
+        return await _show(visit, current, given, etag, problems, status=409)
+    except Overtaken:
+        current = await visit.services.subscriptions.get(name, email)
+        theirs = differences(_LABELS, given, _fields(current))
+        return await _show(visit, current, given, current.etag, theirs=theirs, status=409)
+    await visit.audit("changed subscriber", f"{saved.address} of {name}")
+    return visit.redirect(_address_of(saved), "Saved.")
+
+
+async def move(visit: Visit) -> Response:
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    to_list = await visit.text("to_list")
+    try:
+        moved = await visit.services.subscriptions.move(name, email, to_list)
+    except (Invalid, NoSuch):
+        problems = {"to_list": "there is no such list: choose one"}
+        return await _show(visit, current, _fields(current), problems=problems, status=422)
+    except Exists:
+        problems = {"to_list": f"{current.address} is on that list already"}
+        return await _show(visit, current, _fields(current), problems=problems, status=409)
+    await visit.audit("moved subscriber", f"{moved.address} from {name} to {moved.list_name}")
+    return visit.redirect(_address_of(moved), f"Moved to the list {moved.list_name}.")
+
+
+async def ask(visit: Visit) -> Response:
+    """Send the mail to confirm to somebody who was added and is not verified."""
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    try:
+        await visit.services.subscriptions.ask(name, email)
+    except NotNow as exc:
+        problems = {"ask": str(exc)}
+        return await _show(visit, current, _fields(current), problems=problems, status=409)
+    await visit.audit("asked subscriber to confirm", f"{current.address} of {name}")
+    said = f"{current.address} gets a mail with a link to confirm."
+    return visit.redirect(_address_of(current), said)
+
+
+async def delete(visit: Visit) -> Response:
+    name, email = visit.parameter("name"), visit.parameter("email")
+    current = await visit.services.subscriptions.get(name, email)
+    if visit.request.method == "GET":
+        return visit.page(
+            "admin/confirm.html",
+            title=f"Remove {current.address}?",
+            points=[
+                f"The address is taken off the list {name}; its links stop working.",
+                "Messages that are being sent do not reach it any more.",
+                "What it was sent before stays in the archive.",
+            ],
+            button="Remove the subscriber",
+            fields={"etag": current.etag},
+            back=_address_of(current),
+        )
+    await visit.services.subscriptions.remove(name, email, await visit.text("etag") or None)
+    await visit.audit("removed subscriber", f"{current.address} from {name}")
+    return visit.redirect(f"/lists/{name}/subscribers", f"{current.address} is off the list.")
+
+
+async def _save(visit: Visit, current: Subscriber, given: dict[str, str], etag: str) -> Subscriber:
+    """State first, then the address: whatever interrupts it, the form can be sent again."""
+    reason = one_line("blocked", given["blocked"], longest=_LONGEST_REASON, required=False)
+    saved = await visit.services.subscriptions.edit(
+        current.list_name,
+        current.address,
+        verified=given["verified"] == "yes",
+        blocked=reason,
+        etag=etag or current.etag,
+    )
+    if given["email"] == saved.address:
+        return saved
+    return await visit.services.subscriptions.change_address(
+        saved.list_name, saved.address, given["email"], saved.etag
+    )
+
+
+async def _show(
+    visit: Visit,
+    current: Subscriber,
+    values: dict[str, str],
+    etag: str = "",
+    problems: dict[str, str] | None = None,
+    *,
+    theirs: list[Difference] | None = None,
+    status: int = 200,
+) -> Response:
+    return visit.page(
+        "admin/audience/subscriber.html",
+        status=status,
+        subscriber=current,
+        here=_address_of(current),
+        values=values,
+        etag=etag or current.etag,
+        problems=problems or {},
+        theirs=theirs or [],
+        lists=[each for each in await visit.services.lists.names() if each != current.list_name],
+    )
+
+
+def _fields(subscriber: Subscriber) -> dict[str, str]:
+    return {
+        "email": subscriber.address,
+        "verified": "yes" if subscriber.verified else "no",
+        "blocked": subscriber.blocked,
+    }
+
+
+def _address_of(subscriber: Subscriber) -> str:
+    return f"/lists/{subscriber.list_name}/subscribers/{quote(subscriber.address)}"
+
+
+PAGES = (
+    Page("/lists/{name}/subscribers/add", add, role=Role.EDITOR, methods=("GET", "POST")),
+    Page(
+        "/lists/{name}/subscribers/{email:path}/delete",
+        delete,
+        role=Role.EDITOR,
+        methods=("GET", "POST"),
+    ),
+    Page("/lists/{name}/subscribers/{email:path}/move", move, role=Role.EDITOR, methods=("POST",)),
+    Page("/lists/{name}/subscribers/{email:path}/ask", ask, role=Role.EDITOR, methods=("POST",)),
+    Page("/lists/{name}/subscribers/{email:path}", edit, role=Role.VIEWER),
+    Page("/lists/{name}/subscribers/{email:path}", edit, role=Role.EDITOR, methods=("POST",)),
+)

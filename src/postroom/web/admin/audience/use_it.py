@@ -1,0 +1,123 @@
+"""'Use it from your site': examples with this installation's own addresses."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from postroom.domain.audience.lists import ListName
+from postroom.services.accounts.users import Role
+from postroom.web.public.embedding import form_snippet
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
+
+_MOST_LISTS = 200
+
+
+class Example(msgspec.Struct, frozen=True):
+    """`BASE_URL` and `LIST_NAME` in the text are replaced."""
+
+    id: str
+    title: str
+    text: str
+
+
+FORM = Example(
+    "form",
+    "A form, without programming",
+    form_snippet("BASE_URL", ListName("LIST_NAME")),
+)
+CALLS = (
+    Example(
+        "curl",
+        "curl",
+        """\
+curl BASE_URL/api/v1/subscribe \\
+  -H "Authorization: Bearer $POSTROOM_KEY" \\
+  -H "Content-Type: application/json" \\
+  -d '{"email_address": "ann@example.org", "list_name": "LIST_NAME"}'""",
+    ),
+    Example(
+        "python",
+        "Python",
+        """\
+import json, os, urllib.request
+
+def subscribe(email_address):
+    request = urllib.request.Request(
+        "BASE_URL/api/v1/subscribe",
+        data=json.dumps({"email_address": email_address, "list_name": "LIST_NAME"}).encode(),
+        headers={
+            "Authorization": f"Bearer {os.environ['POSTROOM_KEY']}",
+            "Content-Type": "application/json",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=10) as response:
+        return response.status  # 202: confirmation sent; 200: confirmed already""",
+    ),
+    Example(
+        "javascript",
+        "JavaScript (Node.js)",
+        """\
+async function subscribe(emailAddress) {
+  const response = await fetch("BASE_URL/api/v1/subscribe", {
+    method: "POST",
+    headers: {
+      Authorization: `Bearer ${process.env.POSTROOM_KEY}`,
+      "Content-Type": "application/json",
+    },
+    body: JSON.stringify({ email_address: emailAddress, list_name: "LIST_NAME" }),
+  });
+  if (!response.ok) throw new Error((await response.json()).detail);
+  return response.status; // 202: confirmation sent; 200: confirmed already
+}""",
+    ),
+    Example(
+        "php",
+        "PHP",
+        """\
+function subscribe(string $emailAddress): int
+{
+    $call = curl_init('BASE_URL/api/v1/subscribe');
+    curl_setopt_array($call, [
+        CURLOPT_POST => true,
+        CURLOPT_RETURNTRANSFER => true,
+        CURLOPT_TIMEOUT => 10,
+        CURLOPT_HTTPHEADER => [
+            'Authorization: Bearer ' . getenv('POSTROOM_KEY'),
+            'Content-Type: application/json',
+        ],
+        CURLOPT_POSTFIELDS => json_encode([
+            'email_address' => $emailAddress,
+            'list_name' => 'LIST_NAME',
+        ]),
+    ]);
+    curl_exec($call);
+
+    return curl_getinfo($call, CURLINFO_RESPONSE_CODE); // 202 or 200
+}""",
+    ),
+)
+
+
+async def use_it(visit: Visit) -> Response:
+    found = await visit.services.lists.page(limit=_MOST_LISTS)
+    names = [each.name for each in found.lists]
+    wanted = visit.parameter("list")
+    list_name = wanted if wanted in names else (names[0] if names else "news")
+    base_url = visit.context.base_url
+    return visit.page(
+        "admin/audience/use_it.html",
+        lists=names,
+        list_name=list_name,
+        form=_filled(FORM, base_url, list_name),
+        calls=[_filled(each, base_url, list_name) for each in CALLS],
+    )
+
+
+def _filled(example: Example, base_url: str, list_name: str) -> Example:
+    text = example.text.replace("BASE_URL", base_url).replace("LIST_NAME", list_name)
+    return msgspec.structs.replace(example, text=text)
+
+
+PAGES = (Page("/use-it", use_it, role=Role.VIEWER),)

@@ -1,0 +1,135 @@
+"""What a form says about a message: typed or uploaded, checked, and kept if something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from starlette.datastructures import UploadFile
+
+from postroom.domain.errors import DomainError, Invalid
+from postroom.domain.messages.messages import Message
+from postroom.mail.bodies import html_from_file, text_from_file, text_from_html
+from postroom.services.messages.message_contents import NewBodies, checked_bodies, with_text
+from postroom.web.admin.messages.moments import moment
+from postroom.web.requests.visit import Visit
+
+LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them
+_FIELDS: Final = (
+    "list", "subject", "html", "text", "when", "day", "clock", "zone", "ref", "etag", "key"
+)  # fmt: skip
+LABELS: Final = {
+    "list": "List",
+    "subject": "Subject",
+    "html": "Message (HTML)",
+    "text": "Message (plain text)",
+    "scheduled_at": "Time",
+}
+
+
+class Draft(msgspec.Struct):
+    """The fields as they were given; a file takes the place of what was typed."""
+
+    list: str = ""
+    subject: str = ""
+    html: str = ""
+    text: str = ""
+    when: str = "now"
+    day: str = ""
+    clock: str = ""
+    zone: str = "UTC"
+    ref: str = ""
+    etag: str = ""
+    key: str = ""
+    """Of a form for a new message, signed: however often it is sent, it makes one message."""
+    utc: str = ""
+    """The moment of a message that is edited, for the browser to show in its own zone."""
+    is_planned: bool = False
+    """Whether the recipients of a message that is edited have been planned: list and time stay."""
+
+    @property
+    def typed(self) -> NewBodies:
+        """The bodies as they were given; a blank one is none."""
+        html, text = self.html.strip() and self.html, self.text.strip() and self.text
+        return NewBodies(html or None, text or None)
+
+    async def bodies(self) -> NewBodies:
+        """The bodies to be sent: without a text, one is made of the HTML. `Invalid`."""
+        return await with_text(await checked_bodies(self.typed))
+
+    @property
+    def scheduled_at(self) -> datetime:
+        """`Invalid`."""
+        return datetime.now(UTC) if self.when == "now" else moment(self.day, self.clock, self.zone)
+
+    def fields(self) -> dict[str, str]:
+        """As a form carries them."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    def shown(self) -> dict[str, str]:
+        """As it is compared with what somebody else saved."""
+        try:
+            at = f"{self.scheduled_at:%Y-%m-%d %H:%M} UTC" if self.when != "now" else "now"
+        except Invalid:
+            at = f"{self.day} {self.clock} {self.zone}"
+        return {
+            "list": self.list,
+            "subject": self.subject,
+            "html": self.html,
+            "text": self.text,
+            "scheduled_at": at,
+        }
+
+
+async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
+    """The draft, and what is wrong with its files."""
+    draft = msgspec.convert({name: await visit.text(name) for name in _FIELDS}, Draft)
+    draft.when = "later" if draft.when == "later" else "now"
+    problems: dict[str, str] = {}
+    for field, read in (("html", html_from_file), ("text", text_from_file)):
+        file = (await visit.form()).get(f"{field}_file")
+        if not isinstance(file, UploadFile) or not file.filename:
+            continue
+        try:
+            setattr(draft, field, read(await file.read(), field))
+        except Invalid as exc:
+            problems[field] = f"{file.filename}: {exc.problem}"
+    return draft, problems
+
+
+def draft_of(message: Message, bodies: NewBodies) -> Draft:
+    """A message that is there, as it is kept."""
+    at = message.scheduled_at.astimezone(UTC)
+    return Draft(
+        list=message.list_name,
+        subject=message.subject,
+        html=bodies.html or "",
+        text=bodies.text or "",
+        when="later",
+        day=f"{at:%Y-%m-%d}",
+        clock=f"{at:%H:%M}",
+        ref=message.ref,
+        etag=message.etag,
+        utc=at.isoformat(timespec="seconds"),
+    )
+
+
+async def draft_to_edit(message: Message, bodies: NewBodies) -> Draft:
+    """The same for the form: a text that was made of the HTML is left out, so that it is made anew
+    if the HTML is changed."""
+    draft = draft_of(message, bodies)
+    draft.is_planned = message.queued_at is not None
+    if bodies.html and bodies.text == await asyncio.to_thread(text_from_html, bodies.html):
+        draft.text = ""
+    return draft
+
+
+def problem_of(error: DomainError) -> dict[str, str]:
+    """Which field an error is about; a list that is not there is about the list."""
+    if isinstance(error, Invalid):
+        known = {"body": "html", "description": "list", "from_address": "list"}
+        field = known.get(error.field, error.field)
+        return {field if field in LABELS else "list": error.problem}
+    return {"list": str(error)}

@@ -1,0 +1,194 @@
+"""A message: how far it is, live, and what may be done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from postroom.domain.errors import NoSuch
+from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.messages import (
+    EDITABLE,
+    FINAL,
+    TRANSITIONS,
+    Message,
+    MessageStatus,
+    may_be_edited,
+)
+from postroom.errors import PostroomError
+from postroom.services.accounts.users import Role
+from postroom.services.messages.hold_rows import describe
+from postroom.services.messages.holds import Hold
+from postroom.services.messages.progress import Progress
+from postroom.web.rendering.templating import lasting
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
+
+_RUNNING: Final = frozenset({MessageStatus.QUEUING, MessageStatus.PROCESSING})
+_SECONDS_RUNNING: Final = 1.0
+_SECONDS_WAITING: Final = 5.0
+# A browser asks again by itself: so a session that was ended does not see more than this.
+_LONGEST_STREAM: Final = 600.0
+BAR_WIDTH: Final = 1000
+PARTS: Final = ("accepted", "refused", "suppressed", "in_doubt", "pending")
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A hold, what it means in plain words, and whether the next attempt is due."""
+
+    hold: Hold
+    text: str
+    is_due: bool
+
+
+def shown_holds(holds: Iterable[Hold]) -> list[Shown]:
+    now = datetime.now(UTC)
+    return [Shown(hold, describe(hold), hold.next_probe <= now) for hold in holds]
+
+
+class Stripe(msgspec.Struct, frozen=True):
+    """A part of the bar, in the units of its drawing."""
+
+    name: str
+    count: int
+    x: float
+    width: float
+
+
+def stripes(counts: Counts) -> list[Stripe]:
+    """The outcomes in their proportions; what there is of a part can be seen."""
+    values = counts.as_dict()
+    shown: list[Stripe] = []
+    x = 0.0
+    for name in PARTS:
+        width = BAR_WIDTH * values[name] / counts.planned if counts.planned else 0.0
+        shown.append(Stripe(name, values[name], round(x, 2), round(width, 2)))
+        x += width
+    return shown
+
+
+async def details(visit: Visit) -> Response:
+    message = await visit.services.messages.get(visit.parameter("ref"))
+    progress = await visit.services.progress.of(message)
+    retried_by = await visit.services.retries.retry_of(message) if message.status in FINAL else None
+    estimate = None
+    if message.queued_at is None and message.status not in FINAL:
+        limit = visit.context.settings.value("rate")
+        estimate = await visit.services.estimates.of(message.list_name, limit)
+    return visit.page(
+        "admin/messages/message.html",
+        **await _waiting(visit, message, progress),
+        counts=progress.counts,
+        stripes=stripes(progress.counts),
+        rate=rate_of(message, progress),
+        time_left=_time_left(message, progress),
+        took=_took(message),
+        retried_by=retried_by,
+        estimate=estimate,
+        is_open=message.status not in FINAL,
+        is_editable=may_be_edited(message.status, progress.counts),
+        is_deletable=message.status in EDITABLE,
+        has_begun=message.queued_at is not None,
+        is_due=is_due(message),
+        may_become={status.value for status in TRANSITIONS[message.status]},
+    )
+
+
+async def waiting(visit: Visit) -> Response:
+    """The part about holds and deferred emails, which is asked for again and again."""
+    message = await visit.services.messages.get(visit.parameter("ref"))
+    progress = await visit.services.progress.of(message)
+    return visit.page(
+        "admin/messages/message_waiting.html", **await _waiting(visit, message, progress)
+    )
+
+
+async def _waiting(visit: Visit, message: Message, progress: Progress) -> dict[str, Any]:
+    holds = await visit.services.message_holds.of(message, progress.waiting)
+    return {
+        "message": message,
+        "waiting": progress.waiting,
+        "holds": shown_holds(holds),
+        "space": await visit.services.space_waits.current() if is_due(message) else None,
+    }
+
+
+def is_due(message: Message) -> bool:
+    """Return whether a message could have started and has not."""
+    return message.status is MessageStatus.PENDING and message.scheduled_at <= datetime.now(UTC)
+
+
+async def events(visit: Visit) -> Response:
+    message = await visit.services.messages.get(visit.parameter("ref"))
+    return StreamingResponse(
+        _stream(visit, message),
+        media_type="text/event-stream",
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+async def _stream(visit: Visit, message: Message) -> AsyncIterator[bytes]:
+    """One event a second while the message is being sent; the last one says that it is done."""
+    deadline = time.monotonic() + _LONGEST_STREAM
+    yield b"retry: 2000\n\n"
+    while time.monotonic() < deadline and not visit.context.stopping.is_set():
+        try:
+            message = await visit.services.messages.get(message.ref)
+            progress = await visit.services.progress.of(message)
+        except NoSuch:
+            yield b"event: end\ndata: {}\n\n"
+            return
+        except PostroomError:
+            return  # the browser comes again
+        kind = "end" if message.status in FINAL else "progress"
+        yield f"event: {kind}\ndata: ".encode() + _event(message, progress) + b"\n\n"
+        if message.status in FINAL:
+            return
+        running = message.status in _RUNNING
+        pause = _SECONDS_RUNNING if running else _SECONDS_WAITING
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(visit.context.stopping.wait(), pause)
+
+
+def _event(message: Message, progress: Progress) -> bytes:
+    shown: dict[str, Any] = {
+        "status": message.status.value,
+        "counts": progress.counts.as_dict(),
+        "rate": rate_of(message, progress),
+        "left": _time_left(message, progress),
+    }
+    return msgspec.json.encode(shown)
+
+
+def rate_of(message: Message, progress: Progress) -> float | None:
+    """Emails a second; nothing that stands still has one."""
+    if message.status not in _RUNNING or progress.rate is None:
+        return None
+    return round(progress.rate, 1)
+
+
+def _time_left(message: Message, progress: Progress) -> str:
+    """While pages are still being made, nobody can say how much is left."""
+    if message.status is not MessageStatus.PROCESSING:
+        return ""
+    return lasting(progress.seconds_left) if progress.seconds_left else ""
+
+
+def _took(message: Message) -> str:
+    if message.queued_at is None or message.completed_at is None:
+        return ""
+    return lasting((message.completed_at - message.queued_at).total_seconds())
+
+
+PAGES = (
+    Page("/messages/{ref}", details, role=Role.VIEWER),
+    Page("/messages/{ref}/waiting", waiting, role=Role.VIEWER),
+    Page("/messages/{ref}/events", events, role=Role.VIEWER),
+)

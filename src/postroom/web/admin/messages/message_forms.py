@@ -1,0 +1,247 @@
+"""Writing a message: create, edit while it is pending, test."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final
+
+from starlette.responses import PlainTextResponse, Response
+
+from postroom.domain.errors import DomainError, Invalid, NoSuch, Overtaken
+from postroom.domain.messages.messages import Message, check_editable
+from postroom.domain.messages.refs import MessageRef, new_ref
+from postroom.errors import PostroomError
+from postroom.sender.test_emails import send_test
+from postroom.services.accounts.users import Role
+from postroom.services.messages.message_contents import NewBodies
+from postroom.transport.contract import ResultKind
+from postroom.web.admin.conflicts import Difference, differences
+from postroom.web.admin.messages.form_content import (
+    LABELS,
+    LARGEST_FORM,
+    Draft,
+    draft_from_form,
+    draft_to_edit,
+    problem_of,
+)
+from postroom.web.admin.messages.moments import zones
+from postroom.web.admin.messages.sending_questions import is_taken_back, question, unseen_by_readers
+from postroom.web.requests.routing import Page
+from postroom.web.requests.signing import Signer
+from postroom.web.requests.visit import Visit
+from postroom.wiring import opened_transport
+
+_TEMPLATE: Final = "admin/messages/message_form.html"
+_PURPOSE: Final = "new message"
+_FORM_AGE: Final = 7 * 24 * 3600
+_TEST_SECONDS: Final = 60.0
+_SHOWN_IN_CONFLICT: Final = 2000
+
+
+async def new(visit: Visit) -> Response:
+    if visit.request.method == "GET":
+        return await _show(visit, await _new_draft(visit))
+    draft, problems = await draft_from_form(visit)
+    if problems:
+        return await _show(visit, draft, problems, status=422)
+    if await is_taken_back(visit):
+        visit.leaves_no_record()
+        return await _show(visit, draft)
+    ref = await _unused_ref(visit, draft)
+    if isinstance(ref, Message):
+        return visit.redirect(f"/messages/{ref.ref}", await _said(ref, NewBodies()))
+    try:
+        bodies = await draft.bodies()
+        asked = await question(visit, draft, bodies)
+        if asked is not None:
+            return asked
+        made = await visit.services.messages.create(
+            draft.list, draft.subject, bodies, draft.scheduled_at, ref=ref
+        )
+    except (Invalid, NoSuch) as exc:
+        return await _show(visit, draft, problem_of(exc), status=422)
+    await visit.audit("scheduled message", f"{made.ref} to {made.list_name}")
+    return visit.redirect(f"/messages/{made.ref}", await _said(made, bodies))
+
+
+async def _new_draft(visit: Visit) -> Draft:
+    """What a new message begins with: the only list there is, or what another message said."""
+    draft = Draft(list=visit.parameter("list"))
+    if visit.parameter("like"):
+        like = await visit.services.messages.get(visit.parameter("like"))
+        old = await draft_to_edit(like, await visit.services.messages.bodies(like))
+        draft = Draft(list=old.list, subject=old.subject, html=old.html, text=old.text)
+    if not draft.list:
+        names = await visit.services.lists.names(limit=2)
+        draft.list = names[0] if len(names) == 1 else ""
+    draft.key = Signer(visit.context.secret, _PURPOSE).sign(new_ref())
+    return draft
+
+
+async def _said(message: Message, bodies: NewBodies) -> str:
+    """Of a message that was just scheduled; a question before it has shown its pictures."""
+    if message.scheduled_at <= datetime.now(UTC):
+        return "The message goes out now."
+    pictures = await unseen_by_readers(bodies)
+    warning = f" Readers will not see: {', '.join(pictures)} (look at the preview)."
+    return f"The message is scheduled.{warning if pictures else ''}"
+
+
+async def _unused_ref(visit: Visit, draft: Draft) -> Message | MessageRef | None:
+    """The reference that the form was given; the message, if it was sent twice by mistake.
+
+    Whoever goes back to a form, changes it and sends it again wants another message: None.
+    """
+    signed = Signer(visit.context.secret, _PURPOSE).read(draft.key, max_age=_FORM_AGE)
+    if not isinstance(signed, str):
+        return None
+    try:
+        made = await visit.services.messages.get(signed)
+    except NoSuch:
+        return MessageRef(signed)
+    is_the_same = made.list_name == draft.list and made.subject == draft.subject.strip()
+    return made if is_the_same else None
+
+
+async def edit(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    message = await visit.services.messages.get(ref)
+    check_editable(message.status)
+    if visit.request.method == "GET":
+        bodies = await visit.services.messages.bodies(message)
+        return await _show(visit, await draft_to_edit(message, bodies))
+    draft, problems = await draft_from_form(visit)
+    draft.ref, draft.is_planned = message.ref, message.queued_at is not None
+    if problems:
+        return await _show(visit, draft, problems, status=422)
+    if await is_taken_back(visit):
+        visit.leaves_no_record()
+        return await _show(visit, draft)
+    try:
+        # An empty text takes the old one's place, too: `None` would leave it as it is.
+        bodies = await draft.bodies()
+        asked = None if draft.is_planned else await question(visit, draft, bodies)
+        if asked is not None:
+            return asked
+        await visit.services.messages.edit(
+            ref,
+            list_name=None if draft.is_planned else draft.list,
+            subject=draft.subject,
+            bodies=NewBodies(bodies.html or "", bodies.text or ""),
+            scheduled_at=None if draft.is_planned else draft.scheduled_at,
+            etag=draft.etag or None,
+        )
+    except (Invalid, NoSuch) as exc:
+        return await _show(visit, draft, problem_of(exc), status=422)
+    except Overtaken:
+        return await _conflict(visit, draft)
+    await visit.audit("changed message", ref)
+    return visit.redirect(f"/messages/{ref}", "Saved.")
+
+
+async def test(visit: Visit) -> Response:
+    """Send what the form has to one address, through the transport that is set."""
+    draft, problems = await draft_from_form(visit)
+    said, went = "", False
+    if problems:
+        said = next(iter(problems.values()))
+    else:
+        said, went = await _test(visit, draft, (await visit.text("test_to")).strip())
+    if visit.is_partial:
+        return visit.page("admin/messages/test_result.html", said_of_test=said, went=went)
+    return await _show(visit, draft, problems, said_of_test=said, went=went)
+
+
+async def read_file(visit: Visit) -> Response:
+    """An uploaded body as text, whatever encoding it is in: the form shows it."""
+    draft, problems = await draft_from_form(visit)
+    if problems:
+        return PlainTextResponse(next(iter(problems.values())), 422)
+    return PlainTextResponse(draft.text if await visit.text("which") == "text" else draft.html)
+
+
+async def _test(visit: Visit, draft: Draft, to: str) -> tuple[str, bool]:
+    """What to say of the test, and whether the mail is on its way."""
+    settings = visit.context.settings
+    try:
+        mailing_list = await visit.services.lists.get(draft.list)
+        bodies = await draft.bodies()
+        async with opened_transport(settings) as transport, asyncio.timeout(_TEST_SECONDS):
+            result = await send_test(
+                transport, mailing_list, draft.subject, bodies, to, visit.context.base_url
+            )
+    except DomainError as exc:
+        return str(exc), False
+    except PostroomError as exc:
+        return f"the mail could not be sent: {exc}", False
+    except TimeoutError:
+        return "the mail server did not answer within a minute", False
+    await visit.audit("sent test mail", to)
+    if result.kind is ResultKind.ACCEPTED:
+        return (
+            f"The mail to {to} is on its way. The server said: {result.reply or 'accepted'}",
+            True,
+        )
+    return f"The mail to {to} is {result.kind}: {result.reply}", False
+
+
+async def _conflict(visit: Visit, draft: Draft) -> Response:
+    """Somebody else saved first: both versions, and the form as it was typed."""
+    current = await visit.services.messages.get(draft.ref)
+    check_editable(current.status)
+    theirs = await draft_to_edit(current, await visit.services.messages.bodies(current))
+    found = differences(LABELS, _short(draft.shown()), _short(theirs.shown()))
+    draft.etag = current.etag
+    return await _show(visit, draft, theirs=found, status=409)
+
+
+def _short(values: dict[str, str]) -> dict[str, str]:
+    return {
+        name: text if len(text) <= _SHOWN_IN_CONFLICT else f"{text[:_SHOWN_IN_CONFLICT]}…"
+        for name, text in values.items()
+    }
+
+
+async def _show(
+    visit: Visit,
+    draft: Draft,
+    problems: dict[str, str] | None = None,
+    *,
+    theirs: list[Difference] | None = None,
+    said_of_test: str = "",
+    went: bool = False,
+    status: int = 200,
+) -> Response:
+    return visit.page(
+        _TEMPLATE,
+        status=status,
+        draft=draft,
+        problems=problems or {},
+        theirs=theirs or [],
+        names=await visit.services.lists.names(),
+        zones=zones(),
+        said_of_test=said_of_test,
+        went=went,
+    )
+
+
+PAGES = (
+    Page("/messages/new", new, role=Role.EDITOR, methods=("GET", "POST"), max_body=LARGEST_FORM),
+    Page("/messages/test", test, role=Role.EDITOR, methods=("POST",), max_body=LARGEST_FORM),
+    Page(
+        "/messages/read-file",
+        read_file,
+        role=Role.EDITOR,
+        methods=("POST",),
+        audited=False,
+        max_body=LARGEST_FORM,
+    ),
+    Page(
+        "/messages/{ref}/edit",
+        edit,
+        role=Role.EDITOR,
+        methods=("GET", "POST"),
+        max_body=LARGEST_FORM,
+    ),
+)

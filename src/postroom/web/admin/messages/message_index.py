@@ -1,0 +1,110 @@
+"""Messages: those that are open, and the archive of those that are done."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+from postroom.domain.messages.messages import FINAL, Message, MessageStatus
+from postroom.services.accounts.users import Role
+from postroom.services.messages.message_times import MessageLine
+from postroom.web.rendering.sorting import A_PAGE, Column, Sortable, Sorting
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
+
+_LOOKS: Final = 4  # at so many pages of the index, for one answer
+OPEN: Final = tuple(status for status in MessageStatus if status not in FINAL)
+_LIFE: Final = list(MessageStatus)
+_COLUMNS: Final[dict[str, Column[MessageLine]]] = {
+    "subject": Column("Subject", lambda each: each.subject),
+    "list": Column("List", lambda each: each.list_name),
+    "status": Column("Status", lambda each: _LIFE.index(each.status)),
+    "time": Column("Scheduled", lambda each: each.scheduled_at, largest_first=True),
+}
+_OPEN_INDEX: Final = Sortable(
+    _COLUMNS,
+    natural="time",
+    in_words="By the time they are scheduled for",
+)
+_ARCHIVE_INDEX: Final = Sortable(
+    {
+        **_COLUMNS,
+        "planned": Column("Planned", lambda each: each.planned, is_number=True),
+        "accepted": Column("Accepted", lambda each: each.accepted, is_number=True),
+        "refused": Column("Refused", lambda each: each.refused, is_number=True),
+        "suppressed": Column("Suppressed", lambda each: each.suppressed, is_number=True),
+        "in_doubt": Column("In doubt", lambda each: each.in_doubt, is_number=True),
+    },
+    natural="-time",
+    in_words="By the time they were scheduled for, latest first",
+)
+
+
+async def index(visit: Visit) -> Response:
+    status, of_list = visit.parameter("status"), visit.parameter("list").strip()
+    filters = {"status": status, "list": of_list}
+    sorting = Sorting(visit, _OPEN_INDEX, filters)
+    shown = None
+    if not sorting.is_natural:
+        lines = await visit.services.times.whole(done=False, most=sorting.most)
+        if lines is not None:
+            lines = [each for each in lines if _fits(each, status, of_list)]
+        shown = await _sorted(visit, sorting, lines)
+    if shown is None:
+        shown, following = await _by_time(visit, status, of_list)
+        sorting.in_key_order(following)
+    return visit.page(
+        "admin/messages/messages.html",
+        messages=shown,
+        statuses=[each.value for each in OPEN],
+        wanted=status,
+        of_list=of_list,
+        sorting=sorting,
+    )
+
+
+async def archive(visit: Visit) -> Response:
+    sorting = Sorting(visit, _ARCHIVE_INDEX, {})
+    shown = None
+    if not sorting.is_natural:
+        lines = await visit.services.times.whole(done=True, most=sorting.most)
+        shown = await _sorted(visit, sorting, lines)
+    if shown is None:
+        before = visit.parameter("before") or None
+        page = await visit.services.times.done(limit=A_PAGE, before=before)
+        shown = page.messages
+        sorting.in_key_order(page.next, "before")
+    return visit.page("admin/messages/archive.html", messages=shown, sorting=sorting)
+
+
+async def _sorted(
+    visit: Visit, sorting: Sorting[MessageLine], lines: list[MessageLine] | None
+) -> list[Message] | None:
+    page = sorting.page_of(lines)
+    return None if page is None else await visit.services.times.of(page)
+
+
+async def _by_time(visit: Visit, status: str, of_list: str) -> tuple[list[Message], str | None]:
+    """Those that fit, as far as one answer looks, and where to look further."""
+    found: list[Message] = []
+    following = visit.parameter("after") or None
+    for _ in range(_LOOKS if status or of_list else 1):
+        page = await visit.services.messages.page(limit=A_PAGE, after=following)
+        found += [each for each in page.messages if _fits(each, status, of_list)]
+        following = page.next
+        if following is None or len(found) >= A_PAGE:
+            break
+    return found, following
+
+
+def _fits(message: Message | MessageLine, status: str, of_list: str) -> bool:
+    return (not status or message.status == status) and (
+        not of_list or message.list_name == of_list
+    )
+
+
+PAGES = (
+    Page("/messages", index, role=Role.VIEWER),
+    Page("/archive", archive, role=Role.VIEWER),
+)

@@ -1,0 +1,374 @@
+"""The explorer: tables, entities and blobs of the store as they are, for administrators."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from postroom.domain.errors import Invalid, NoSuch, Overtaken
+from postroom.services.accounts.users import Role
+from postroom.services.operations.explorer_rules import (
+    CHANGEABLE,
+    CHANGEABLE_CONTAINERS,
+    check_changeable,
+    check_container_changeable,
+    reason_closed,
+)
+from postroom.services.typed_values import Kind, kind_of, parse_value, shown
+from postroom.storage import BlobInfo, Entity, InvalidRequest, Value
+from postroom.web.rendering.sorting import Column, Sortable, Sorting
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Endpoint, Visit
+
+_AT_ONCE = 50
+_NEW_PROPERTIES = 2  # empty lines at the end of the form
+_MOST_PROPERTIES = 260
+_BLOBS: Final = Sortable[BlobInfo](
+    {
+        "blob": Column("Blob", lambda each: each.name),
+        "size": Column("Size", lambda each: each.size, is_number=True),
+        "written": Column("Written", lambda each: each.modified_at, largest_first=True),
+    },
+    natural="blob",
+    in_words="In the order of names",
+    advice="Show those that begin alike.",
+)
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A property as the form shows it. `theirs` is what somebody else has saved meanwhile."""
+
+    name: str
+    kind: str
+    text: str
+    is_new: bool = False
+    is_removed: bool = False
+    problem: str = ""
+    theirs: str | None = None
+
+
+async def index(visit: Visit) -> Response:
+    explorer = visit.services.explorer
+    return visit.page(
+        "admin/operations/explorer.html",
+        tables=await explorer.tables(),
+        containers=await explorer.containers(),
+    )
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+async def table(visit: Visit) -> Response:
+    """The partitions of a table; of a closed one, its first rows without their secrets."""
+    explorer, name = visit.services.explorer, visit.parameter("table")
+    if reason := reason_closed(name):
+        return visit.page(
+            "admin/operations/explorer_closed.html",
+            table=name,
+            reason=reason,
+            rows=[_row(entity) for entity in await explorer.masked_rows(name)],
+        )
+    prefix, after = visit.parameter("prefix"), visit.parameter("after")
+    found = await explorer.partitions(name, prefix=prefix, after=after, limit=_AT_ONCE)
+    base = f"/explorer/tables/{quote(name)}"
+    return visit.page(
+        "admin/operations/explorer_table.html",
+        table=name,
+        base=base,
+        prefix=prefix,
+        partitions=found.keys,
+        further=_link(base, prefix=prefix, after=found.next) if found.next else "",
+        first=_link(base, prefix=prefix) if after else "",
+    )
+
+
+async def rows(visit: Visit) -> Response:
+    """The rows of one partition."""
+    name, partition = visit.parameter("table"), visit.parameter("partition")
+    prefix, after = visit.parameter("prefix"), visit.parameter("after")
+    found = await visit.services.explorer.rows(
+        name, partition, prefix=prefix, after=after or None, limit=_AT_ONCE
+    )
+    base = f"/explorer/tables/{quote(name)}"
+    here = f"{base}/rows"
+    return visit.page(
+        "admin/operations/explorer_rows.html",
+        table=name,
+        base=base,
+        partition=partition,
+        prefix=prefix,
+        rows=[_row(entity) for entity in found.entities],
+        further=_link(here, partition=partition, prefix=prefix, after=found.next)
+        if found.next
+        else "",
+        first=_link(here, partition=partition, prefix=prefix) if after else "",
+    )
+
+
+async def entity(visit: Visit) -> Response:
+    found = await _entity(visit)
+    return _form(visit, found, _lines(found), found.etag)
+
+
+async def save(visit: Visit) -> Response:
+    """All properties as they were typed, under the ETag of the form."""
+    name = visit.parameter("table")
+    partition, row = visit.parameter("partition"), visit.parameter("row")
+    etag = await visit.text("etag")
+    typed = await _typed(visit)
+    try:
+        current = await _entity(visit)
+    except NoSuch:
+        gone = Entity(partition, row, {})
+        problem = "Somebody has deleted this entity meanwhile. What you typed is still here."
+        return _form(visit, gone, typed, etag, status=409, problem=problem)
+    values, lines = _understood(typed, current)
+    if any(line.problem for line in lines):
+        return _form(visit, current, lines, etag, status=422)
+    try:
+        await visit.services.explorer.save(name, Entity(partition, row, values), etag)
+    except Overtaken:
+        problem = (
+            "Somebody else saved first. Their values are beside yours;"
+            " to save yours in spite of that, save again."
+        )
+        beside = _beside(lines, current)
+        return _form(visit, current, beside, current.etag, status=409, problem=problem)
+    except InvalidRequest as exc:
+        return _form(visit, current, lines, etag, status=422, problem=str(exc))
+    await visit.audit("changed an entity in the explorer", f"{name}: {partition}, {row}")
+    return visit.redirect(_entity_url(name, partition, row), "Saved.")
+
+
+async def confirm_delete(visit: Visit) -> Response:
+    check_changeable(visit.parameter("table"))
+    found = await _entity(visit)
+    return visit.page(
+        "admin/operations/explorer_delete.html",
+        what=f"the entity {found.partition}, {found.row}",
+        where=f"the table {visit.parameter('table')}",
+        etag=found.etag,
+        back=_entity_url(visit.parameter("table"), found.partition, found.row),
+    )
+
+
+async def delete(visit: Visit) -> Response:
+    name = visit.parameter("table")
+    partition, row = visit.parameter("partition"), visit.parameter("row")
+    await visit.services.explorer.delete(name, partition, row, await visit.text("etag"))
+    await visit.audit("deleted an entity in the explorer", f"{name}: {partition}, {row}")
+    there = _link(f"/explorer/tables/{quote(name)}/rows", partition=partition)
+    return visit.redirect(there, "The entity is deleted.")
+
+
+# -- blobs ----------------------------------------------------------------------------------------
+
+
+async def container(visit: Visit) -> Response:
+    name = visit.parameter("container")
+    prefix, after = visit.parameter("prefix"), visit.parameter("after")
+    sorting = Sorting(visit, _BLOBS, {"prefix": prefix}, a_page=_AT_ONCE)
+    explorer, shown = visit.services.explorer, None
+    if not sorting.is_natural:
+        shown = sorting.page_of(await explorer.all_blobs(name, prefix=prefix, most=sorting.most))
+    if shown is None:
+        found = await explorer.blobs(name, prefix=prefix, after=after or None, limit=_AT_ONCE)
+        shown = found.blobs
+        sorting.in_key_order(found.next)
+    return visit.page(
+        "admin/operations/explorer_container.html",
+        container=name,
+        can_change=name in CHANGEABLE_CONTAINERS,
+        base=f"/explorer/containers/{quote(name)}",
+        prefix=prefix,
+        blobs=shown,
+        sorting=sorting,
+    )
+
+
+async def download(visit: Visit) -> Response:
+    """As a file, whatever it is: nothing of it is shown in the browser."""
+    where, name = visit.parameter("container"), visit.parameter("name")
+    info = await visit.services.explorer.blob(where, name)
+    file = quote(name.rpartition("/")[2], safe="")
+    return StreamingResponse(
+        visit.services.explorer.content(where, name),
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{file}",
+            "Content-Length": str(info.size),
+            "Content-Security-Policy": "sandbox; default-src 'none'",
+        },
+    )
+
+
+async def confirm_delete_blob(visit: Visit) -> Response:
+    where, name = visit.parameter("container"), visit.parameter("name")
+    check_container_changeable(where)
+    info = await visit.services.explorer.blob(where, name)
+    return visit.page(
+        "admin/operations/explorer_delete.html",
+        what=f"the blob {name}",
+        where=f"the container {where}",
+        etag=info.etag,
+        back=f"/explorer/containers/{quote(where)}",
+    )
+
+
+async def delete_blob(visit: Visit) -> Response:
+    where, name = visit.parameter("container"), visit.parameter("name")
+    await visit.services.explorer.delete_blob(where, name, await visit.text("etag"))
+    await visit.audit("deleted a blob in the explorer", f"{where}: {name}")
+    return visit.redirect(f"/explorer/containers/{quote(where)}", "The blob is deleted.")
+
+
+# -- the form of an entity ------------------------------------------------------------------------
+
+
+def _form(
+    visit: Visit,
+    entity: Entity,
+    lines: list[Line],
+    etag: str,
+    *,
+    status: int = 200,
+    problem: str = "",
+) -> Response:
+    name = visit.parameter("table")
+    empty = [Line("", Kind.TEXT, "", is_new=True)] * _NEW_PROPERTIES
+    wrong = [line.name or "a new property" for line in lines if line.problem]
+    if wrong and not problem:
+        problem = f"Nothing was saved: look at {', '.join(wrong)}."
+    return visit.page(
+        "admin/operations/explorer_entity.html",
+        status=status,
+        table=name,
+        entity=entity,
+        lines=[*lines, *empty] if not any(line.is_new for line in lines) else lines,
+        kinds=list(Kind),
+        etag=etag,
+        problem=problem,
+        can_change=name in CHANGEABLE,
+        has_theirs=any(line.theirs is not None for line in lines),
+        here=_entity_url(name, entity.partition, entity.row),
+        delete_url=_link(
+            f"/explorer/tables/{quote(name)}/delete", partition=entity.partition, row=entity.row
+        ),
+        rows_url=_link(f"/explorer/tables/{quote(name)}/rows", partition=entity.partition),
+    )
+
+
+def _lines(entity: Entity) -> list[Line]:
+    return [Line(name, kind_of(value), shown(value)) for name, value in entity.properties.items()]
+
+
+async def _typed(visit: Visit) -> list[Line]:
+    """The form as it was sent; new properties without a name and a value are left out."""
+    form = await visit.form()
+    lines: list[Line] = []
+    for number in range(_MOST_PROPERTIES):
+        if f"name{number}" not in form:
+            break
+        line = Line(
+            (await visit.text(f"name{number}")).strip(),
+            await visit.text(f"kind{number}"),
+            await visit.text(f"value{number}"),
+            is_new=bool(await visit.text(f"new{number}")),
+            is_removed=bool(await visit.text(f"remove{number}")),
+        )
+        lines.append(line)
+    return lines
+
+
+def _understood(typed: list[Line], current: Entity) -> tuple[dict[str, Value], list[Line]]:
+    """The values that were typed, and the lines with what is wrong about them."""
+    values: dict[str, Value] = {}
+    lines: list[Line] = []
+    for line in typed:
+        problem = ""
+        if line.is_removed or (line.is_new and not line.name and not line.text):
+            lines.append(line)
+            continue
+        if not line.name:
+            problem = "needs a name"
+        elif line.name in values:
+            problem = "is there twice"
+        else:
+            try:
+                values[line.name] = _value(line, current.properties.get(line.name))
+            except Invalid as exc:
+                problem = exc.problem
+        lines.append(msgspec.structs.replace(line, problem=problem))
+    return values, lines
+
+
+def _value(line: Line, now: Value | None) -> Value:
+    """A browser sends line ends as CR LF: text that is otherwise the same stays as it is."""
+    text = _plain_ends(line.text)
+    if isinstance(now, str) and line.kind == Kind.TEXT and _plain_ends(now) == text:
+        return now
+    return parse_value(line.name, line.kind, text)
+
+
+def _plain_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _beside(lines: list[Line], current: Entity) -> list[Line]:
+    """Yours, each with what is there now; theirs alone where you have none."""
+    now = {line.name: line.text for line in _lines(current)}
+    mine = [
+        msgspec.structs.replace(line, theirs=now.pop(line.name, "(not there)"))
+        for line in lines
+        if line.name
+    ]
+    only_theirs = [
+        Line(line.name, line.kind, line.text, theirs=line.text)
+        for line in _lines(current)
+        if line.name in now
+    ]
+    return [*mine, *only_theirs]
+
+
+async def _entity(visit: Visit) -> Entity:
+    return await visit.services.explorer.entity(
+        visit.parameter("table"), visit.parameter("partition"), visit.parameter("row")
+    )
+
+
+def _row(entity: Entity) -> dict[str, object]:
+    """A row for a table: its properties in one short line."""
+    texts = [f"{name}: {shown(value)[:60]}" for name, value in entity.properties.items()]
+    return {"partition": entity.partition, "row": entity.row, "text": " · ".join(texts)[:300]}
+
+
+def _entity_url(table: str, partition: str, row: str) -> str:
+    return _link(f"/explorer/tables/{quote(table)}/entity", partition=partition, row=row)
+
+
+def _link(path: str, **values: str | None) -> str:
+    given = {name: value for name, value in values.items() if value}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _page(path: str, endpoint: Endpoint, method: str = "GET") -> Page:
+    return Page(path, endpoint, role=Role.ADMINISTRATOR, methods=(method,), sudo=True)
+
+
+PAGES = (
+    _page("/explorer", index),
+    _page("/explorer/tables/{table}", table),
+    _page("/explorer/tables/{table}/rows", rows),
+    _page("/explorer/tables/{table}/entity", entity),
+    _page("/explorer/tables/{table}/entity", save, "POST"),
+    _page("/explorer/tables/{table}/delete", confirm_delete),
+    _page("/explorer/tables/{table}/delete", delete, "POST"),
+    _page("/explorer/containers/{container}", container),
+    _page("/explorer/containers/{container}/download", download),
+    _page("/explorer/containers/{container}/delete", confirm_delete_blob),
+    _page("/explorer/containers/{container}/delete", delete_blob, "POST"),
+)

@@ -1,0 +1,1 @@
+"""Calls about lists and subscribers."""

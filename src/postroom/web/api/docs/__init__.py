@@ -1,0 +1,1 @@
+"""The document of the API, for programs and for people."""

@@ -1,0 +1,1 @@
+"""Work that goes on after its request was answered."""

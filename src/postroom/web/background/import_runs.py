@@ -1,0 +1,200 @@
+"""Imports that were begun by an upload: checked first, then confirmed, then run in the background.
+
+    CHECKING → READY → IMPORTING → DONE
+       ↑_________↓   (with another encoding, or other answers)
+
+A check reads the whole file and writes nothing: what it finds is the preview. The file is kept
+until the import is done, so that it can be checked again without another upload.
+
+What is known of a run is kept in this process only. A restart loses that, and no subscriber: the
+same file, imported again, finishes what was interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from tempfile import TemporaryFile
+from typing import IO, BinaryIO, Final, cast
+
+import msgspec
+
+from postroom.domain.audience.lists import ListName
+from postroom.domain.errors import Invalid
+from postroom.errors import PostroomError
+from postroom.services.audience.files.imports import ImportReport, ImportService
+from postroom.services.audience.files.subscriber_lines import RejectedLine, protected
+from postroom.web.background.tasks import Background
+
+_REMEMBERED: Final = 50
+_FILES_KEPT: Final = 10  # that wait for a confirmation: each may have 200 MB
+_AT_ONCE: Final = 2
+_PIECE: Final = 256 * 1024
+
+
+class Stage(StrEnum):
+    CHECKING = "checking"
+    READY = "ready"
+    IMPORTING = "importing"
+    DONE = "done"
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What somebody says about a file that the file does not say itself."""
+
+    encoding: str = ""
+    verified: bool = False
+    even_unsubscribed: bool = False
+
+
+class ImportRun:
+    """One import: how far it is, what it did or would do, why it stopped."""
+
+    def __init__(
+        self, list_name: ListName, file_name: str, file: BinaryIO, answers: Answers
+    ) -> None:
+        self.id = secrets.token_urlsafe(9)
+        self.list_name = list_name
+        self.file_name = file_name
+        self.file = file
+        self.size = file.seek(0, io.SEEK_END)
+        self.answers = answers
+        self._rejected = _report_file()
+        self.begin(Stage.CHECKING)
+
+    def begin(self, stage: Stage) -> None:
+        """Start over with the file: to check it again, or to import it."""
+        self.stage = stage
+        self.started_at = datetime.now(UTC)
+        self.done = 0
+        self.report = ImportReport()
+        self.problem = ""
+        self._rejected.close()
+        self._rejected = _report_file()
+        self._writer = csv.writer(self._rejected)
+        self._writer.writerow(("line", "email", "reason"))
+
+    @property
+    def is_running(self) -> bool:
+        return self.stage in (Stage.CHECKING, Stage.IMPORTING)
+
+    def note(self, done: int, report: ImportReport) -> None:
+        self.done, self.report = max(self.done, done), report
+
+    def reject(self, line: RejectedLine) -> None:
+        self._writer.writerow((line.line, protected(line.email), protected(line.reason)))
+
+    async def rejected_csv(self) -> AsyncIterator[bytes]:
+        """Stream all lines that could not be used; to be read once the run has ended."""
+        self._rejected.flush()
+        with os.fdopen(os.dup(self._rejected.fileno()), "rb") as file:
+            place = 0
+            while piece := await asyncio.to_thread(os.pread, file.fileno(), _PIECE, place):
+                place += len(piece)
+                yield piece
+
+    def close(self) -> None:
+        self._rejected.close()
+        self.file.close()
+
+
+def _report_file() -> IO[str]:
+    return TemporaryFile("w+", encoding="utf-8", newline="")
+
+
+class ImportRuns:
+    def __init__(self, imports: ImportService, background: Background) -> None:
+        self._imports = imports
+        self._background = background
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._runs: OrderedDict[str, ImportRun] = OrderedDict()
+
+    def begin(
+        self, list_name: ListName, file: BinaryIO, *, file_name: str, answers: Answers
+    ) -> ImportRun:
+        """Check a file that is ours from now on."""
+        run = ImportRun(list_name, file_name, file, answers)
+        self._runs[run.id] = run
+        self._forget_old_ones()
+        self._start(run)
+        return run
+
+    def check_again(self, run: ImportRun, answers: Answers) -> None:
+        """Check the file again, with other answers, unless it is being imported already."""
+        if run.stage is Stage.READY:
+            run.answers = answers
+            run.begin(Stage.CHECKING)
+            self._start(run)
+
+    def confirm(self, run: ImportRun) -> bool:
+        """Import the file as its preview says; return whether that has begun now."""
+        if run.stage is not Stage.READY or run.problem:
+            return False
+        run.begin(Stage.IMPORTING)
+        self._start(run)
+        return True
+
+    def find(self, list_name: str, identity: str) -> ImportRun | None:
+        run = self._runs.get(identity)
+        return run if run is not None and run.list_name == list_name else None
+
+    def close(self) -> None:
+        """Forget all runs; nothing may be under way any more."""
+        while self._runs:
+            self._runs.popitem()[1].close()
+
+    def _forget_old_ones(self) -> None:
+        idle = [each for each in self._runs.values() if not each.is_running]
+        waiting = [each for each in idle if each.stage is Stage.READY]
+        too_many = [*idle[: max(0, len(self._runs) - _REMEMBERED)], *waiting[:-_FILES_KEPT]]
+        for run in {each.id: each for each in too_many}.values():
+            del self._runs[run.id]
+            run.close()
+
+    def _start(self, run: ImportRun) -> None:
+        what = "check of a file for" if run.stage is Stage.CHECKING else "import into"
+        self._background.start(self._work(run), f"{what} the list {run.list_name}")
+
+    async def _work(self, run: ImportRun) -> None:
+        is_check = run.stage is Stage.CHECKING
+        try:
+            async with self._turns:
+                run.report = await self._imports.import_csv(
+                    run.list_name,
+                    run.file,
+                    encoding=run.answers.encoding or None,
+                    verified=run.answers.verified,
+                    even_unsubscribed=run.answers.even_unsubscribed,
+                    dry_run=is_check,
+                    progress=run.note,
+                    on_rejected=run.reject,
+                )
+                run.done = run.size
+        except Invalid as exc:
+            is_about_file = exc.problem.startswith(("has ", "looks "))
+            run.problem = f"it {exc.problem}" if is_about_file else exc.problem
+        except PostroomError as exc:
+            run.problem = str(exc)
+        except BaseException:
+            run.problem = "it was interrupted"
+            raise
+        finally:
+            run.stage = Stage.READY if is_check else Stage.DONE
+            if run.stage is Stage.DONE:
+                run.file.close()
+
+
+def kept_file(upload: BinaryIO) -> BinaryIO:
+    """Return a copy of an upload that outlives its request; it blocks: use it in a thread."""
+    copy = TemporaryFile()  # noqa: SIM115 - whoever gets it closes it
+    upload.seek(0)
+    while piece := upload.read(_PIECE):
+        copy.write(piece)
+    return cast(BinaryIO, copy)

@@ -1,0 +1,1 @@
+"""HTML out of templates."""
