@@ -103,6 +103,21 @@ async def test_a_second_factor_is_asked_for_too(site: Site) -> None:
     assert (await admin.post("/users/invite", {**INVITATION, **both})).status_code == 200
 
 
+async def test_a_changed_password_does_not_replace_the_second_factor(site: Site) -> None:
+    thief = await site.user()
+    assert thief.user is not None
+    secret = pyotp.random_base32()
+    code = pyotp.TOTP(secret).now()
+    await site.services.users.turn_on_second_factor(thief.user.email, secret, code)
+    await site.outlast_confirmation(thief)
+    new = "eleven green bicycles"
+    form = {"old_password": PASSWORD, "new_password": new, "again": new}
+    assert (await thief.post("/account/password", form)).is_redirect
+    off = await thief.post("/account/second-factor/off")
+    assert off.status_code == 403
+    assert "Confirm your password" in off.text
+
+
 async def test_a_thief_cannot_guess_the_password_quickly(site: Site) -> None:
     thief = await asked_again(site)
     answers = [await thief.post("/keys/create", {"sudo_password": f"guess {n}"}) for n in range(12)]

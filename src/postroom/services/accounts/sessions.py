@@ -49,8 +49,14 @@ class SessionService:
         self._sessions = store.table("sessions")
         self._users = users
 
-    async def start(self, user: User, place: str, browser: str) -> str:
-        """Answers the token for the browser's cookie."""
+    async def start(
+        self, user: User, place: str, browser: str, *, confirmed_at: datetime | None = None
+    ) -> str:
+        """Return the token for the browser's cookie.
+
+        `confirmed_at` is when the user last proved everything that a login asks for, if that was
+        not just now.
+        """
         await self._remove_old(user)
         secret = secrets.token_urlsafe(32)
         now = datetime.now(UTC)
@@ -59,7 +65,7 @@ class SessionService:
             "Epoch": user.epoch,
             "StartedAt": now,
             "SeenAt": now,
-            "ConfirmedAt": now,
+            "ConfirmedAt": confirmed_at or now,
             "Place": printable(place, longest=100),
             "Browser": printable(browser, longest=300),
         }

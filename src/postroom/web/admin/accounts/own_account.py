@@ -47,7 +47,10 @@ async def change_password(visit: Visit) -> Response:
     user = await visit.services.users.set_password(visit.who.email, new)
     await visit.audit("changed the own password")
     said = "Your password is changed, and you are logged out everywhere else."
-    return await enter(visit, user, "/account", said)
+    # No code was entered here: a second factor is asked for before the next dangerous change.
+    session = visit.session if user.has_second_factor else None
+    confirmed_at = (session.confirmed_at or session.started_at) if session else None
+    return await enter(visit, user, "/account", said, confirmed_at=confirmed_at)
 
 
 async def end_session(visit: Visit) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import datetime
 
 from starlette.responses import Response
 
@@ -158,12 +159,17 @@ async def join(visit: Visit) -> Response:
     return await enter(visit, user, "/", "Welcome." if invited else "Your password is changed.")
 
 
-async def enter(visit: Visit, user: User, to: str, said: str = "") -> Response:
+async def enter(
+    visit: Visit, user: User, to: str, said: str = "", *, confirmed_at: datetime | None = None
+) -> Response:
     """Begin a session in this browser, and end the one that it had."""
     if visit.session is not None:
         await visit.services.sessions.end(visit.session.email, visit.session.id)
     token = await visit.services.sessions.start(
-        user, visit.place, visit.request.headers.get("user-agent", "")
+        user,
+        visit.place,
+        visit.request.headers.get("user-agent", ""),
+        confirmed_at=confirmed_at,
     )
     response = visit.redirect(to, said)
     cookies, age = visit.context.cookies, int(SESSION_AGE.total_seconds())
