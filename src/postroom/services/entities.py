@@ -31,7 +31,7 @@ Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -71,6 +71,14 @@ V = TypeVar("V", bound=Value)
 def email_row(address: Address) -> str:
     """Return the row of a subscriber, however the address is spelled."""
     return EMAIL_PREFIX + address_key(address)
+
+
+def email_rows(addresses: Collection[Address]) -> list[str]:
+    """Return the rows of many subscribers, in the same order."""
+    text = "".join(addresses)
+    if text.isascii() and text.islower():  # most addresses are their own keys
+        return [EMAIL_PREFIX + each for each in addresses]
+    return [email_row(each) for each in addresses]
 
 
 def behind(row: str) -> str:

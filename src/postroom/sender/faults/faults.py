@@ -34,7 +34,7 @@ from postroom.services.messages.holds import (
     opened,
 )
 from postroom.storage import Store, StoreError
-from postroom.transport.contract import Result, ResultKind, Scope, Watcher
+from postroom.transport.contract import Result, ResultKind, Scope
 
 log = logging.getLogger(__name__)
 
@@ -121,17 +121,12 @@ class Faults:
 
     # -- while sending -------------------------------------------------------------------------
 
-    def watch(
-        self,
-        inner: Watcher,
-        ref: MessageRef,
-        page: int,
-        recipients: Sequence[Recipient],
-        tried: Callable[[Address], bool],
-    ) -> FaultWatcher:
-        """Return a watcher that tells `inner`, and hears of faults. `tried` says who has had an
+    def listener(
+        self, ref: MessageRef, page: int, tried: Callable[[Address], bool]
+    ) -> FaultListener:
+        """Return who hears of the results of a page. `tried` says which recipients have had an
         attempt before: their refusals prove nothing new."""
-        return FaultWatcher(inner, self, ref, page, recipients, tried, self._recent.accepted)
+        return FaultListener(self, ref, page, tried, self._recent.accepted)
 
     def met(self, ref: MessageRef, address: Address, result: Result) -> None:
         """Note a result that is no recipient's fault."""
@@ -181,40 +176,28 @@ class Faults:
         return ACCOUNT in await self.holds()
 
 
-class FaultWatcher:
+class FaultListener:
     """Hears of each result at once: a fault of ours must not reach many recipients."""
 
     def __init__(
         self,
-        inner: Watcher,
         faults: Faults,
         ref: MessageRef,
         page: int,
-        recipients: Sequence[Recipient],
         tried: Callable[[Address], bool],
         accepted: Callable[[Address], None],
     ) -> None:
-        self.handing_over = inner.handing_over
-        self._tell = inner.settled
+        self.accepted = accepted
         self._faults = faults
         self._ref = ref
         self._page = page
-        self._recipients = recipients
         self._tried = tried
-        self._accepted = accepted
 
-    def settled(self, position: int, result: Result) -> None:
-        self._tell(position, result)
-        address = self._recipients[position].address
-        if result.kind is _ACCEPTED:
-            self._accepted(address)
-        elif result.kind is ResultKind.HELD:
+    def failed(self, address: Address, result: Result) -> None:
+        if result.kind is ResultKind.HELD:
             self._faults.met(self._ref, address, result)
         elif result.is_unknown_refusal and not self._tried(address):
             self._faults.refused(Refusal(self._ref, self._page, address), result)
-
-
-_ACCEPTED = ResultKind.ACCEPTED  # to look up a member takes longer than all the rest
 
 
 def _scope(scope: Scope) -> Scope:

@@ -21,9 +21,10 @@ import fcntl
 import glob
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -37,6 +38,7 @@ _SIZE = 8 * 1024 * 1024
 _LONGEST_REPLY = 500
 _NOT_YET = "-"
 _HANDED_OVER = ord("H")
+_ACCEPTED = ResultKind.ACCEPTED  # to look up a member takes longer than to compare it
 
 
 class JournalledPage(msgspec.Struct):
@@ -86,9 +88,11 @@ class Journal:
     def page_renewed(self, page: str, receipt: str) -> None:
         self._pages[page].write(f"R\t{page}\t{receipt}\n")
 
-    def sending(self, page: str, addresses: Sequence[Address]) -> JournalledSending:
-        """The emails of a page are about to be sent: who is told what happens to each."""
-        return JournalledSending(self._pages[page], page, addresses)
+    def sending(
+        self, page: str, addresses: Sequence[Address], listener: Listener | None = None
+    ) -> JournalledSending:
+        """Note that the emails of a page are about to be sent; return their watcher."""
+        return JournalledSending(self._pages[page], page, addresses, listener or _NOBODY)
 
     def page_ended(self, page: str) -> None:
         file = self._pages.pop(page)
@@ -112,16 +116,41 @@ class Journal:
                 file.remove()
 
 
+class Listener(Protocol):
+    """Hears of each result once it is written down. Called for every email, so it must be quick."""
+
+    @property
+    def accepted(self) -> Callable[[Address], None]: ...
+
+    def failed(self, address: Address, result: Result) -> None: ...
+
+
+class _Nobody:
+    def accepted(self, address: Address) -> None:
+        return
+
+    def failed(self, address: Address, result: Result) -> None:
+        return
+
+
+_NOBODY = _Nobody()
+
+
 class JournalledSending:
     """Writes down what happens to the emails of a page, and keeps their results. A `Watcher`."""
 
-    def __init__(self, file: _File, page: str, addresses: Sequence[Address]) -> None:
+    def __init__(
+        self, file: _File, page: str, addresses: Sequence[Address], listener: Listener
+    ) -> None:
         self._memory = file.memory
         start = f"A\t{page}\t"
         marks = _NOT_YET * len(addresses)
         self._marks = file.memory.tell() + len(start.encode())
         file.write("\t".join([start + marks, *addresses]) + "\n")
         self._answer = f"S\t{page}\t"
+        self._addresses = addresses
+        self._accepted = listener.accepted
+        self._failed = listener.failed
         self.results: list[Result | None] = [None] * len(addresses)
 
     def handing_over(self, position: int) -> None:
@@ -132,7 +161,12 @@ class JournalledSending:
         reply = result.reply
         if len(reply) > _LONGEST_REPLY or not reply.isprintable():
             reply = _flat(reply)
-        self._memory.write(f"{self._answer}{position}\t{result.kind}\t{reply}\n".encode())
+        kind = result.kind
+        self._memory.write(f"{self._answer}{position}\t{kind}\t{reply}\n".encode())
+        if kind is _ACCEPTED:
+            self._accepted(self._addresses[position])
+        else:
+            self._failed(self._addresses[position], result)
 
     def unanswered(self) -> list[int]:
         """Which were handed over, and have no result."""

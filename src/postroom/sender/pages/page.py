@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TypeAlias, cast
 
 import msgspec
@@ -50,6 +51,7 @@ from postroom.storage import (
 
 _NO_ATTEMPT = Attempt()
 _NO_WAIT = Waiting()
+_spelling = attrgetter("EmailAddress")
 
 Emails: TypeAlias = Mapping[Address, entities.EmailRow]
 """The emails of a page that are not done, by the spelling that they are sent to."""
@@ -245,7 +247,7 @@ def _key(item: WorkItem) -> tuple[str, str]:
 
 def _spelled(rows: dict[str, entities.EmailRow]) -> Emails:
     """Return emails by address; in the table their rows are the addresses' keys."""
-    if any(email.EmailAddress for email in rows.values()):
+    if any(map(_spelling, rows.values())):
         return {Address(email.EmailAddress or row): email for row, email in rows.items()}
     return cast(Emails, rows)  # most addresses are spelled like their keys
 

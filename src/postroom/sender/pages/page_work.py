@@ -35,6 +35,7 @@ from postroom.sender.pages.recipients import Recipients
 from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
 from postroom.sender.policy import Attempt, Judge, Verdict
 from postroom.sender.settings import SenderSettings
+from postroom.services.entities import EmailRow
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.waiting_reasons import Waiting
 from postroom.storage import NotFound, Store, StoreOutage
@@ -53,6 +54,7 @@ _LABELS = {EmailOutcome.PENDING: "deferred"}
 _REFUSED = ResultKind.REFUSED
 _MAY_HAVE_IT = (ResultKind.ACCEPTED, ResultKind.IN_DOUBT)
 _outcome = attrgetter("outcome")
+_next_try_at = attrgetter("NextTryAt")
 
 
 class PageWork:
@@ -111,7 +113,9 @@ class PageWork:
         if not claims:
             return
         loaded = await self._pages.load_together(claims)
-        emails = {a: each for page in loaded if page for a, each in page.emails.items()}
+        emails: dict[Address, EmailRow] = {}
+        for page in loaded:
+            emails.update(page.emails if page is not None else {})
         recipients = await self._recipients.allowed(message.list_name, emails)
         for in_hand, claim, page in zip(pages, claims, loaded, strict=True):
             in_hand.claim = claim
@@ -245,22 +249,24 @@ class PageWork:
             return self._all_doubted(loaded, now)
         lost = self._lost_history.without_record(claim.item, loaded)
         doubts = self._lost_history.doubts(lost, loaded) if lost else {}
-        due = {
-            address: email
-            for address, email in loaded.emails.items()
-            if (email.NextTryAt is None or is_due(email, message.retry_at, now))
-            and address not in doubts
-        }
+        due = loaded.emails
+        if doubts or any(map(_next_try_at, due.values())):
+            due = {
+                address: email
+                for address, email in due.items()
+                if is_due(email, message.retry_at, now) and address not in doubts
+            }
         if in_hand.taken is not None:
             allowed = in_hand.taken.recipients
         else:
             allowed = await self._recipients.allowed(message.list_name, due) if due else {}
-        verdicts = doubts | {
-            address: _suppressed(LEFT, loaded.before(address))
-            for address in due
-            if address not in allowed
-        }
-        recipients = [allowed[address] for address in due if address in allowed]
+        verdicts = doubts
+        recipients = []
+        for address in due:
+            if (recipient := allowed.get(address)) is not None:
+                recipients.append(recipient)
+            else:
+                verdicts[address] = _suppressed(LEFT, loaded.before(address))
         admission = await self.faults.admit(message.ref, recipients)
         recipients = admission.recipients
         if self._limits is not None:
@@ -306,22 +312,22 @@ class PageWork:
         mailing = await self.mailings.mailing(message)
         if self.faults.has_met(message.ref):
             return {}
-        watcher = self._journal.sending(item.partition, [each.address for each in recipients])
-        in_hand.watcher = watcher
-        self._unsettled.add(item.partition)
+        addresses = [each.address for each in recipients]
 
         def tried(address: Address) -> bool:
             return loaded.before(address).tries > 0
 
-        faults = self.faults.watch(watcher, item.ref, item.page, recipients, tried)
-        in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, faults))
+        listener = self.faults.listener(item.ref, item.page, tried)
+        watcher = self._journal.sending(item.partition, addresses, listener)
+        in_hand.watcher = watcher
+        self._unsettled.add(item.partition)
+        in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
         self._sending()
         await asyncio.wait([in_hand.sending])
         if not in_hand.sending.cancelled():
             in_hand.sending.result()
         for position in watcher.unanswered():
             watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
-        addresses = [each.address for each in recipients]
         results = dict(zip(addresses, watcher.results, strict=True))
         sent = [a for a, result in results.items() if result and result.kind in _MAY_HAVE_IT]
         self._lost_history.remember(item, sent)

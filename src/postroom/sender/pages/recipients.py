@@ -31,11 +31,11 @@ class Recipients:
         Of two emails that were planned for addresses that differ only in case, before these were
         one subscriber, the one to the merged GUID is left out.
         """
-        rows = {address: entities.email_row(address) for address in emails}
-        found = await self._subscribers(name, sorted(set(rows.values())))
+        rows = entities.email_rows(emails)
+        found = await self._subscribers(name, sorted(rows))
         recipients = {}
-        for address, email in emails.items():
-            subscriber = found.get(rows[address])
+        for (address, email), row in zip(emails.items(), rows, strict=True):
+            subscriber = found.get(row)
             if subscriber is None or not subscriber.may_receive:
                 continue
             if subscriber.MergedGUIDs and email.SubscriberGUID in subscriber.MergedGUIDs:

@@ -45,7 +45,7 @@ def settlement(
     for address, verdict in verdicts.items():
         outcome, attempt = verdict.outcome, verdict.attempt
         email = emails[address]
-        row = email.row_of(address)
+        row = email.row_of(address) if email.EmailAddress else address  # seldom spelled otherwise
         if outcome is pending:
             changes.append(Merge(Entity(partition, row, _pending_properties(verdict, now))))
             continue

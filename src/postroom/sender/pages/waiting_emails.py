@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import EmailOutcome
@@ -15,6 +16,7 @@ from postroom.services.messages.holds import HoldKey, Holds
 from postroom.services.messages.waiting_reasons import Waiting
 
 _PENDING = EmailOutcome.PENDING
+_outcome = attrgetter("outcome")
 
 
 def waiting(
@@ -80,9 +82,7 @@ def _pending(
     emails: Mapping[Address, EmailRow], verdicts: Mapping[Address, Verdict]
 ) -> Iterable[tuple[Address, datetime | None, str]]:
     """Each email that is not done, with its next attempt and the reply to its last one."""
-    if len(verdicts) == len(emails) and all(
-        verdict.outcome is not _PENDING for verdict in verdicts.values()
-    ):
+    if len(verdicts) == len(emails) and _PENDING not in map(_outcome, verdicts.values()):
         return  # the common case
     for address, email in emails.items():
         verdict = verdicts.get(address)
