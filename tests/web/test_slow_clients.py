@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -124,6 +125,23 @@ async def test_the_server_answers_while_one_client_holds_hundreds_of_connections
         assert monotonic() - start < 5
         assert (await site.visitor().get("/login")).status_code == 200
         assert await closed(opened) >= ATTACKERS - PATIENT.per_client
+
+
+async def test_requests_that_are_no_http_do_not_fill_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    upgrade = (
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    async with running_site(tmp_path, limits=QUICK) as site:
+        for sent, status in ((b"\x16\x03\x01\r\n\r\n", b"400"), (upgrade, b"200")):
+            for _ in range(20):
+                reader, writer = await connect(site, sent)
+                assert (await until_closed(reader, 5)).startswith(b"HTTP/1.1 " + status)
+                writer.close()
+    assert len(caplog.records) <= 1, caplog.text
 
 
 async def test_connections_that_are_at_work_are_not_given_up(tmp_path: Path) -> None:

@@ -27,6 +27,13 @@ _TOO_MANY = (
     b"Content-Length: 0\r\n\r\n"
 )
 _LOGGED_EVERY = 60.0  # seconds: an attack does not fill the log
+# What uvicorn logs once per request, so that anybody could fill the log with it.
+_FLOODS = ("Invalid HTTP request", "Unsupported upgrade request", "No supported WebSocket library")
+
+
+def is_no_flood(record: logging.LogRecord) -> bool:
+    """Filter the log of uvicorn: leave out the lines that a stranger could repeat without end."""
+    return not record.getMessage().startswith(_FLOODS)
 
 
 class ConnectionGuard:
@@ -97,7 +104,7 @@ class ConnectionGuard:
 
     def _log(self, now: float) -> None:
         if self._closed and now - self._logged_at >= _LOGGED_EVERY:
-            log.warning("closed %d connections of slow or too many clients", self._closed)
+            log.warning("closed %d connections: too slow, too many or not HTTP", self._closed)
             self._closed, self._logged_at = 0, now
 
 
@@ -134,6 +141,10 @@ class GuardedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._look(0)
+
+    def send_400_response(self, msg: str) -> None:
+        self.guard.note_closed()
+        super().send_400_response(msg)
 
     def _look(self, size: int) -> None:
         """See what the connection waits for, after something has happened."""

@@ -20,7 +20,7 @@ from postroom.trusted_proxies import TrustedProxies
 from postroom.web.app import make_app
 from postroom.web.context import WebContext
 from postroom.web.serving.connection_limits import ConnectionLimits, limits_from
-from postroom.web.serving.guarded_protocol import ConnectionGuard
+from postroom.web.serving.guarded_protocol import ConnectionGuard, is_no_flood
 from postroom.web.serving.proxy_watch import ProxyWatch
 
 # How long requests that are under way may take once we are asked to stop.
@@ -77,6 +77,7 @@ async def serve(
     config = uvicorn.Config(
         _behind_proxies(context, proxies),
         http=guard.protocol_class(),
+        ws="none",  # an upgraded connection would escape from the guard
         log_config=None,
         access_log=False,
         server_header=False,
@@ -87,6 +88,7 @@ async def serve(
     )
     # Its lines have whole addresses, and some of those have a token.
     logging.getLogger("uvicorn.access").disabled = True
+    logging.getLogger("uvicorn.error").addFilter(is_no_flood)
     server = _Server(config)
     context.background.start(context.services.growth.keep_counting(context.stopping), "growth")
     context.background.start(guard.watch(), "slow clients")
