@@ -1,6 +1,7 @@
 """Programs as handlers: real ones, as small as they can be."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +56,11 @@ async def test_a_program_that_is_not_there_fails_in_one_line() -> None:
 
 async def test_something_left_running_does_not_hold_up_the_answer() -> None:
     await run(message(), ["sh", "-c", "sleep 5 & exit 0"])
+
+
+async def test_no_shell_sees_arguments_or_messages(tmp_path: Path) -> None:
+    trap = tmp_path / "made"
+    for hostile in (f"$(touch {trap})", f"; touch {trap}", f"`touch {trap}`", f"| touch {trap}"):
+        await run(message(hostile, note=hostile), ["true", hostile])
+        assert "cannot be started" in await why(f"true {hostile}", body=hostile)
+    assert not trap.exists()
