@@ -11,6 +11,8 @@ from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.smtp_sink import SmtpSink, running_smtp_sink
 
 # No test may fail because the machine is busy.
+BUSY = 3
+"""How much longer than its limit a test may take before it is stopped."""
 settings.register_profile("postroom", deadline=None)
 settings.load_profile("postroom")
 
@@ -33,6 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
     items[:] = sorted(long, key=limit_of, reverse=True)
     items += [item for _, item in sorted(spread, key=lambda placed: placed[0])]
+    for item in items:
+        item.add_marker(pytest.mark.timeout(BUSY * max(limit_of(item), usual)), append=False)
 
 
 def limit_of(item: pytest.Item) -> float:

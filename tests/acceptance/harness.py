@@ -53,7 +53,7 @@ class Postroom:
         self.processes.append(process)
         return process
 
-    def stop(self, process: subprocess.Popen[bytes], seconds: float = 10) -> int:
+    def stop(self, process: subprocess.Popen[bytes], seconds: float = 60) -> int:
         """SIGTERM, and the exit status."""
         process.send_signal(signal.SIGTERM)
         return process.wait(seconds)

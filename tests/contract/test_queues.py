@@ -10,7 +10,7 @@ import pytest
 from postroom.storage import InvalidValue, LeaseLost, NewMessage, Queue, Store
 
 # Engines may round delays up to whole seconds, and polling looks at most every two.
-A_MOMENT = 3.0
+A_MOMENT = 10.0
 
 
 @pytest.fixture
@@ -105,13 +105,13 @@ async def test_peeking_changes_nothing(queue: Queue) -> None:
 
 
 async def test_a_delayed_message_waits_for_its_time(queue: Queue) -> None:
+    started = time.monotonic()
     await queue.put("later", delay=2)
     await queue.put("now")
     assert [m.body for m in await queue.receive(10, lease=30)] == ["now"]
     assert (await queue.info()).length == 2
-    started = time.monotonic()
     assert await receive_within(queue, 2 + A_MOMENT) == ["later"]
-    assert time.monotonic() - started > 1.0
+    assert time.monotonic() - started > 1.9
 
 
 async def test_an_expired_message_is_never_received(queue: Queue) -> None:
@@ -138,9 +138,9 @@ async def test_a_lease_that_runs_out_gives_the_message_to_another_and_the_late_d
 ) -> None:
     other = other_store.queue("mail/send")
     await queue.put("slow")
-    [mine] = await queue.receive(lease=1)
+    [mine] = await queue.receive(lease=2)
     assert await other.receive(lease=30) == []
-    assert await other.wait(1 + A_MOMENT)
+    assert await other.wait(2 + A_MOMENT)
     [theirs] = await other.receive(lease=30)
     assert theirs.id == mine.id
     assert theirs.dequeue_count == 2
@@ -250,20 +250,20 @@ async def test_waiting_ends_when_another_process_puts(queue: Queue, other_store:
     started = time.monotonic()
     await other_store.queue("mail/send").put("hello")
     assert await waiting
-    assert time.monotonic() - started < 4 * A_MOMENT
+    assert time.monotonic() - started < 2 * A_MOMENT
 
 
 async def test_waiting_ends_with_its_time(queue: Queue) -> None:
     started = time.monotonic()
     assert not await queue.wait(0.3)
-    assert 0.25 < time.monotonic() - started < 4 * A_MOMENT
+    assert 0.25 < time.monotonic() - started < 2 * A_MOMENT
 
 
 async def test_waiting_does_not_wait_when_a_message_is_ready(queue: Queue) -> None:
     await queue.put("here")
     started = time.monotonic()
     assert await queue.wait(30)
-    assert time.monotonic() - started < 4 * A_MOMENT
+    assert time.monotonic() - started < 2 * A_MOMENT
 
 
 async def test_a_leased_message_does_not_end_the_waiting(queue: Queue) -> None:

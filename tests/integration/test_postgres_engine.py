@@ -44,7 +44,7 @@ from postroom.storage import (
     Upsert,
     open_store,
 )
-from postroom.storage.postgres import connection, errors, schema, together
+from postroom.storage.postgres import arrivals, connection, errors, schema, together
 from tests.services.postgres import PostgresServer
 from tests.services.waiting import free_ports
 
@@ -359,21 +359,18 @@ async def test_plans_made_for_small_tables_do_not_read_all_of_large_ones(
 # -- arrivals ---------------------------------------------------------------------------------
 
 
-async def test_a_put_wakes_a_waiter_in_another_store(store: Store, url: str) -> None:
-    delays = []
+async def test_a_put_wakes_a_waiter_in_another_store(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "LOOK_AGAIN_SECONDS", 3600.0)  # only a notification wakes it
     async with await open_store(url) as other:
         await other.queue("mail/send").wait(0.3)  # listens from now on
         for _ in range(10):
-            waiting = asyncio.create_task(other.queue("mail/send").wait(10))
+            waiting = asyncio.create_task(other.queue("mail/send").wait(60))
             await asyncio.sleep(0.05)
-            began = time.monotonic()
             await store.queue("mail/send").put("hello")
             assert await waiting
-            delays.append(time.monotonic() - began)
             await store.queue("mail/send").purge()
-
-    # The fallback alone would take half a second on average.
-    assert sorted(delays)[5] < 0.2, delays
 
 
 async def test_a_waiter_learns_of_a_message_whose_notification_was_lost(

@@ -41,6 +41,12 @@ async def transport_to(
         await transport.close()
 
 
+async def until(is_so: Callable[[], bool], what: str) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():  # noqa: ASYNC110 - conditions of another event loop's making
+            await asyncio.sleep(0.01)
+
+
 def url_of(sink: SmtpSink) -> str:
     return f"smtp://{sink.host}:{sink.port}"
 
@@ -237,15 +243,15 @@ async def test_a_server_too_slow_is_given_up(
     server: RecordingSmtp, stage: str, kind: ResultKind
 ) -> None:
     server.script(Rule(stage, "" if stage == "MAIL" else "slow", wait=30))
-    short = Timeouts(command=0.3, data=0.3, content=0.3, patience=0.3, cancelled=0.3, quit=0.3)
+    short = Timeouts(command=1, data=1, content=1, patience=0.3, cancelled=0.3, quit=0.3)
     started = time.monotonic()
 
     async with transport_to(server.url, timeouts=short) as transport:
         results, _ = await send(transport, ["slow"])
 
     assert kinds(results) == [kind]
-    assert "no answer within 0.3 s" in results[0].reply
-    assert time.monotonic() - started < 20
+    assert "no answer within 1 s" in results[0].reply
+    assert time.monotonic() - started < 25
 
 
 async def test_a_slow_server_is_waited_for(server: RecordingSmtp) -> None:
@@ -293,7 +299,7 @@ async def test_an_unreachable_server_holds_everything_after_a_little_patience() 
     assert {each.scope for each in results} == {Scope.ACCOUNT}
     assert "cannot be reached" in results[0].reply
     assert results[0].reason == "The mail server cannot be reached"
-    assert 1.4 < time.monotonic() - started < 20
+    assert 1.4 < time.monotonic() - started < 30
 
 
 async def test_a_server_that_comes_back_in_time_is_waited_for(server: RecordingSmtp) -> None:
@@ -346,21 +352,22 @@ async def test_work_is_spread_over_all_connections() -> None:
     with running_recording_smtp(delay=0.1) as server:
         async with transport_to(server.url, connections=8) as transport:
             await send(transport, [f"warm{n}" for n in range(16)])
+            # No mail is accepted before all of them have been sent.
+            server.script(Rule("end", wait=30))
             notes = Notes()
-            started = time.monotonic()
-            await transport.send(PlainMailing(), many(8), notes)
-
-            # Two groups of replies each, all at the same time.
-            assert time.monotonic() - started < 1.5
+            sending = asyncio.create_task(transport.send(PlainMailing(), many(8), notes))
+            await until(lambda: len(notes.handed_over) == 8, "a connection for each of them")
             assert notes.most_under_way == 8
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
 
 
 async def test_idle_connections_say_good_bye() -> None:
     with running_recording_smtp() as server:
         async with transport_to(server.url, timeouts=Timeouts(idle=0.2)) as transport:
             await send(transport, ["a"])
-            await asyncio.sleep(0.6)
-            assert transport.open_connections == 0
+            await until(lambda: transport.open_connections == 0, "it says good-bye")
             results, _ = await send(transport, ["b"])
 
     assert kinds(results) == [ACCEPTED]
@@ -371,7 +378,7 @@ async def test_a_cancelled_batch_hands_over_nothing_more() -> None:
         async with transport_to(server.url, timeouts=Timeouts(cancelled=5)) as transport:
             notes = Notes()
             sending = asyncio.create_task(transport.send(PlainMailing(), many(500), notes))
-            await asyncio.sleep(0.5)
+            await until(lambda: len(notes.settled_as) >= 4, "some are sent")
             sending.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await sending
@@ -390,13 +397,12 @@ async def test_a_cancelled_batch_does_not_wait_for_ever() -> None:
         async with transport_to(server.url) as transport:
             notes = Notes()
             sending = asyncio.create_task(transport.send(PlainMailing(), many(20), notes))
-            await asyncio.sleep(0.5)
-            assert notes.handed_over
+            await until(lambda: bool(notes.handed_over), "one is handed over")
             sending.cancel()
             started = time.monotonic()
             with pytest.raises(asyncio.CancelledError):
                 await sending
-            assert time.monotonic() - started < 15
+            assert time.monotonic() - started < 25
             results, _ = await send(transport, ["after"])
 
     assert {notes.settled_as[each].kind for each in notes.handed_over} == {IN_DOUBT}
@@ -406,8 +412,9 @@ async def test_a_cancelled_batch_does_not_wait_for_ever() -> None:
 async def test_closing_defers_what_waits_and_finishes_what_is_on_the_wire() -> None:
     with running_recording_smtp(delay=0.05) as server:
         transport = SmtpTransport(parse_servers(server.url), connections=2, timeouts=HASTY)
-        sending = asyncio.create_task(transport.send(PlainMailing(), many(100), Notes()))
-        await asyncio.sleep(0.5)
+        notes = Notes()
+        sending = asyncio.create_task(transport.send(PlainMailing(), many(100), notes))
+        await until(lambda: bool(notes.settled_as), "one is sent")
 
         await transport.close()
         results = await sending

@@ -60,7 +60,7 @@ class Notes:
         assert position not in self.settled_as, "settled twice"
         self.settled_as[position] = result
 
-    def wait_for_settled(self, count: int, seconds: float = 30) -> None:
+    def wait_for_settled(self, count: int, seconds: float = 60) -> None:
         """From another thread than the event loop's."""
         wait_until(lambda: len(self.settled_as) >= count, seconds=seconds, what=f"{count} mails")
 

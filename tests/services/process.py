@@ -15,8 +15,8 @@ from typing import TypedDict
 
 from tests.services.waiting import wait_until
 
-START_SECONDS = 30.0
-STOP_SECONDS = 10.0
+START_SECONDS = 120.0
+STOP_SECONDS = 30.0
 
 # The kernel kills our services when the *thread* that started them ends, not the process. A test
 # may restart a service from a short-lived worker thread; this one lives as long as the test run.

