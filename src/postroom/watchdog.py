@@ -39,11 +39,15 @@ _END_SECONDS = 10.0
 
 
 class Doing(msgspec.Struct, frozen=True):
-    """Something that a part is doing. `mark` changes whenever it makes progress; for how many times
-    the usual limit it may stay the same is `patience`."""
+    """Something that a part is doing.
+
+    `mark` changes whenever it makes progress. `patience` says for how many times the usual limit
+    the mark may stay the same, `rest` how many seconds the part may spend waiting in between.
+    """
 
     mark: Hashable
     patience: float = 1.0
+    rest: float = 0.0
 
 
 class WatchedPart(Protocol):
@@ -112,7 +116,7 @@ class _Looks:
             mark, count = self._seen.get(name, (None, 0))
             count = count + 1 if mark == each.mark else 0
             seen[name] = each.mark, count
-            if count >= self._most * each.patience:
+            if count >= self._most * each.patience + each.rest / _LOOK_SECONDS:
                 stalled = stalled or name
         self._seen = seen
         return stalled

@@ -78,3 +78,19 @@ async def test_a_sender_whose_connections_are_dead_says_so_and_starts_again(
         finally:
             postroom.kill_all()
             direct.kill_all()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+async def test_parts_that_have_nothing_to_do_are_not_taken_for_stalled(
+    address: StoreAddress, server: RecordingSmtp, tmp_path: Path
+) -> None:
+    """The second scheduler asks for the lease every 20 seconds, the sender for work every 5."""
+    postroom = Postroom(address, server.url, tmp_path)
+    postroom.settings |= {"stalled_after": "2s", "scheduler_lease": "60s"}
+    try:
+        processes = [postroom.start(part) for part in ("scheduler", "scheduler", "sender")]
+        await asyncio.sleep(8.0)
+        assert all(process.poll() is None for process in processes)
+        assert "no progress" not in postroom.logs()
+    finally:
+        postroom.kill_all()

@@ -63,7 +63,8 @@ class Scheduler:
         """What must make progress now (see `watchdog.py`): nothing while the store is out."""
         if self._is_out:
             return {}
-        doing = {"looking for messages": Doing(self._turns)}
+        rest = max(_LOOK_SECONDS, self._lease_seconds / 3)
+        doing = {"looking for messages": Doing(self._turns, rest=rest)}
         if self._tasks:
             doing["working on messages"] = Doing((self._windows, self._completion.steps))
         return doing

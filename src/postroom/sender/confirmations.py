@@ -107,7 +107,7 @@ class Confirmations:
 
     def doing(self) -> dict[str, Doing]:
         """What must make progress now (see `watchdog.py`). A mail server may take its time."""
-        return {"looking for work": Doing(self._turns, patience=15.0)}
+        return {"looking for work": Doing(self._turns, patience=15.0, rest=_WAIT_SECONDS)}
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: take and send."""

@@ -48,6 +48,7 @@ _MARK_SECONDS = 1.0
 # A mail server may take ten minutes for its answer (RFC 5321 4.5.3.2.6).
 _MAIL_SERVER_PATIENCE = 15.0
 _HELD_SECONDS = 0.5
+_WAIT_SECONDS = 5.0  # for work, should nobody say that there is some
 _ROOM_SECONDS = 0.05  # until another look for room: answers come without a word to us
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
 
@@ -103,7 +104,7 @@ class Sender:
         if self._store_wait.is_out:
             return {}
         pages = self._in_hand.values()
-        doing = {"looking for work": Doing(self._turns)}
+        doing = {"looking for work": Doing(self._turns, rest=_WAIT_SECONDS)}
         if any(page.is_sending for page in pages):
             sent = self._sent + sum(page.sent for page in pages)
             doing["waiting for the mail server"] = Doing(sent, _MAIL_SERVER_PATIENCE)
@@ -170,7 +171,7 @@ class Sender:
         return self._window.room(len(pages), unsent, sent)
 
     async def _wait_for_work(self, stop: asyncio.Task[bool]) -> None:
-        arrival = asyncio.create_task(self._queue.wait(5.0))
+        arrival = asyncio.create_task(self._queue.wait(_WAIT_SECONDS))
         try:
             await asyncio.wait([stop, arrival], return_when=asyncio.FIRST_COMPLETED)
         finally:
