@@ -91,7 +91,12 @@ class Sender:
         self._store_wait = self._work.store_wait
         self._restoring = Restoring(store, self.owner)
         self._recovery = Recovery(
-            store, self.owner, settings.retry, settings.in_doubt, settings.lease
+            store,
+            self.owner,
+            settings.retry,
+            settings.in_doubt,
+            settings.lease,
+            self._lost_history.remember,
         )
 
     @property
@@ -133,6 +138,7 @@ class Sender:
             beside = (renewing, recovering, obeying, marking, stop)
             await end_tasks(beside)
             self._journal.close()
+            self._lost_history.close()
 
     async def _take(self, stop: asyncio.Task[bool]) -> None:
         """Take what there is room for, or wait for room or work."""
@@ -319,6 +325,7 @@ class Sender:
         refusal does not count."""
         while True:
             try:
+                self._lost_history.adopt()
                 await self._recovery.settle_the_dead(self._settings.journals)
                 await self._restoring.restore()
             except StoreOutage as exc:

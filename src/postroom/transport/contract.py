@@ -76,6 +76,11 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         the same one (`replies.same_reply_key`), it is not about them."""
         return self.kind is ResultKind.REFUSED and not self.reason
 
+    @property
+    def may_have_arrived(self) -> bool:
+        """Whether the recipient may have the email."""
+        return self.kind is ResultKind.ACCEPTED or self.kind is ResultKind.IN_DOUBT
+
 
 class Watcher(Protocol):
     """Is told at once what happens to each email, by its position in the batch.

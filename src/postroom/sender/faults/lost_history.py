@@ -1,12 +1,14 @@
 """Noticing that the store has lost records of emails which this sender has sent (a failover).
 
 A standby that is promoted may lack the last transactions of the primary. So a sender remembers for
-a minute whom it has sent to. An email that it has sent and that the store shows as pending without
-a mark is in doubt: whoever sends it again must mark it as a possible duplicate.
+a minute whom it has sent to, in memory and in files that its successor reads (`SentLog`). An email
+that was sent and that the store shows as pending without a mark is in doubt: the sender that sends
+it again must mark it as a possible duplicate.
 
-When another server answers, or the store's mark is behind (`StoreHistory`), every sender compares
-what it remembers with the store. Before they take further pages, all senders wait a while, so that
-none of them takes a page whose records another one remembers.
+When the server is not the one that the store or this sender knows, or the store's mark is behind
+(`StoreHistory`), every sender compares what it remembers with the store. Before they take further
+pages, all senders wait a while, so that none of them takes a page whose records another one
+remembers.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.sender.journal.sent_log import KEPT_SECONDS, DeadSentLog, SentLog, dead_sent_logs
 from postroom.sender.pages.claims import Claim, Claims, PageLost, PageTaken
 from postroom.sender.pages.page import LoadedPage, PageStore
 from postroom.sender.policy import Judge, Verdict
@@ -33,7 +36,7 @@ log = logging.getLogger(__name__)
 
 LOST_RECORD = "sent; the store has lost the record of it"
 
-REMEMBERED = timedelta(minutes=1)
+REMEMBERED = timedelta(seconds=KEPT_SECONDS)
 _WAIT_SECONDS = 10.0
 """How long senders wait for each other after history was lost: each finds the store within 1-2."""
 _RESTART_SECONDS = 3.0
@@ -70,7 +73,13 @@ class LostHistory:
         self._pages = PageStore(store)
         self._claims = Claims(store, owner)
         self._owner = owner
-        self._server = store.server
+        self._owners = {owner}
+        """This sender, and dead ones of this machine: all that they have sent is known here."""
+        self._log = SentLog(settings.journals, owner)
+        self._adopted: list[DeadSentLog] = []
+        """Files of dead senders, kept until their emails have been compared."""
+        self._server: Server | None = None
+        """The server whose records were compared last; None before the first look."""
         self._restores: int | None = None
         self._checking = asyncio.Lock()
         self._sent: dict[str, _SentPage] = {}
@@ -81,14 +90,36 @@ class LostHistory:
     @property
     def is_waiting(self) -> bool:
         """Whether no page may be taken, because other senders may know more than the store."""
-        return time.monotonic() < self._wait_until
+        return self._server is None or time.monotonic() < self._wait_until
 
-    def remember(self, item: WorkItem, addresses: Iterable[Address]) -> None:
+    def remember(self, item: WorkItem, addresses: set[Address]) -> None:
         """Remember that emails of a page were handed over, whether the mail server replied or
         not."""
         page = self._sent.setdefault(item.partition, _SentPage(item, 0.0))
         page.sent_at = time.monotonic()
-        page.addresses.update(addresses)
+        page.addresses |= addresses
+        if addresses:
+            self._log.add(self._server or self._store.server, item, addresses)
+
+    def adopt(self) -> None:
+        """Remember what dead senders of this machine have sent."""
+        for dead in dead_sent_logs(self._settings.journals):
+            self._owners.add(dead.owner)
+            for item, addresses in dead.pages():
+                self.remember(item, addresses)
+                if dead.server != self._store.server:
+                    self.suspect(item)
+            if dead.server == self._store.server:
+                dead.remove()
+            else:
+                self._is_comparing = True
+                self._adopted.append(dead)
+
+    def close(self) -> None:
+        """Leave what was sent to the next sender on this machine."""
+        for dead in self._adopted:
+            dead.leave()
+        self._log.close()
 
     def suspect(self, item: WorkItem) -> None:
         """Compare a page that could not be recorded, because its claim is lost."""
@@ -112,13 +143,21 @@ class LostHistory:
         await self._check(is_behind=is_behind and not self._is_comparing)
         await self._settle_suspects()
         if self._is_comparing and not self._suspects and not self.is_waiting:
-            if self._history is not None:
-                await self._history.accept_loss()
-                self._restores = await self._history.restores()
-            self._is_comparing = False
+            await self._finish_comparing()
         if not self._is_comparing and not self._suspects and self._server == self._store.server:
             oldest = time.monotonic() - REMEMBERED.total_seconds()
             self._sent = {key: page for key, page in self._sent.items() if page.sent_at > oldest}
+            self._log.prune()
+
+    async def _finish_comparing(self) -> None:
+        if self._history is not None:
+            await self._history.accept_loss()
+            self._restores = await self._history.restores()
+            if self._server is not None:
+                await self._history.record_server(self._server)
+        while self._adopted:
+            self._adopted.pop().remove()
+        self._is_comparing = False
 
     # -- noticing ----------------------------------------------------------------------------
 
@@ -126,15 +165,25 @@ class LostHistory:
         if self._store.server == self._server and not is_behind and self._restores is not None:
             return
         async with self._checking:
-            server, before = self._store.server, self._server
-            if server == before and not is_behind and self._restores is not None:
+            server = self._store.server
+            if server == self._server and not is_behind and self._restores is not None:
                 return
+            before = self._server or await self._server_before(server)
             is_lost = await self._has_lost_history() or server.history != before.history
             if server != before or is_lost:
-                self._compare_all(server, is_lost=is_lost)
+                self._compare_all(before, server, is_lost=is_lost)
             self._server = server
 
-    def _compare_all(self, server: Server, *, is_lost: bool) -> None:
+    async def _server_before(self, server: Server) -> Server:
+        """Return the server that senders worked with before this one started."""
+        if self._history is None:
+            return server
+        known = await self._history.server()
+        if known is None:
+            await self._history.record_server(server)
+        return known or server
+
+    def _compare_all(self, before: Server, server: Server, *, is_lost: bool) -> None:
         seconds = _WAIT_SECONDS if is_lost else _RESTART_SECONDS
         self._suspects |= self._sent
         self._is_comparing = True
@@ -142,7 +191,7 @@ class LostHistory:
         log.warning(
             "%s (%s before, %s now): comparing what was sent with the store for %.0f seconds",
             "the store may have lost its latest records" if is_lost else "the store was restarted",
-            self._server.history or "unknown history",
+            before.history or "unknown history",
             server.history or "unknown history",
             seconds,
         )
@@ -175,7 +224,7 @@ class LostHistory:
         if found:
             text = (
                 f"the store has lost the records of {found} emails that were sent ({pages} pages);"
-                f" they are in doubt (server now: {self._server.history or 'unknown'})"
+                f" they are in doubt (server now: {self._store.server.history or 'unknown'})"
             )
             log.warning("%s", text)
             await EventService(self._store).record("store", text, severity=Severity.WARNING)
@@ -200,9 +249,9 @@ class LostHistory:
 
     async def _claim(self, item: WorkItem) -> Claim:
         found, lease = await self._claims.find(item), self._settings.lease
-        if found is None or found.owner != self._owner:
+        if found is None or found.owner not in self._owners:
             return await self._claims.take(item, self._owner, lease)
-        # Ours, from before the failover: its end is lost, too.
+        # From before the failover: its end is lost, too.
         etag, doubtful = found.etag, found.doubtful
         return await self._claims.take_over(item, self._owner, lease, etag, doubtful=doubtful)
 

@@ -17,12 +17,10 @@ settles its pages from what is written (`recovery.py`).
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +28,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.folders import make_writable
+from postroom.sender.journal.owned_files import create_locked, lock_of_dead_owners
 from postroom.storage import StoreFull
 from postroom.transport.contract import Result, ResultKind
 
@@ -50,6 +49,15 @@ class JournalledPage(msgspec.Struct):
     addresses: list[Address] = msgspec.field(default_factory=list)
     handed_over: set[Address] = msgspec.field(default_factory=set)
     results: dict[Address, Result] = msgspec.field(default_factory=dict)
+
+    @property
+    def may_have_arrived(self) -> set[Address]:
+        """The emails that the mail server has accepted, or has not replied to."""
+        return {
+            address
+            for address in self.handed_over
+            if (result := self.results.get(address)) is None or result.may_have_arrived
+        }
 
 
 class Journal:
@@ -183,7 +191,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = _create_locked(path)
+        self._file = create_locked(path)
         try:
             # Reserved now: memory whose disk is full would end the process when it is written.
             os.posix_fallocate(self._file, 0, _SIZE)
@@ -214,18 +222,6 @@ class _File:
     def leave(self) -> None:
         self.memory.close()
         os.close(self._file)
-
-
-def _create_locked(path: Path) -> int:
-    """A new file, locked. Before it is, another sender may take it for one of a dead sender's and
-    remove it; then it is made again."""
-    while True:
-        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.stat(path), os.fstat(file)):
-                return file
-        os.close(file)
 
 
 class DeadJournal:
@@ -263,21 +259,9 @@ def has_journal(folder: Path, owner: str) -> bool:
 
 
 def dead_journals(folder: Path) -> Iterator[DeadJournal]:
-    """Journals whose senders are dead, each locked while it is looked at."""
-    for path in sorted(folder.glob(f"*{_SUFFIX}")):
-        try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            continue
-        if path.exists():
-            yield DeadJournal(path, file)
-        else:
-            os.close(file)
+    """Yield the journals of dead senders, each locked while it is read."""
+    for path, file in lock_of_dead_owners(folder, _SUFFIX):
+        yield DeadJournal(path, file)
 
 
 def _apply(words: list[str], pages: dict[str, JournalledPage]) -> None:

@@ -8,12 +8,13 @@ in doubt: at most one for each connection that the dead one had.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem, parse_work_item
 from postroom.sender.journal.journal import DeadJournal, JournalledPage, dead_journals
 from postroom.sender.pages.claims import Claims, PageLost
 from postroom.sender.pages.page import LoadedPage, PageStore
@@ -29,8 +30,16 @@ UNANSWERED = "handed over; the sender was killed before the answer came"
 
 class Recovery:
     def __init__(
-        self, store: Store, owner: str, plan: RetryPlan, in_doubt: WhenInDoubt, lease: float
+        self,
+        store: Store,
+        owner: str,
+        plan: RetryPlan,
+        in_doubt: WhenInDoubt,
+        lease: float,
+        remember: Callable[[WorkItem, set[Address]], None] = lambda _item, _addresses: None,
     ) -> None:
+        """`remember` is called with the emails of a page that were handed over: the store may have
+        lost its records of them, or may lose those that are written now."""
         self._queue = store.queue(SEND_QUEUE)
         self._claims = Claims(store, owner)
         self._pages = PageStore(store)
@@ -38,6 +47,7 @@ class Recovery:
         self._plan = plan
         self._in_doubt = in_doubt
         self._lease = lease
+        self._remember = remember
 
     async def settle_the_dead(self, folder: Path) -> int:
         """Settle the pages of every dead sender of this machine; answers how many there were."""
@@ -59,6 +69,7 @@ class Recovery:
             item = parse_work_item(page.item_body)
         except Invalid:
             return
+        self._remember(item, page.may_have_arrived)
         found = await self._claims.find(item)
         if found is None:
             await self._hand_back(page, done=False)  # killed before it had begun, or at the end

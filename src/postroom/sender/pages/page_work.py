@@ -52,7 +52,6 @@ _BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 
 _LABELS = {EmailOutcome.PENDING: "deferred"}
 _REFUSED = ResultKind.REFUSED
-_MAY_HAVE_IT = (ResultKind.ACCEPTED, ResultKind.IN_DOUBT)
 _outcome = attrgetter("outcome")
 _next_try_at = attrgetter("NextTryAt")
 
@@ -329,7 +328,7 @@ class PageWork:
         for position in watcher.unanswered():
             watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
         results = dict(zip(addresses, watcher.results, strict=True))
-        sent = [a for a, result in results.items() if result and result.kind in _MAY_HAVE_IT]
+        sent = {a for a, result in results.items() if result and result.may_have_arrived}
         self._lost_history.remember(item, sent)
         return results
 

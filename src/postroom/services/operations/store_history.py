@@ -5,10 +5,12 @@ in the data folder. A store whose mark is behind the file's does not know what h
 it would send to may have got the message already. So unfinished messages are paused, with an
 explanation and a choice, before anything is sent.
 
-| table       | partition | row         | holds                                             |
-|-------------|-----------|-------------|---------------------------------------------------|
-| `storeinfo` | `store`   | `identity`  | StoreId, Restores: how often history was lost     |
-| `storeinfo` | `marks`   | data folder | At: when this data folder's mark was set last     |
+| table       | partition | row         | holds                                                |
+|-------------|-----------|-------------|------------------------------------------------------|
+| `storeinfo` | `store`   | `identity`  | StoreId, Restores: how often history was lost        |
+|             |           |             | Server, ServerStart: the database server that        |
+|             |           |             | senders worked with last, a timeline and its start   |
+| `storeinfo` | `marks`   | data folder | At: when this data folder's mark was set last        |
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from postroom.services import entities
 from postroom.services.events import EventService, Severity
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_rows import MessageRows
-from postroom.storage import AlreadyExists, Conflict, Entity, Store
+from postroom.storage import AlreadyExists, Conflict, Entity, Server, Store
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +103,33 @@ class StoreHistory:
         """Return how often the store has lost history, as far as anybody noticed."""
         found = await self._table.get(*_IDENTITY)
         return 0 if found is None else entities.read(found, "Restores", int)
+
+    async def server(self) -> Server | None:
+        """Return the database server that senders worked with last, if any has been recorded."""
+        found = await self._table.get(*_IDENTITY)
+        if found is None or "Server" not in found.properties:
+            return None
+        return Server(entities.read(found, "Server", str), entities.read(found, "ServerStart", str))
+
+    async def record_server(self, server: Server) -> None:
+        """Record the server that senders work with from now on, and an event if it has another
+        history: a standby was promoted, or the database was moved."""
+        await self._identify()
+        found = await self._table.get(*_IDENTITY)
+        if found is None:
+            return
+        before = entities.read_optional(found, "Server", str)
+        if before == server.history and found.properties.get("ServerStart") == server.started_at:
+            return
+        new = {**found.properties, "Server": server.history, "ServerStart": server.started_at}
+        try:
+            await self._table.replace(Entity(*_IDENTITY, new), found.etag)
+        except Conflict:
+            return  # another sender was quicker
+        if before and before != server.history:
+            now = server.history or "unknown"
+            text = f"the database has failed over or was moved: {before} before, {now} now"
+            await EventService(self._store).record("store", text, severity=Severity.WARNING)
 
     async def accept_loss(self) -> None:
         """Go on from the state that the store has now: what was lost has been dealt with."""

@@ -78,7 +78,7 @@ WHERE current_setting('synchronous_commit') = 'off'
 _SERVER = b"""
 SELECT 'system ' || system_identifier
        || ', timeline ' || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0'),
-       pg_postmaster_start_time()::text
+       extract(epoch FROM pg_postmaster_start_time())::text
 FROM pg_control_system() WHERE NOT pg_is_in_recovery()
 """
 

@@ -1,0 +1,45 @@
+"""Files that a sender keeps locked for as long as it lives, however it ends.
+
+Another sender on this machine that can lock such a file knows that its owner is dead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+
+def create_locked(path: Path) -> int:
+    """Create a file and lock it.
+
+    Before it is locked, another sender may take it for a dead sender's file and remove it; then it
+    is created again.
+    """
+    while True:
+        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(file)):
+                return file
+        os.close(file)
+
+
+def lock_of_dead_owners(folder: Path, suffix: str) -> Iterator[tuple[Path, int]]:
+    """Lock the files of dead senders one after the other; the caller closes each."""
+    for path in sorted(folder.glob(f"*{suffix}")):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            continue
+        if path.exists():
+            yield path, file
+        else:
+            os.close(file)
