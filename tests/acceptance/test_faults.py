@@ -3,7 +3,7 @@ an account's fault never costs the list. Real processes, and a mail server whose
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import httpx2
@@ -29,7 +29,7 @@ from tests.acceptance.harness import (
     schedule,
 )
 from tests.integration.test_alerts import running_webhook
-from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import accepts_connections, free_ports, wait_until
 
 PASSWORD = "correct horse battery staple"
@@ -41,6 +41,18 @@ pytestmark = [pytest.mark.timeout(150)]
 def engine(request: pytest.FixtureRequest) -> str:
     """Holds need nothing of a store that the contract's own tests do not show for all three."""
     return str(request.param)
+
+
+@pytest.fixture
+def server() -> Iterator[RecordingSmtp]:
+    with running_recording_smtp(keep_content=False, user="me", password="secret") as running:
+        yield running
+
+
+@pytest.fixture
+def postroom(postroom: Postroom, server: RecordingSmtp) -> Postroom:
+    postroom.transport = server.url.replace("//", "//me:secret@")
+    return postroom
 
 
 async def until(is_so: Callable[[], bool], *, seconds: float, why: str) -> None:
@@ -65,7 +77,8 @@ def touched(server: RecordingSmtp) -> set[str]:
 
 
 ACCOUNT_FAULTS = {
-    "password": Rule("MAIL", reply="530 5.7.0 Authentication required"),
+    "password": Rule("AUTH", reply="535 5.7.8 Username and password not accepted"),
+    "login": Rule("MAIL", reply="530 5.7.0 Authentication required"),
     "quota": Rule("RCPT", reply="550 5.4.5 Daily user sending limit exceeded."),
     "sender": Rule("MAIL", reply="553 5.7.1 Sender address rejected: not owned by user"),
     "relay": Rule("RCPT", reply="554 5.7.1 <someone@example.com>: Relay access denied"),
@@ -95,6 +108,24 @@ async def test_an_account_fault_costs_nobody_and_heals_by_itself(
     assert len(touched(server)) <= 50
     assert set(server.copies().values()) == {1}
     assert not await services.holds.open_holds()
+
+
+async def test_three_senders_find_out_together_that_a_reply_is_not_about_recipients(
+    postroom: Postroom, services: Services, server: RecordingSmtp
+) -> None:
+    await fill(services, 2_000)
+    server.script(ACCOUNT_FAULTS["unknown"])
+    postroom.settings["connections"] = "8"  # the default
+    postroom.start("scheduler")
+    for _ in range(3):
+        postroom.start("sender")
+    message = await schedule(services)
+    sums = SumChecker(services, message)
+    await sums.until(lambda _, counts: counts.deferred == 2_000, seconds=40, why="no hold")
+    assert len(touched(server)) <= 50
+    server.script()
+    _, counts = await sums.until_done(60)
+    assert (counts.accepted, counts.refused) == (2_000, 0)
 
 
 async def test_try_now_asks_the_server_at_once(

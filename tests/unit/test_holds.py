@@ -9,7 +9,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
-from postroom.sender.faults.refusals import RecentResults
+from postroom.sender.faults.refusals import RecentResults, Suspicion
 from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
 from postroom.sender.policy import Attempt, Verdict
 from postroom.services.entities import EmailRow
@@ -113,18 +113,19 @@ def test_trouble_that_comes_back_soon_is_the_same_trouble() -> None:
 
 def refuse(
     recent: RecentResults, number: int, reply: str, domain: str = "x.example"
-) -> Fault | None:
+) -> Fault | Suspicion | None:
     refusal = Refusal(REF, 0, Address(f"user{number}@{domain}"))
     return recent.refused(refusal, Result(ResultKind.REFUSED, reply))
 
 
 def test_the_same_reply_to_most_recipients_is_a_fault_of_the_account() -> None:
     recent = RecentResults()
-    faults = [refuse(recent, n, f"550 5.5.0 go away user{n}@x.example (id {n})") for n in range(15)]
-    assert faults[:-1] == [None] * 14
+    faults = [refuse(recent, n, f"550 5.5.0 go away user{n}@x.example (id {n})") for n in range(12)]
+    assert faults[:3] == [None] * 3
+    assert all(isinstance(each, Suspicion) for each in faults[3:-1]), "to be compared with others"
     fault = faults[-1]
-    assert fault is not None
-    assert (fault.scope, len(fault.refused)) == (Scope.ACCOUNT, 15)
+    assert isinstance(fault, Fault)
+    assert (fault.scope, len(fault.refused)) == (Scope.ACCOUNT, 12)
 
 
 def test_refusals_among_many_accepted_are_the_recipients_own() -> None:
@@ -144,8 +145,8 @@ def test_a_provider_that_alone_refuses_is_held_alone() -> None:
     recent = RecentResults()
     for number in range(10):
         recent.accepted(Address(f"ok{number}@y.example"))
-    faults = [refuse(recent, n, "550 5.5.0 no") for n in range(15)]
-    assert faults[-1] is not None
+    faults = [refuse(recent, n, "550 5.5.0 no") for n in range(12)]
+    assert isinstance(faults[-1], Fault)
     assert faults[-1].key == "provider:x.example"
 
 

@@ -90,7 +90,7 @@ class Confirmations:
         self._transport = transport
         self._settings = settings
         self._limits = limits
-        self._faults = Faults(store, stop=lambda _: None)
+        self._faults = Faults(store, "confirmations", stop=lambda _: None)
         self._queue = store.queue(CONFIRM_QUEUE)
         self._poison = store.queue(POISON_QUEUE)
         self._lists = ListService(store, MessageService(store))

@@ -20,7 +20,8 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Recipient
-from postroom.sender.faults.refusals import RecentResults
+from postroom.sender.faults.refusals import RecentResults, Suspicion
+from postroom.sender.faults.suspicions import Suspicions
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.holds import (
     ACCOUNT,
@@ -39,6 +40,8 @@ from postroom.transport.contract import Result, ResultKind, Scope
 log = logging.getLogger(__name__)
 
 _FRESH_SECONDS: Final = 0.5
+_COMPARE_SECONDS: Final = 0.5
+_COMPARED_SECONDS: Final = 60.0
 _NONE: Final = Holds()
 
 
@@ -50,7 +53,7 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    def __init__(self, store: Store, stop: Callable[[MessageRef | None], None]) -> None:
+    def __init__(self, store: Store, owner: str, stop: Callable[[MessageRef | None], None]) -> None:
         """`stop` ends what is being sent: of one message, or everything."""
         self._service = HoldService(store)
         self._stop = stop
@@ -60,6 +63,12 @@ class Faults:
         self._reading = asyncio.Lock()
         self._met: dict[HoldKey, Fault] = {}
         """Faults that the store does not have yet."""
+        self._suspicions = Suspicions(store, owner)
+        self._suspected: Suspicion | None = None
+        """To be compared with what other senders have met: until then nothing is sent."""
+        self._compared = ("", -math.inf)
+        """The suspicion that was compared last, and when."""
+        self._comparing = asyncio.Lock()
 
     # -- before sending ------------------------------------------------------------------------
 
@@ -136,9 +145,18 @@ class Faults:
 
     def refused(self, refusal: Refusal, result: Result) -> None:
         """Note a refusal by a reply that nobody knows."""
-        fault = self._recent.refused(refusal, result)
-        if fault is not None:
-            self._note(refusal.ref, fault)
+        found = self._recent.refused(refusal, result)
+        if isinstance(found, Fault):
+            self._note(refusal.ref, found)
+        elif found is not None:
+            self._suspect(found)
+
+    def _suspect(self, suspicion: Suspicion) -> None:
+        key, compared_at = self._compared
+        is_known = key == suspicion.key and time.monotonic() - compared_at < _COMPARED_SECONDS
+        if self._suspected is None and not is_known:
+            self._suspected = suspicion
+            self._stop(None)
 
     def _note(self, ref: MessageRef, fault: Fault) -> None:
         if fault.key in self._met or (fault.key in self._known and not fault.refused):
@@ -149,8 +167,9 @@ class Faults:
             self._stop(ref if fault.scope is Scope.MESSAGE else None)
 
     def has_met(self, ref: MessageRef) -> bool:
-        """Whether a fault has just stopped this message."""
-        return ACCOUNT in self._met or message_key(ref) in self._met
+        """Whether a fault, or the suspicion of one, has just stopped this message."""
+        is_suspected = self._suspected is not None
+        return is_suspected or ACCOUNT in self._met or message_key(ref) in self._met
 
     # -- after sending -------------------------------------------------------------------------
 
@@ -159,9 +178,10 @@ class Faults:
     ) -> None:
         """Write down new holds and what probes have found. Should the store be away, new holds wait
         for the next page, and a probe for its lease to run out."""
-        if not probes and not self._met:
+        if not probes and not self._met and self._suspected is None:
             return
         try:
+            await self._compare()
             for fault in list(self._met.values()):
                 await self._service.open(fault)
                 self._met.pop(fault.key, None)
@@ -170,6 +190,28 @@ class Faults:
         except StoreError as exc:
             log.warning("holds could not be written: %s", exc)
         self._read_at = -math.inf
+
+    async def _compare(self) -> None:
+        """Find out whether the reply that refuses most recipients here does so at other senders,
+        too. They may be about to find out the same, so they are given a moment."""
+        async with self._comparing:
+            suspicion = self._suspected
+            if suspicion is None:
+                return
+            try:
+                for seconds in (0.0, _COMPARE_SECONDS):
+                    await asyncio.sleep(seconds)
+                    mine = self._recent.refused_by(suspicion.key)
+                    await self._suspicions.share(suspicion.key, mine)
+                    refused = await self._suspicions.refused_by(suspicion.key)
+                    fault = self._recent.fault(suspicion, refused)
+                    if fault is not None:
+                        self._note(refused[0].ref, fault)
+                        return
+            finally:
+                self._suspected = None
+                self._compared = (suspicion.key, time.monotonic())
+                self._read_at = -math.inf
 
     async def is_account_held(self) -> bool:
         """Whether nothing at all can be sent."""

@@ -1,7 +1,7 @@
 """The last results of this sender: whether one reply refuses nearly everybody.
 
-Kept in the memory of each sender, not shared: a row that all senders change with every email would
-cost more than the few recipients that a second sender may touch before it hears of the hold.
+They are kept in memory: a row that all senders change with every email would cost too much. After a
+few refusals by one reply a sender compares them with those of the others (`suspicions.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from postroom.transport.contract import Result, Scope
 from postroom.transport.replies import same_reply_key
 
 _LAST: Final = 50
-_FEWEST: Final = 15
-"""Refusals by one reply that are enough if they are most of what is known. Fewer than half of the
-last 50, so that two senders with their connections together do not touch more than 50."""
+_FEW: Final = 4
+"""Refusals after which a sender stops to compare. With 8 connections it has then touched 12
+recipients, so that four senders together touch about 50."""
+_ENOUGH: Final = 12
+"""Refusals by one reply, of all senders, that show that it is not about the recipients."""
 
 REASON: Final = "The mail server refuses nearly all recipients with the same reply"
 
@@ -30,20 +32,40 @@ class _Refused(msgspec.Struct, frozen=True):
     refusal: Refusal
 
 
+class Suspicion(msgspec.Struct, frozen=True):
+    """One reply has refused most recipients so far, but only a few. `key` is what such replies have
+    in common."""
+
+    key: str
+    reply: str
+
+
 class RecentResults:
     def __init__(self) -> None:
         self._last: deque[Address | _Refused] = deque(maxlen=_LAST)
         # Looked up once: it is called for every email.
         self.accepted = self._last.append
 
-    def refused(self, refusal: Refusal, result: Result) -> Fault | None:
-        """Note a refusal by an unknown reply; return the fault if most recipients got the same."""
-        key = same_reply_key(result.reply)
-        self._last.append(_Refused(key, refusal))
-        same = [each for each in self._last if isinstance(each, _Refused) and each.key == key]
-        if len(same) < _FEWEST or 2 * len(same) <= len(self._last):
+    def refused(self, refusal: Refusal, result: Result) -> Fault | Suspicion | None:
+        """Note a refusal by an unknown reply; return what follows if most recipients got it."""
+        suspicion = Suspicion(same_reply_key(result.reply), result.reply)
+        self._last.append(_Refused(suspicion.key, refusal))
+        same = self.refused_by(suspicion.key)
+        if len(same) < _FEW or 2 * len(same) <= len(self._last):
             return None
-        refused = tuple(each.refusal for each in same)
+        return self.fault(suspicion, same) or suspicion
+
+    def refused_by(self, key: str) -> tuple[Refusal, ...]:
+        """Return which of the last recipients such a reply has refused."""
+        return tuple(
+            each.refusal for each in self._last if isinstance(each, _Refused) and each.key == key
+        )
+
+    def fault(self, suspicion: Suspicion, refused: tuple[Refusal, ...]) -> Fault | None:
+        """Return the fault if the reply has refused enough recipients, of all senders."""
+        if len(refused) < _ENOUGH:
+            return None
+        key, reply = suspicion.key, suspicion.reply
         providers = {provider_of(each.address) for each in refused}
         elsewhere = any(
             not isinstance(each, _Refused) and provider_of(each) not in providers
@@ -52,7 +74,6 @@ class RecentResults:
         self._last.clear()
         if len(providers) == 1 and elsewhere:
             # Others take our mail: it is this provider that does not.
-            return Fault(
-                Scope.PROVIDER, provider_key(refusal.address), REASON, result.reply, key, refused
-            )
-        return Fault(Scope.ACCOUNT, ACCOUNT, REASON, result.reply, key, refused)
+            provider = provider_key(refused[0].address)
+            return Fault(Scope.PROVIDER, provider, REASON, reply, key, refused)
+        return Fault(Scope.ACCOUNT, ACCOUNT, REASON, reply, key, refused)

@@ -93,7 +93,7 @@ class PageWork:
             steady_for=lambda: self.store_wait.steady_for,
         )
         self.store_wait = StoreWait()
-        self.faults = Faults(store, stop)
+        self.faults = Faults(store, journal.owner, stop)
         self.leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.mailings = Mailings(self._messages, settings.base_url)
         self.is_stopping = False

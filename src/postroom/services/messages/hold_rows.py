@@ -6,6 +6,7 @@
 
 Rows are changed under their ETags: of several senders that meet a fault one opens the hold, and one
 at a time probes. A lifted hold stays for a while, so that trouble that comes back is recognised.
+Another partition is described in `sender/faults/suspicions.py`.
 """
 
 from __future__ import annotations
