@@ -67,7 +67,7 @@ async def register_apps(settings: Settings, apps: AppRegistry) -> None:
     """
     file = Path.cwd() / FILE
     in_file = await asyncio.to_thread(read_apps_file, file)
-    await apps.sync(BUILT_IN, own_apps(settings.value("sender_idle")))
+    await apps.sync(BUILT_IN, own_apps(settings.sender.idle))
     await apps.sync(origin_of(file), in_file)
 
 
@@ -83,14 +83,10 @@ async def read_and_register(apps: AppRegistry) -> int:
 async def run_host(settings: Settings, store: Store, stopping: asyncio.Event) -> None:
     """Be a host until `stopping`, for all applications that are registered."""
     services = Services(store, make_keyring(settings))
-    scheme = settings.store_url.partition(":")[0]
+    scheme = settings.storage.url.partition(":")[0]
     launcher = Launcher(_environment(settings), preload=[__name__, *_engine(scheme)])
     needed = HostServices(store, services.apps, services.queues, services.hosts, services.access)
-    how = HostSettings(
-        lease=settings.value("host_lease").total_seconds(),
-        breaker_pause=settings.value("breaker_pause").total_seconds(),
-        refresh=settings.value("host_refresh").total_seconds(),
-    )
+    how = HostSettings(lease=settings.processes.host_lease.total_seconds())
     await Supervisor(needed, launcher, how).run(stopping)
 
 
@@ -138,9 +134,9 @@ async def _serve(
     settings = load_settings(os.environ, Path.cwd())
     set_up_observation(
         name,
-        data=settings.data,
-        log_format=settings.text("log_format"),
-        traces_endpoint=settings.text("traces_endpoint"),
+        data=settings.storage.data,
+        log_format=settings.observability.log_format,
+        traces_endpoint=settings.observability.traces_endpoint,
     )
     async with AsyncExitStack() as opened:
         opening = await _open_patiently(opened, settings, stopping)

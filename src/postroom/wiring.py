@@ -128,7 +128,7 @@ def make_keyring(settings: Settings) -> Keyring:
     """Return what encrypts secrets in the store; keys are loaded when they are needed."""
     return Keyring(
         lambda: load_all_keys(
-            settings.text("secret_key"), settings.value("old_secret_keys"), settings.data
+            settings.secrets.key, settings.secrets.old_keys, settings.storage.data
         )
     )
 
@@ -136,10 +136,8 @@ def make_keyring(settings: Settings) -> Keyring:
 @asynccontextmanager
 async def opened_store(settings: Settings) -> AsyncIterator[Store]:
     """Yield the store as it is, for those who only look into it."""
-    if account := settings.text("azure_connection_string"):
-        # The engine looks there, as Azure's own tools do; it may come from postroom.toml.
-        os.environ.setdefault("POSTROOM_AZURE_CONNECTION_STRING", account)
-    async with await open_store(settings.store_url) as store:
+    storage = settings.storage
+    async with await open_store(storage.url, storage.azure_connection_string) as store:
         yield store
 
 
@@ -149,7 +147,7 @@ async def opened_for_work(settings: Settings) -> AsyncIterator[Store]:
     async with opened_store(settings) as store:
         await refuse_unfinished_copy(store)
         await bring_up_to_date(store)
-        await StoreHistory(store, settings.data).pause_if_lost()
+        await StoreHistory(store, settings.storage.data).pause_if_lost()
         yield store
 
 
@@ -170,7 +168,7 @@ async def opened_sending(settings: Settings) -> AsyncIterator[tuple[Store, Trans
     """What a process needs that sends: the store, and its part of the way out."""
     async with opened_for_work(settings) as store, opened_transport(settings) as transport:
         owner = f"{socket.gethostname()}-{os.getpid()}"
-        most = settings.value("connections_in_all")
+        most = settings.transport.connections_in_all
         async with shared_connections(store, transport, owner, most):
             yield store, transport
 
@@ -178,10 +176,10 @@ async def opened_sending(settings: Settings) -> AsyncIterator[tuple[Store, Trans
 @asynccontextmanager
 async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
     transport = open_transport(
-        settings.text("transport"),
-        folder=settings.data / OUTBOX,
-        sendgrid_api_key=settings.text("sendgrid_api_key") or None,
-        connections=settings.value("connections"),
+        settings.transport.url,
+        folder=settings.storage.data / OUTBOX,
+        sendgrid_api_key=settings.transport.sendgrid_api_key or None,
+        connections=settings.transport.connections,
     )
     try:
         yield transport
@@ -191,28 +189,28 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
 
 def find_outbox(settings: Settings) -> OutboxTransport | None:
     """Where mails are kept for people to look at, unless they go out."""
-    url = settings.text("transport").strip()
-    return OutboxTransport(settings.data / OUTBOX) if url.startswith("outbox:") else None
+    url = settings.transport.url.strip()
+    return OutboxTransport(settings.storage.data / OUTBOX) if url.startswith("outbox:") else None
 
 
 def make_sender(store: Store, transport: Transport, settings: Settings) -> Sender:
     how = SenderSettings(
-        base_url=settings.value("base_url"),
-        journals=settings.data / "journals",
-        in_doubt=WhenInDoubt(settings.value("in_doubt")),
-        lease=settings.value("sender_lease").total_seconds(),
+        base_url=settings.web.base_url,
+        journals=settings.storage.data / "journals",
+        in_doubt=WhenInDoubt(settings.sender.in_doubt),
+        lease=settings.sender.lease.total_seconds(),
         retry=_retry_plan(settings),
     )
-    if settings.store_url.startswith("sqlite:"):
+    if settings.storage.url.startswith("sqlite:"):
         # The engine that has threads, and one transaction for all who write at the same moment.
         how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, most_in_hand=32)
-    rate = settings.value("rate")
+    rate = settings.sender.rate
     return Sender(
         store,
         _paced(store, transport, rate),
         how,
         _domain_limits(store, settings),
-        StoreHistory(store, settings.data),
+        StoreHistory(store, settings.storage.data),
     )
 
 
@@ -220,10 +218,10 @@ def make_confirmations(store: Store, transport: Transport, settings: Settings) -
     """Under the same limits; with a place of its own in their line, not behind whole pages."""
     return Confirmations(
         store,
-        _paced(store, transport, settings.value("rate")),
+        _paced(store, transport, settings.sender.rate),
         ConfirmationSettings(
-            base_url=settings.value("base_url"),
-            lease=settings.value("sender_lease").total_seconds(),
+            base_url=settings.web.base_url,
+            lease=settings.sender.lease.total_seconds(),
             retry=_retry_plan(settings),
         ),
         _domain_limits(store, settings),
@@ -232,9 +230,9 @@ def make_confirmations(store: Store, transport: Transport, settings: Settings) -
 
 def _retry_plan(settings: Settings) -> RetryPlan:
     return RetryPlan(
-        settings.value("retry_first"),
-        settings.value("retry_longest"),
-        settings.value("retry_for"),
+        settings.sender.retry_first,
+        settings.sender.retry_longest,
+        settings.sender.retry_for,
     )
 
 
@@ -243,7 +241,7 @@ def _paced(store: Store, transport: Transport, rate: float | None) -> Transport:
 
 
 def _domain_limits(store: Store, settings: Settings) -> DomainLimits | None:
-    given: dict[str, float] = settings.value("rate_per_domain")
+    given: dict[str, float] = settings.sender.rate_per_domain
     if not given:
         return None
     rates = {ascii_domain(domain): Rate(rate) for domain, rate in given.items()}
@@ -253,15 +251,15 @@ def _domain_limits(store: Store, settings: Settings) -> DomainLimits | None:
 
 def make_retention(store: Store, settings: Settings) -> Retention:
     return Retention(
-        store, archive=settings.value("keep_archive"), events=settings.value("keep_events")
+        store, archive=settings.storage.keep_archive, events=settings.storage.keep_events
     )
 
 
 def make_scheduler(store: Store, settings: Settings) -> Scheduler:
     return Scheduler(
         store,
-        lease_seconds=settings.value("scheduler_lease").total_seconds(),
-        space=SpaceWatch(store, settings.growing_folders, settings.value("min_free_space")),
+        lease_seconds=settings.processes.scheduler_lease.total_seconds(),
+        space=SpaceWatch(store, settings.storage.growing_folders, settings.storage.min_free_space),
     )
 
 
@@ -289,7 +287,7 @@ async def run_scheduler(store: Store, settings: Settings, stopping: asyncio.Even
 
 def stalls_in(settings: Settings) -> Stalls:
     """Return what is known about parts of this machine that made no progress."""
-    return Stalls(settings.data / "stalls")
+    return Stalls(settings.storage.data / "stalls")
 
 
 def make_watchdog(
@@ -301,16 +299,16 @@ def make_watchdog(
     def tell(text: str) -> None:
         events.note(part, text, severity=Severity.ERROR)
 
-    limit = settings.value("stalled_after").total_seconds()
+    limit = settings.processes.stalled_after.total_seconds()
     return Watchdog(part, limit, stalls_in(settings), tell, replace_process)
 
 
 def make_alerts(store: Store, transport: Transport, settings: Settings) -> Alerts | None:
     """Whoever wants to be told is told; None if nobody wants to."""
     channels: list[Channel] = []
-    if to := settings.value("alert_email"):
-        sender = NoticeSender(Services(store).lists, settings.value("alert_from"))
-        channels.append(MailChannel(transport, sender, to, settings.value("base_url")))
-    if url := settings.value("alert_webhook"):
+    if to := settings.alerts.email:
+        sender = NoticeSender(Services(store).lists, settings.alerts.from_address)
+        channels.append(MailChannel(transport, sender, to, settings.web.base_url))
+    if url := settings.alerts.webhook:
         channels.append(WebhookChannel(url))
     return Alerts(store, channels) if channels else None

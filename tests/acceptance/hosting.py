@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
@@ -20,10 +21,10 @@ from postroom.domain.queues.queue_names import SUFFIXES
 from postroom.services.queues.hosts import AppStatus
 from postroom.storage import Store
 from postroom.wiring import Services
-from tests.acceptance.harness import POSTROOM
 from tests.contract.conftest import StoreAddress
 
 HANDLERS = Path(__file__).with_name("host_handlers.py")
+HOST_PROGRAM = Path(__file__).with_name("host_program.py")
 SECRET_KEY = "a secret of more than thirty-two characters"
 """For hosts whose applications have an environment, which is encrypted."""
 PATIENCE = 60.0
@@ -53,6 +54,7 @@ class Hosting:
     folder: Path
     services: Services
     settings: dict[str, str] = field(default_factory=dict)
+    breaker_pause: float = 0.1
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _handled: list[Handled] = field(default_factory=list)
     _read: int = 0
@@ -70,7 +72,7 @@ class Hosting:
         """`postroom host`, with its log in the folder."""
         with (self.folder / f"host-{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
-                [POSTROOM, "host"],
+                [sys.executable, HOST_PROGRAM, str(self.breaker_pause), "host"],
                 cwd=self.folder,
                 env={**os.environ, **self.address.environment, **self._environment()},
                 stdin=subprocess.DEVNULL,
@@ -116,9 +118,6 @@ class Hosting:
             "store": self.address.url,
             "data": str(self.folder / "data"),
             "host_lease": "2s",
-            "breaker_pause": "100ms",
-            # Nothing in these tests may rest on looking at everything every few seconds.
-            "host_refresh": "1h",
             **self.settings,
         }
         return {f"POSTROOM_{name.upper()}": value for name, value in settings.items()}

@@ -97,7 +97,7 @@ async def test_a_process_without_a_connection_is_ended_and_its_message_counted(
 async def test_a_message_that_crashes_its_process_does_not_hold_up_the_others(
     hosting: Hosting,
 ) -> None:
-    hosting.settings["breaker_pause"] = "10m"
+    hosting.breaker_pause = 600.0
     await hosting.add("/shop", max_processes=1, receive_retry_count=5, max_retry_cycles=0)
     await hosting.start()
     await hosting.put("shop/orders", "kill", *map(str, range(50)))

@@ -189,7 +189,7 @@ async def test_a_zygote_that_dies_is_replaced(hosting: Hosting) -> None:
 async def test_a_crash_storm_stops_one_application_and_ends_when_it_is_mended(
     hosting: Hosting,
 ) -> None:
-    hosting.settings["breaker_pause"] = "1s"
+    hosting.breaker_pause = 1.0
     module = hosting.folder / "broken.py"
     module.write_text("import os\n\ndef process(message):\n    pass\n")
     await hosting.add("/broken", handler="broken:process")

@@ -79,7 +79,7 @@ def test_the_parts_share_the_folder_that_the_image_keeps_its_data_in(
 
 def test_the_example_settings_are_understood_and_fit_the_database(tmp_path: Path) -> None:
     settings = load_settings(settings_in(COMPOSE / "postroom.env.example"), tmp_path)
-    store = urlsplit(settings.store_url)
+    store = urlsplit(settings.storage.url)
     assert {
         "POSTGRES_USER": store.username,
         "POSTGRES_PASSWORD": store.password,

@@ -55,11 +55,8 @@ def connection_string(azurite: Azurite) -> str:
 
 
 @pytest.fixture
-async def store(
-    connection_string: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[AzureStore]:
-    monkeypatch.setenv(VARIABLE, connection_string)
-    async with await connect("azure://") as opened:
+async def store(connection_string: str) -> AsyncIterator[AzureStore]:
+    async with await connect("azure://", connection_string) as opened:
         yield opened
 
 
@@ -446,11 +443,8 @@ async def test_an_account_out_of_reach_is_unavailable_within_seconds(
     assert_secret_is_kept(failure.value, KEY)
 
 
-async def test_opening_twice_at_once_makes_one_store(
-    connection_string: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, connection_string)
-    stores = await asyncio.gather(*(connect("azure://") for _ in range(8)))
+async def test_opening_twice_at_once_makes_one_store(connection_string: str) -> None:
+    stores = await asyncio.gather(*(connect("azure://", connection_string) for _ in range(8)))
     assert {(await store.info()).schema_version for store in stores} == {1}
     for store in stores:
         await store.close()
@@ -460,18 +454,14 @@ async def test_opening_twice_at_once_makes_one_store(
     ("version", "error"), [(b"2", SchemaTooNew), (b"", StoreDamaged), (b"x", StoreDamaged)]
 )
 async def test_a_schema_that_is_not_ours_is_refused(
-    connection_string: str,
-    monkeypatch: pytest.MonkeyPatch,
-    version: bytes,
-    error: type[StoreDamaged],
+    connection_string: str, version: bytes, error: type[StoreDamaged]
 ) -> None:
-    monkeypatch.setenv(VARIABLE, connection_string)
-    await (await connect("azure://")).close()
+    await (await connect("azure://", connection_string)).close()
     async with BlobServiceClient.from_connection_string(connection_string) as service:
         blob = service.get_blob_client("postroom-system", "schema-version")
         await blob.upload_blob(version, overwrite=True)
     with pytest.raises(error):
-        await connect("azure://")
+        await connect("azure://", connection_string)
 
 
 async def test_a_closed_store_says_so(store: AzureStore) -> None:
@@ -584,11 +574,11 @@ async def faulty_line(azurite: Azurite, service: str) -> AsyncIterator[tuple[Fau
 
 @pytest.fixture
 async def line(
-    request: pytest.FixtureRequest, azurite: Azurite, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, azurite: Azurite
 ) -> AsyncIterator[tuple[FaultyLine, AzureStore]]:
     async with faulty_line(azurite, request.param) as (line, reached):
-        monkeypatch.setenv(VARIABLE, reached.connection_string(azurite.fresh_account()))
-        async with await connect("azure://") as store:
+        account = reached.connection_string(azurite.fresh_account())
+        async with await connect("azure://", account) as store:
             yield line, store
 
 

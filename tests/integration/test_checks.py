@@ -6,11 +6,12 @@ import socket
 from pathlib import Path
 
 import pytest
+from dns.asyncresolver import Resolver
 
 from postroom.checks import Finding, State, check_everything
 from postroom.settings import Settings, load_settings
 from postroom.wiring import opened_services
-from tests.services.dns_server import running_dns_server
+from tests.services.dns_server import resolver_of, running_dns_server
 from tests.services.recording_smtp import Rule, running_recording_smtp
 from tests.services.smtp_sink import SmtpSink
 
@@ -20,10 +21,15 @@ GOOD = {
     "_dmarc.contoso.se": ["v=DMARC1; p=reject"],
 }
 
+NO_DNS = Resolver(configure=False)
+"""Raises when it is asked."""
 
-async def findings(tmp_path: Path, **environment: str) -> dict[str, Finding]:
+
+async def findings(
+    tmp_path: Path, resolver: Resolver | None = None, **environment: str
+) -> dict[str, Finding]:
     settings = await settings_with_a_list(tmp_path, environment)
-    return {each.part: each for each in await check_everything(settings)}
+    return {each.part: each for each in await check_everything(settings, resolver=resolver)}
 
 
 async def settings_with_a_list(
@@ -37,11 +43,11 @@ async def settings_with_a_list(
 
 
 async def test_a_domain_that_is_set_up_well(tmp_path: Path, smtp_sink: SmtpSink) -> None:
-    with running_dns_server(GOOD) as server:
+    with running_dns_server(GOOD) as resolver:
         found = await findings(
             tmp_path,
             transport=f"smtp://127.0.0.1:{smtp_sink.port}",
-            dns_server=server,
+            resolver=resolver,
             dkim_selector="s1",
         )
 
@@ -54,9 +60,9 @@ async def test_a_domain_that_is_set_up_well(tmp_path: Path, smtp_sink: SmtpSink)
 async def test_a_domain_without_records_is_told_what_to_publish(
     tmp_path: Path, smtp_sink: SmtpSink
 ) -> None:
-    with running_dns_server({}) as server:
+    with running_dns_server({}) as resolver:
         found = await findings(
-            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", dns_server=server
+            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", resolver=resolver
         )
 
     assert found["SPF of news.contoso.se"].state is State.WARNING
@@ -76,9 +82,9 @@ async def test_a_domain_without_records_is_told_what_to_publish(
 async def test_records_that_do_not_protect(
     tmp_path: Path, smtp_sink: SmtpSink, records: list[str], part: str, state: State, told: str
 ) -> None:
-    with running_dns_server({"news.contoso.se": records}) as server:
+    with running_dns_server({"news.contoso.se": records}) as resolver:
         found = await findings(
-            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", dns_server=server
+            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", resolver=resolver
         )
 
     assert found[f"{part} of news.contoso.se"].state is state
@@ -87,11 +93,11 @@ async def test_records_that_do_not_protect(
 
 async def test_a_revoked_key_is_an_error(tmp_path: Path, smtp_sink: SmtpSink) -> None:
     records = {"s1._domainkey.news.contoso.se": ["v=DKIM1; p="]}
-    with running_dns_server(records) as server:
+    with running_dns_server(records) as resolver:
         found = await findings(
             tmp_path,
             transport=f"smtp://127.0.0.1:{smtp_sink.port}",
-            dns_server=server,
+            resolver=resolver,
             dkim_selector="s1",
         )
 
@@ -101,9 +107,9 @@ async def test_a_revoked_key_is_an_error(tmp_path: Path, smtp_sink: SmtpSink) ->
 async def test_without_a_network_it_says_so(tmp_path: Path, smtp_sink: SmtpSink) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        resolver = resolver_of(silent)
         found = await findings(
-            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", dns_server=server
+            tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", resolver=resolver
         )
 
     assert found["DNS"].state is State.WARNING
@@ -111,7 +117,7 @@ async def test_without_a_network_it_says_so(tmp_path: Path, smtp_sink: SmtpSink)
 
 
 async def test_nothing_is_looked_up_for_mails_that_stay_here(tmp_path: Path) -> None:
-    found = await findings(tmp_path, dns_server="127.0.0.1:9")
+    found = await findings(tmp_path, resolver=NO_DNS)
 
     assert not [part for part in found if "SPF" in part or part == "DNS"]
 
@@ -119,10 +125,10 @@ async def test_nothing_is_looked_up_for_mails_that_stay_here(tmp_path: Path) -> 
 async def test_nothing_is_looked_up_for_a_domain_that_nobody_can_have(
     tmp_path: Path, smtp_sink: SmtpSink
 ) -> None:
-    environment = {"transport": f"smtp://127.0.0.1:{smtp_sink.port}", "dns_server": "127.0.0.1:9"}
+    environment = {"transport": f"smtp://127.0.0.1:{smtp_sink.port}"}
     settings = await settings_with_a_list(tmp_path, environment, "hello@mail.example.com")
 
-    found = await check_everything(settings)
+    found = await check_everything(settings, resolver=NO_DNS)
 
     assert not [each for each in found if "SPF" in each.part or each.part == "DNS"]
 

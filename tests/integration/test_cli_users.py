@@ -48,7 +48,7 @@ async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> No
     )
 
     settings = load_settings(cli.environment, cli.folder, {"data": f"{cli.folder}/postroom-data"})
-    async with await open_store(settings.store_url) as store:
+    async with await open_store(settings.storage.url) as store:
         actions = (await Services(store).audit.page()).actions
     assert [(each.what, each.on) for each in actions] == [
         ("user remove", "ann@example.org"),

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import dns.asyncresolver
 import dns.flags
 import dns.message
 import dns.rcode
@@ -15,20 +16,28 @@ import dns.rrset
 
 
 @contextmanager
-def running_dns_server(records: Mapping[str, list[str]]) -> Iterator[str]:
-    """Answers its address for the setting `dns_server`."""
+def running_dns_server(records: Mapping[str, list[str]]) -> Iterator[dns.asyncresolver.Resolver]:
+    """Yield a resolver that asks it."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listener.bind(("127.0.0.1", 0))
     thread = threading.Thread(target=_serve, args=(listener, records), daemon=True)
     thread.start()
     try:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        yield resolver_of(listener)
     finally:
         # A datagram without content ends the loop.
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
             last.sendto(b"", listener.getsockname())
         thread.join(10)
         listener.close()
+
+
+def resolver_of(listener: socket.socket) -> dns.asyncresolver.Resolver:
+    """Return a resolver that asks the server behind this socket, for a short time."""
+    resolver = dns.asyncresolver.Resolver(configure=False)
+    address, resolver.port = listener.getsockname()
+    resolver.nameservers, resolver.lifetime = [address], 5.0
+    return resolver
 
 
 def _serve(listener: socket.socket, records: Mapping[str, list[str]]) -> None:

@@ -63,9 +63,3 @@ def test_a_key_that_is_none_is_not_repeated(key: str, tmp_path: Path) -> None:
         open_transport("sendgrid://", folder=tmp_path, sendgrid_api_key=key)
 
     assert key not in str(caught.value)
-
-
-@pytest.mark.parametrize("connections", [0, -1, 1000])
-def test_connections_are_limited(connections: int, tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="connections"):
-        open_transport("outbox:", folder=tmp_path, connections=connections)

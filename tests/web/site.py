@@ -136,7 +136,7 @@ async def running_site(
     loaded = load_settings({}, folder, given)
     listener = bound_socket(loaded)
     stopping = asyncio.Event()
-    async with await open_store(loaded.store_url) as store:
+    async with await open_store(loaded.storage.url) as store:
         context = WebContext(Services(store, Keyring(lambda: [SECRET])), loaded, SECRET)
         serving = asyncio.create_task(serve(context, listener, stopping, limits))
         site = Site(f"http://127.0.0.1:{listener.getsockname()[1]}", context)

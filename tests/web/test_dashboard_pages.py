@@ -212,7 +212,7 @@ MAIL = (
 
 
 def keep(site: Site, number: int, address: str, mail: str = MAIL) -> str:
-    folder = site.context.settings.data / "outbox"
+    folder = site.context.settings.storage.data / "outbox"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"20261115T08{number // 60:02}{number % 60:02}Z-{address}-{number:016x}.eml"
     (folder / name).write_bytes(mail.encode())

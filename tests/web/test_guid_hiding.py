@@ -76,7 +76,7 @@ async def test_pages_show_personal_links_to_administrators_only(site: Site, role
     failure = Failure(f"no such row {guid}", f"Traceback of {guid}")
     await site.services.queues.failed(taken, app, failure)
     user = await site.user(role)
-    [name] = [each.name for each in (site.context.settings.data / "outbox").iterdir()]
+    [name] = [each.name for each in (site.context.settings.storage.data / "outbox").iterdir()]
     for path in (
         "/queues/mail/confirm",
         "/queues/mail/confirm%3Bpoison",

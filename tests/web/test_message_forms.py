@@ -295,7 +295,7 @@ async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Vis
         "/messages/test", {**FORM, "test_to": "me@example.org"}, headers={"HX-Request": "true"}
     )
     assert "The mail to me@example.org is on its way." in sent.text
-    [file] = (site.context.settings.data / "outbox").glob("*.eml")
+    [file] = (site.context.settings.storage.data / "outbox").glob("*.eml")
     mail = message_from_bytes(file.read_bytes(), policy=policy.default)
     assert mail["Subject"] == "[Test] Hello"
     assert mail["To"] == "me@example.org"

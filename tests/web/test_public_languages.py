@@ -168,5 +168,5 @@ async def confirmation_sent(site: Site) -> dict[str, str]:
             await asyncio.sleep(0.05)
         stopping.set()
         await sending
-    [file] = (settings.data / "outbox").rglob("*.eml")
+    [file] = (settings.storage.data / "outbox").rglob("*.eml")
     return bodies(parse(file.read_bytes()))

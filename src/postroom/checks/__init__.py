@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+import dns.asyncresolver
+
 from postroom.checks.findings import Finding, State
 from postroom.checks.keys import check_secret_key
 from postroom.checks.machine import check_data_folder, check_disk
@@ -23,15 +25,23 @@ __all__ = ["Finding", "State", "check_everything"]
 
 
 async def check_everything(
-    settings: Settings, *, mail_to: str = "", mail_from: str = ""
+    settings: Settings,
+    *,
+    mail_to: str = "",
+    mail_from: str = "",
+    resolver: dns.asyncresolver.Resolver | None = None,
 ) -> list[Finding]:
-    """All findings, in the order in which one would mend things. A mail is sent only on request."""
+    """Return all findings, in the order in which one would fix them.
+
+    An email is sent only to `mail_to`. DNS records are looked up with `resolver`, by default as
+    this machine is configured.
+    """
     local = [check_data_folder(settings), *check_disk(settings), check_secret_key(settings)]
     store, domains = await check_store(settings)
     elsewhere = await asyncio.gather(
         check_transport(settings),
         check_base_url(settings),
-        check_sending_domains(settings, domains),
+        check_sending_domains(settings, domains, resolver),
     )
     found = [
         *check_variables(settings),

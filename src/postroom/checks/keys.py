@@ -34,12 +34,12 @@ _SECRET_STATES = {
 
 
 def check_secret_key(settings: Settings) -> Finding:
-    key = settings.text("secret_key")
+    key = settings.secrets.key
     if not key:
         return Finding(
             "secret_key",
             State.OK,
-            f"made at the first start, in {settings.data / FILE};"
+            f"made at the first start, in {settings.storage.data / FILE};"
             " several web servers need one that is set",
         )
     if len(set(key)) < _FEW_CHARACTERS:

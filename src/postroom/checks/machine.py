@@ -17,7 +17,7 @@ _LITTLE = 1_000_000_000
 
 def check_data_folder(settings: Settings) -> Finding:
     """The nearest folder above that is there decides whether it can be made."""
-    path = settings.data.absolute()
+    path = settings.storage.data.absolute()
     there = nearest_existing(path)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return Finding(
@@ -29,11 +29,11 @@ def check_data_folder(settings: Settings) -> Finding:
 
 def check_disk(settings: Settings) -> list[Finding]:
     """Look at each disk that fills up while emails are sent."""
-    return [_check_space(each, settings) for each in measure(settings.growing_folders)]
+    return [_check_space(each, settings) for each in measure(settings.storage.growing_folders)]
 
 
 def _check_space(space: FolderSpace, settings: Settings) -> Finding:
-    if shortage := find_shortage([space], settings.value("min_free_space")):
+    if shortage := find_shortage([space], settings.storage.min_free_space):
         text = f"{shortage} for {space.folder}"
         return Finding(
             "disk", State.ERROR, text, "Free disk space: no new message starts until then."

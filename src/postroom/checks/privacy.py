@@ -44,11 +44,11 @@ def _loose(settings: Settings) -> Iterator[tuple[Path, int]]:
 
 def _places(settings: Settings) -> Iterator[Path]:
     """Folders before what is in them. What lies deeper in a private folder is private, too."""
-    data = settings.data.absolute()
+    data = settings.storage.data.absolute()
     yield data
     yield from (data / each for each in ("secret.key", "outbox", "journals", "metrics"))
-    if settings.store_file is not None:
-        database = settings.store_file.absolute()
+    if settings.storage.file is not None:
+        database = settings.storage.file.absolute()
         if database.parent != data:
             yield database.parent
         yield database

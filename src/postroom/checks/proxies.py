@@ -11,7 +11,7 @@ from postroom.trusted_proxies import TrustedProxies
 
 async def check_proxies(settings: Settings, store: Store) -> list[Finding]:
     """Return a warning for each proxy that passes visitors on and is not trusted."""
-    trusted = TrustedProxies(settings.text("trusted_proxies"))
+    trusted = TrustedProxies(settings.web.trusted_proxies)
     return [
         Finding(
             "proxy",

@@ -23,26 +23,26 @@ class _NoAnswer(Exception):
     """DNS itself did not answer."""
 
 
-async def check_sending_domains(settings: Settings, domains: list[str]) -> list[Finding]:
-    """For the domains of lists' From addresses, if mails leave this machine at all."""
+async def check_sending_domains(
+    settings: Settings, domains: list[str], resolver: dns.asyncresolver.Resolver | None = None
+) -> list[Finding]:
+    """Check the domains of lists' From addresses, if emails leave this machine at all."""
     real = [each for each in domains if not _RESERVED.search(each)][:_MOST_DOMAINS]
     if not real or not sends(settings):
         return []
-    resolver = _resolver(settings.value("dns_server"))
+    resolver = resolver or _resolver_of_this_machine()
     if resolver is None:
         return [_unreachable()]
-    selector = settings.text("dkim_selector")
+    selector = settings.transport.dkim_selector
     found = await asyncio.gather(*(_check_domain(resolver, each, selector) for each in real))
     return [each for findings in found for each in findings]
 
 
-def _resolver(server: tuple[str, int] | None) -> dns.asyncresolver.Resolver | None:
+def _resolver_of_this_machine() -> dns.asyncresolver.Resolver | None:
     try:
-        resolver = dns.asyncresolver.Resolver(configure=server is None)
+        resolver = dns.asyncresolver.Resolver()
     except dns.resolver.NoResolverConfiguration:
         return None
-    if server is not None:
-        resolver.nameservers, resolver.port = [server[0]], server[1]
     resolver.lifetime = _SECONDS
     return resolver
 

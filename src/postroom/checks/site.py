@@ -17,7 +17,7 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 
 
 async def check_base_url(settings: Settings) -> list[Finding]:
-    url: str = settings.value("base_url")
+    url: str = settings.web.base_url
     found = [await asyncio.to_thread(_reach, url)]
     if not sends(settings):
         return found

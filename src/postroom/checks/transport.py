@@ -61,9 +61,9 @@ async def send_test_mail(settings: Settings, to: str, from_address: str = "") ->
 
 async def _sender(settings: Settings) -> Address:
     async with opened_store(settings) as store:
-        return await NoticeSender(Services(store).lists, settings.value("alert_from")).address()
+        return await NoticeSender(Services(store).lists, settings.alerts.from_address).address()
 
 
 def sends(settings: Settings) -> bool:
     """Whether mails leave this machine at all."""
-    return not settings.text("transport").startswith("outbox:")
+    return not settings.transport.url.startswith("outbox:")

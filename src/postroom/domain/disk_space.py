@@ -84,7 +84,9 @@ def parse_space_mark(text: str) -> SpaceMark:
     return SpaceMark(size, share)
 
 
-_HOW = "is written like 200MB, 5% or 200MB,5% (the smaller of both counts), or 0 for no mark"
+_HOW = (
+    "must be a size, a percentage or both, such as 200MB,5% (the smaller counts), or 0 for no limit"
+)
 
 
 def _size(text: str) -> int:

@@ -12,11 +12,11 @@ def parse_duration(text: str) -> timedelta:
     """`500ms`, `30s`, `20m`, `2h`, `5d`; ValueError says how it is written."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d)", text.strip(), re.ASCII)
     if found is None:
-        raise ValueError("is written like 500ms, 30s, 20m, 2h or 5d")
+        raise ValueError("must be a duration such as 500ms, 30s, 20m, 2h or 5d")
     try:
         return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
     except OverflowError as exc:
-        raise ValueError("is longer than anybody waits") from exc
+        raise ValueError("must be shorter") from exc
 
 
 def show_duration(length: timedelta) -> str:

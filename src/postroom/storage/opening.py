@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 
 from postroom.storage.contract import Store
@@ -15,20 +16,20 @@ _ENGINES: dict[str, tuple[str, str | None]] = {
 }
 
 
-async def open_existing_store(url: str) -> Store:
-    """The same as `open_store`, but no file is made for a name that was mistyped."""
+async def open_existing_store(url: str, azure_connection_string: str | None = None) -> Store:
+    """Open a store like `open_store`, but never create a file for a mistyped name."""
     if url.startswith("sqlite://"):
         import_module("postroom.storage.sqlite").check_is_there(url)
-    return await open_store(url)
+    return await open_store(url, azure_connection_string)
 
 
-async def open_store(url: str) -> Store:
-    """Open the store behind a URL, making or upgrading what is missing in it.
+async def open_store(url: str, azure_connection_string: str | None = None) -> Store:
+    """Open the store behind a URL, creating or upgrading what is missing in it.
 
     - `sqlite:///relative.db`, `sqlite:////absolute/path.db`
     - `postgresql://user:password@host:port/database`
-    - `azure://` with the connection string in `POSTROOM_AZURE_CONNECTION_STRING`, or
-      `azure://ACCOUNT` with managed identity
+    - `azure://` with `azure_connection_string` (None: that of `POSTROOM_AZURE_CONNECTION_STRING`),
+      or `azure://ACCOUNT` with managed identity
 
     Raises `InvalidStoreUrl`, `StoreUnavailable`, `AccessDenied` or `StoreDamaged`, none of which
     repeats a password.
@@ -47,5 +48,10 @@ async def open_store(url: str) -> Store:
         raise InvalidStoreUrl(
             f"{scheme}:// needs a driver that is not installed: pip install 'postroom[{extra}]'"
         ) from exc
-    store: Store = await engine.connect(url)
+    credentials = []
+    if scheme == "azure":
+        if azure_connection_string is None:
+            azure_connection_string = os.environ.get("POSTROOM_AZURE_CONNECTION_STRING", "")
+        credentials = [azure_connection_string]
+    store: Store = await engine.connect(url, *credentials)
     return store

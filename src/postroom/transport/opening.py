@@ -10,7 +10,6 @@ from postroom.transport.outbox import OutboxTransport
 from postroom.transport.smtp import SmtpTransport, parse_servers
 
 FIELD = "transport"
-MOST_CONNECTIONS = 256
 
 
 def open_transport(
@@ -25,8 +24,6 @@ def open_transport(
     `Invalid` says what is wrong with the URL, `TransportError` what is missing; neither repeats a
     password.
     """
-    if not 1 <= connections <= MOST_CONNECTIONS:
-        raise Invalid("connections", f"must be 1 to {MOST_CONNECTIONS}")
     scheme, separator, rest = url.strip().partition(":")
     if scheme == "outbox" and separator:
         if rest.strip("/"):

@@ -50,7 +50,7 @@ def make_app(context: WebContext) -> ASGIApp:
     problems = _problems(context, templates)
     app = Starlette(routes=routes, exception_handlers={HTTPException: problems, 500: problems})
     app.router.redirect_slashes = False  # it believes the Host header: see `_without_slash`
-    hsts = hsts_of(context.settings.value("hsts"), is_behind_tls=context.is_behind_tls)
+    hsts = hsts_of(context.settings.web.hsts, is_behind_tls=context.is_behind_tls)
     # Around everything, so that the answer to a fault of ours has the headers too.
     return Measured(SecureHeaders(app, hsts=hsts))
 

@@ -35,7 +35,7 @@ class WebContext:
 
     @property
     def base_url(self) -> str:
-        url: str = self.settings.value("base_url")
+        url: str = self.settings.web.base_url
         return url
 
     @property

@@ -126,7 +126,7 @@ def reset(settings: Settings, email: str, second_factor: bool, as_json: bool) ->
 def _show_link(settings: Settings, token: str, as_json: bool, told: str) -> None:
     from postroom.services.accounts.access_links import link_address
 
-    address = link_address(settings.value("base_url"), token)
+    address = link_address(settings.web.base_url, token)
     if as_json:
         output.print_json({"link": address})
         return

@@ -51,7 +51,7 @@ def test(
         bodies = await with_text(await checked_bodies(read_bodies(html, text)))
         async with opened_transport(settings) as transport:
             return await send_test(
-                transport, mailing_list, subject, bodies, address, settings.value("base_url")
+                transport, mailing_list, subject, bodies, address, settings.web.base_url
             )
 
     result = call(settings, work)

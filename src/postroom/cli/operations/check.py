@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from postroom.checks import Finding
-    from postroom.settings import FoundSetting, Settings
+    from postroom.settings import Settings
 
 
 class NotWell(PostroomError):
@@ -58,19 +58,13 @@ def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> No
 def _print(settings: Settings, findings: list[Finding]) -> None:
     console = output.console()
     rows = [
-        (found.setting.name, output.plain(_value(settings, found)), found.origin)
+        (found.setting.name, output.plain(found.shown), found.origin)
         for found in settings.found.values()
     ]
     console.print(output.table(("setting", "value", "from"), rows))
     console.print()
     shown = [(output.state(each.state.value), each.part, _told(each)) for each in findings]
     console.print(output.table(("", "part", "what was found"), shown))
-
-
-def _value(settings: Settings, found: FoundSetting) -> str:
-    """What counts: without a URL the store is a file in the data folder."""
-    is_implied = found.setting.name == "store" and not found.text
-    return settings.store_url if is_implied else found.shown
 
 
 def _told(finding: Finding) -> Text:
@@ -85,7 +79,7 @@ def _print_json(settings: Settings, findings: list[Finding]) -> None:
         {
             "ok": all(each.state is not State.ERROR for each in findings),
             "settings": [
-                {"name": found.setting.name, "value": _value(settings, found), "from": found.origin}
+                {"name": found.setting.name, "value": found.shown, "from": found.origin}
                 for found in settings.found.values()
             ],
             "findings": [

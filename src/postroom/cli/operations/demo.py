@@ -46,7 +46,7 @@ _SALE_HTML = """<!doctype html>
 
 async def fill_with_examples(services: Services, settings: Settings) -> bool:
     """Make the demo's data; False where lists are there already. `NotNow` with a real transport."""
-    if not settings.text("transport").startswith("outbox:"):
+    if not settings.transport.url.startswith("outbox:"):
         raise NotNow("--demo sends to made-up people: leave the transport at outbox:")
     if (await services.lists.page(limit=1)).lists:
         return False

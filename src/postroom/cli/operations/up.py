@@ -65,10 +65,11 @@ def _say_where(
     address, port = listener.getsockname()[:2]
     here = f"http://{'localhost' if address in ('127.0.0.1', '0.0.0.0') else address}:{port}"  # noqa: S104
     click.secho("\n  Postroom is running. Ctrl-C stops it.\n", fg="green", bold=True, err=True)
+    file = settings.storage.file
     lines = {
         "Open": first.link or here,
-        "Data": str(settings.data.absolute()),
-        "Store": settings.found["store"].shown or f"SQLite, {settings.data / 'postroom.db'}",
+        "Data": str(settings.storage.data.absolute()),
+        "Store": f"SQLite, {file}" if file else settings.found["store"].shown,
         "Transport": settings.found["transport"].shown,
     }
     for name, value in lines.items():
@@ -91,15 +92,15 @@ def _say_where(
 
 def _missing_for_production(settings: Settings) -> list[str]:
     missing = []
-    if settings.text("transport").startswith("outbox:"):
+    if settings.transport.url.startswith("outbox:"):
         missing.append(
             "Mails are kept on the page Outbox and not sent: set POSTROOM_TRANSPORT=smtp://…"
         )
-    base_url = settings.text("base_url")
+    base_url = settings.web.base_url
     if urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1"):
         missing.append(f"Links in mails lead to {base_url}: set POSTROOM_BASE_URL=https://…")
     elif base_url.startswith("http://"):
         missing.append("One-click unsubscribing needs https: put a proxy with TLS in front.")
-    if not settings.text("alert_email") and not settings.text("alert_webhook"):
+    if not settings.alerts.email and not settings.alerts.webhook:
         missing.append("Nobody is told when a message pauses itself: set POSTROOM_ALERT_EMAIL.")
     return missing

@@ -6,7 +6,6 @@ import getpass
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -62,19 +61,14 @@ def call(settings: Settings, work: Callable[[Services], Awaitable[T]]) -> T:
 
 def place_of_store(settings: Settings) -> str:
     """Which store it is, for people."""
-    file = _file_of_store(settings)
+    file = settings.storage.file
     if file is None:
-        return settings.shown("store")
+        return settings.found["store"].shown
     return str(file) if file.is_absolute() else f"./{file}"
 
 
-def _file_of_store(settings: Settings) -> Path | None:
-    scheme, _, path = settings.store_url.partition(":///")
-    return Path(path) if scheme == "sqlite" and path else None
-
-
 def _is_store_new(settings: Settings) -> bool:
-    file = _file_of_store(settings)
+    file = settings.storage.file
     return file is not None and not file.exists()
 
 

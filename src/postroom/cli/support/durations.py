@@ -21,7 +21,7 @@ class Duration(click.ParamType[timedelta]):
         try:
             return parse_duration(str(value))
         except ValueError as exc:
-            self.fail(f"{value!r} {exc}", param, ctx)
+            self.fail(f"{exc}, not {value!r}", param, ctx)
 
 
 DURATION = Duration()

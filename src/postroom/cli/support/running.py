@@ -57,9 +57,9 @@ def run_until_stopped(work: Callable[[asyncio.Event], Awaitable[None]], settings
 
     set_up_observation(
         click.get_current_context().info_name or "",
-        data=settings.data,
-        log_format=settings.text("log_format"),
-        traces_endpoint=settings.text("traces_endpoint"),
+        data=settings.storage.data,
+        log_format=settings.observability.log_format,
+        traces_endpoint=settings.observability.traces_endpoint,
     )
     collect_less()
     with asyncio.Runner(loop_factory=quick_loop) as runner:

@@ -240,7 +240,7 @@ def _duration(least: timedelta, most: timedelta) -> Callable[[str, object], time
         try:
             length = value if isinstance(value, timedelta) else parse_duration(str(value))
         except ValueError as exc:
-            raise Invalid(field, f"{value!r} {exc}") from exc
+            raise Invalid(field, f"{exc}, not {value!r}") from exc
         if not least <= length <= most:
             limits = f"from {show_duration(least)} to {show_duration(most)}"
             raise Invalid(field, f"{show_duration(length)} is not {limits}")

@@ -1,4 +1,4 @@
-"""From a store URL and the environment to an account: where it is, and who we are there."""
+"""From a store URL and a connection string to an account: where it is, and who we are there."""
 
 from __future__ import annotations
 
@@ -73,18 +73,18 @@ def without_poll(url: str) -> tuple[str, float]:
     return rest, float(found[1])
 
 
-def account_of(url: str, environment: Mapping[str, str]) -> Account:
-    """`azure://` takes a connection string from the environment, `azure://ACCOUNT` an identity."""
+def account_of(url: str, connection_string: str) -> Account:
+    """Return the account of the connection string (`azure://`) or, with managed identity, of the
+    URL (`azure://ACCOUNT`)."""
     name = url.removeprefix(_SCHEME).rstrip("/")
     if name:
         return _account_by_identity(name)
-    text = environment.get(CONNECTION_STRING, "").strip()
-    if not text:
+    if not connection_string.strip():
         raise InvalidStoreUrl(
-            f"azure:// needs the account's connection string in the environment variable"
-            f" {CONNECTION_STRING}; or name the account, azure://ACCOUNT, to use managed identity"
+            f"azure:// needs the account's connection string: set {CONNECTION_STRING},"
+            " or name the account, azure://ACCOUNT, to use managed identity"
         )
-    return _account_by_connection_string(text)
+    return _account_by_connection_string(connection_string.strip())
 
 
 def _account_by_identity(name: str) -> Account:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,13 +19,13 @@ from postroom.storage.errors import InvalidName
 from postroom.storage.names import check_table_name
 
 
-async def connect(url: str) -> AzureStore:
-    """Open the account that `azure://` and the environment, or `azure://ACCOUNT`, name.
+async def connect(url: str, connection_string: str = "") -> AzureStore:
+    """Open the account of the connection string (`azure://`) or of the URL (`azure://ACCOUNT`).
 
     `?poll=SECONDS` is the longest pause between two looks at an empty queue.
     """
     url, longest_pause = without_poll(url)
-    account = account_of(url, os.environ)
+    account = account_of(url, connection_string)
     _quieten_the_sdk()
     connection = Connection(account)
     try:

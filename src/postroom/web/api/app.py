@@ -67,9 +67,7 @@ def make_api(context: WebContext) -> FastAPI:
         api.router.routes.extend(router.routes)
     add_handlers(api)
     api.add_middleware(Heads)
-    api.add_middleware(
-        Guard, keys=context.services.keys, rate=float(context.settings.value("api_rate"))
-    )
+    api.add_middleware(Guard, keys=context.services.keys, rate=float(context.settings.web.api_rate))
     return api
 
 

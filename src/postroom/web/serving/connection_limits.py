@@ -64,12 +64,10 @@ AnyWaiting = TypeVar("AnyWaiting", bound=Waiting)
 def limits_from(settings: Settings) -> ConnectionLimits:
     """Return the limits as they are set, as far as this process may open that many files."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    overall: int = settings.value("web_connections")
+    overall: int = settings.web.connections
     if allowed != resource.RLIM_INFINITY:
         overall = min(overall, max(allowed // _SHARE_OF_FILES, 1))
-    return ConnectionLimits(
-        overall=overall, per_client=settings.value("web_connections_per_client")
-    )
+    return ConnectionLimits(overall=overall, per_client=settings.web.connections_per_client)
 
 
 def is_too_slow(limits: ConnectionLimits, waits: Waits, waited: float, received: int) -> bool:

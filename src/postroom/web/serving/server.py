@@ -38,7 +38,7 @@ class _Server(uvicorn.Server):
 
 def bound_socket(settings: Settings) -> socket.socket:
     """Where the pages will be; one clear line if somebody else is there already."""
-    address, port = settings.text("bind"), settings.value("port")
+    address, port = settings.web.bind, settings.web.port
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # Named as TCP, so that asyncio sends small answers at once (TCP_NODELAY) and not 40 ms later.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -58,7 +58,7 @@ def bound_socket(settings: Settings) -> socket.socket:
 def _behind_proxies(context: WebContext, trusted: TrustedProxies) -> ASGIApp:
     """The application, which sees the visitor's address where a trusted proxy tells it."""
     app = make_app(context)
-    if named := context.settings.text("trusted_proxies"):
+    if named := context.settings.web.trusted_proxies:
         app = ProxyHeadersMiddleware(app, trusted_hosts=named)  # type: ignore[arg-type, assignment]
     sightings = ProxySightings(context.services.store)
     return ProxyWatch(app, trusted, sightings, context.background)
@@ -72,7 +72,7 @@ async def serve(
 ) -> None:
     """Answer requests until `stopping`; those under way are finished."""
     settings = context.settings
-    proxies = TrustedProxies(settings.text("trusted_proxies"))
+    proxies = TrustedProxies(settings.web.trusted_proxies)
     guard = ConnectionGuard(limits or limits_from(settings), proxies)
     config = uvicorn.Config(
         _behind_proxies(context, proxies),

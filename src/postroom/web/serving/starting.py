@@ -16,7 +16,7 @@ from postroom.wiring import Services
 
 
 def make_context(services: Services, settings: Settings) -> WebContext:
-    secret = load_secret_key(settings.text("secret_key"), settings.data)
+    secret = load_secret_key(settings.secrets.key, settings.storage.data)
     return WebContext(services, settings, secret)
 
 
@@ -38,7 +38,7 @@ async def first_step(context: WebContext) -> FirstStep:
     """
     if not await context.services.users.is_first_start():
         return FirstStep(False)
-    is_log = context.settings.value("log_format") == JSON
+    is_log = context.settings.observability.log_format == JSON
     return FirstStep(True, "" if is_log else setup_link(context))
 
 

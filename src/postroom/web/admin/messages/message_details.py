@@ -80,7 +80,7 @@ async def details(visit: Visit) -> Response:
     retried_by = await visit.services.retries.retry_of(message) if message.status in FINAL else None
     estimate = None
     if message.queued_at is None and message.status not in FINAL:
-        limit = visit.context.settings.value("rate")
+        limit = visit.context.settings.sender.rate
         estimate = await visit.services.estimates.of(message.list_name, limit)
     return visit.page(
         "admin/messages/message.html",

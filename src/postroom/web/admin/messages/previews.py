@@ -63,7 +63,7 @@ async def words(visit: Visit) -> Response:
     try:
         if draft.list:
             mailing_list = await visit.services.lists.get(draft.list)
-            limit = visit.context.settings.value("rate")
+            limit = visit.context.settings.sender.rate
             estimate = await visit.services.estimates.of(mailing_list.name, limit)
     except DomainError as exc:
         problems |= problem_of(exc)

@@ -30,7 +30,7 @@ async def question(visit: Visit, draft: Draft, bodies: NewBodies) -> Response | 
     if at > datetime.now(UTC) or await visit.text("sure") == "yes":
         return None
     await visit.services.messages.checked(draft.list, draft.subject, bodies, at)
-    limit = visit.context.settings.value("rate")
+    limit = visit.context.settings.sender.rate
     visit.leaves_no_record()
     return visit.page(
         "admin/messages/message_question.html",

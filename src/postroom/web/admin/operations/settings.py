@@ -36,16 +36,16 @@ async def settings(visit: Visit) -> Response:
     return visit.page(
         "admin/operations/settings.html",
         file=FILE,
-        settings=[_shown(found, each) for each in found.found.values()],
+        settings=[_shown(each) for each in found.found.values()],
         state=await _state(visit, found),
     )
 
 
-def _shown(settings: Settings, found: FoundSetting) -> ShownSetting:
+def _shown(found: FoundSetting) -> ShownSetting:
     name = found.setting.name
     return ShownSetting(
         name=name,
-        value=settings.shown(name),
+        value=found.shown,
         origin=found.origin,
         help=found.setting.help,
         variable=found.setting.variable,
@@ -57,9 +57,9 @@ async def _state(visit: Visit, settings: Settings) -> dict[str, str]:
     return {
         "Version": f"Postroom {__version__}",
         "Store": await _store(visit),
-        "Transport": settings.shown("transport"),
+        "Transport": settings.found["transport"].shown,
         "Base URL": visit.context.base_url,
-        "Data folder": str(settings.data.absolute()),
+        "Data folder": str(settings.storage.data.absolute()),
         "Host name": socket.gethostname(),
         "Python": f"{platform.python_version()} on {sys.platform}",
     }

@@ -242,7 +242,7 @@ def _delay(text: str) -> float:
     try:
         return parse_duration(text).total_seconds()
     except ValueError as exc:
-        raise Invalid("delay", str(exc)) from exc
+        raise Invalid("delay", f"{exc}, not {text!r}") from exc
 
 
 def _rate(text: str) -> float | None:

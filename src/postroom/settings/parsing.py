@@ -1,0 +1,167 @@
+"""How the text of a setting becomes its value.
+
+Each parser raises `RefusedValue` with the requirement ("must be between 1 and 65535"); the error
+that people see adds the setting's name in front and the value behind.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from postroom.domain.audience.addresses import Address, parse_address
+from postroom.domain.durations import parse_duration
+from postroom.domain.errors import Invalid
+from postroom.errors import PostroomError
+
+T = TypeVar("T")
+Parser = Callable[[str], T]
+
+
+class RefusedValue(PostroomError, ValueError):
+    """A value that does not meet a requirement; `value` is the part that fails, if it is known."""
+
+    def __init__(self, requirement: str, value: str | None = None) -> None:
+        super().__init__(requirement)
+        self.value = value
+
+
+def optional(parse: Parser[T]) -> Parser[T | None]:
+    """Accept an empty text as None."""
+    return lambda text: parse(text) if text.strip() else None
+
+
+def one_of(*words: str) -> Parser[str]:
+    def parse(text: str) -> str:
+        if text.strip() not in words:
+            raise RefusedValue(f"must be {_listed(words)}")
+        return text.strip()
+
+    return parse
+
+
+def url_of(*beginnings: str) -> Parser[str]:
+    """Check the scheme only; the store or transport behind the URL checks the rest."""
+
+    def parse(text: str) -> str:
+        url = text.strip()
+        if url and not url.startswith(beginnings):
+            raise RefusedValue(f"must start with {_listed(beginnings)}")
+        return url
+
+    return parse
+
+
+def whole_number(least: int, most: int, *, also: int | None = None) -> Parser[int]:
+    def parse(text: str) -> int:
+        number = int(text) if re.fullmatch(r"\s*\d{1,18}\s*", text, re.ASCII) else -1
+        if number != also and not least <= number <= most:
+            raise RefusedValue(f"must be between {least} and {most}")
+        return number
+
+    return parse
+
+
+def duration(least: str, most: str) -> Parser[timedelta]:
+    shortest, longest = parse_duration(least), parse_duration(most)
+
+    def parse(text: str) -> timedelta:
+        length = parse_duration(text)
+        if not shortest <= length <= longest:
+            raise RefusedValue(f"must be between {least} and {most}")
+        return length
+
+    return parse
+
+
+def rate(text: str) -> float | None:
+    """Return emails per second; None without a limit."""
+    if not text.strip() or re.fullmatch(r"\s*0+(\.0*)?\s*", text):
+        return None
+    return _positive_rate(text)
+
+
+def _positive_rate(text: str) -> float:
+    found = re.fullmatch(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*", text, re.ASCII)
+    if found is None or not 0.01 <= float(found[1]) <= 100_000:
+        raise RefusedValue("must be between 0.01 and 100000 emails per second", text.strip())
+    return float(found[1])
+
+
+def rates_by_domain(text: str) -> dict[str, float]:
+    """Parse `gmail.com=20,*=5`: emails per second and domain; `*` is each of the others."""
+    rates: dict[str, float] = {}
+    for pair in text.split(",") if text.strip() else ():
+        domain, separator, number = pair.partition("=")
+        domain = domain.strip().lower()
+        if not separator or not re.fullmatch(r"\*|[^\s@.*]+(\.[^\s@.*]+)+", domain):
+            raise RefusedValue("must be written like gmail.com=20,outlook.com=10,*=5")
+        if domain in rates:
+            raise RefusedValue(f"must name {domain} only once")
+        try:
+            rates[domain] = _positive_rate(number)
+        except RefusedValue as exc:
+            raise RefusedValue(f"for {domain} {exc}", exc.value) from exc
+    return rates
+
+
+def base_url(text: str) -> str:
+    if text and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", text):
+        raise RefusedValue("must start with http:// or https:// and have no query")
+    return text.rstrip("/")
+
+
+def web_url(text: str) -> str:
+    if text and not re.fullmatch(r"https?://[^\s/?#]+\S*", text):
+        raise RefusedValue("must start with http:// or https://")
+    return text
+
+
+def email_address(text: str) -> Address:
+    try:
+        return parse_address(text)
+    except Invalid as exc:
+        raise RefusedValue(f"must be an email address ({exc.problem})") from exc
+
+
+def dns_label(text: str) -> str:
+    if text and not re.fullmatch(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*", text):
+        raise RefusedValue("must be a name such as s1 or mail.2026")
+    return text
+
+
+def networks(text: str) -> str:
+    """Check addresses and networks, or `*` for all; uvicorn reads the text again."""
+    for each in filter(None, map(str.strip, text.split(","))):
+        try:
+            if each != "*":
+                ipaddress.ip_network(each)
+        except ValueError as exc:
+            raise RefusedValue(
+                "must be addresses or networks such as 10.0.0.1,10.1.0.0/16", each
+            ) from exc
+    return text
+
+
+def hsts(text: str) -> str:
+    """Accept the booleans of TOML, too."""
+    word = {"true": "yes", "false": "no"}.get(text.strip().lower(), text.strip().lower())
+    return one_of("auto", "yes", "no")(word)
+
+
+def secret_key(text: str) -> str:
+    if text and len(text) < 32:
+        raise RefusedValue(f"must have at least 32 characters, not {len(text)}")
+    return text
+
+
+def secret_keys(text: str) -> tuple[str, ...]:
+    return tuple(secret_key(each.strip()) for each in text.split(",") if each.strip())
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}"
