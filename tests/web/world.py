@@ -19,7 +19,7 @@ from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Entity, Value
 from postroom.web.app import PAGES
 from tests.integration.usecases.pages import fan_out_whole, settle
-from tests.unit.test_images import png
+from tests.unit.audience.test_images import png
 from tests.web.site import Site, Visitor
 
 LIST, OTHER = "garden-club", "empty.list"

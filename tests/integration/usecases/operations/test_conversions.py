@@ -18,8 +18,8 @@ from postroom.storage import Entity, SchemaTooNew, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
 from tests.integration.usecases.making import rows_of
+from tests.integration.usecases.messages.test_sender_and_its_store import eventually, sender
 from tests.integration.usecases.pages import check_sum, fan_out_whole, use_small_pages
-from tests.integration.usecases.test_sender_and_its_store import eventually, sender
 from tests.services.old_stores import fill_with
 from tests.services.recording_smtp import running_recording_smtp
 

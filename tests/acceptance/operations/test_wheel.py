@@ -21,7 +21,7 @@ import pytest
 
 from tests.services.waiting import free_ports, wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from postroom.services import entities
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import FROM, make_list
-from tests.unit.test_images import jpeg, png
+from tests.unit.audience.test_images import jpeg, png
 
 
 async def pictures(store: Store) -> list[str]:

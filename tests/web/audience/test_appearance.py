@@ -6,7 +6,7 @@ import re
 import pytest
 
 from postroom.services.accounts.users import Role
-from tests.unit.test_images import jpeg, png
+from tests.unit.audience.test_images import jpeg, png
 from tests.web.site import Site, Visitor
 
 PAGE = "/lists/garden/appearance"

@@ -28,7 +28,7 @@ from tests.acceptance.harness import (
     fill,
     schedule,
 )
-from tests.integration.test_alerts import running_webhook
+from tests.integration.usecases.operations.test_alerts import running_webhook
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import accepts_connections, free_ports, wait_until
 

@@ -9,8 +9,8 @@ from postroom.domain.queues.apps import App
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.accounts.users import Role
 from postroom.services.queues.attempts import Failure
+from tests.web.operations.test_dashboard_pages import keep
 from tests.web.site import Site
-from tests.web.test_dashboard_pages import keep
 
 LIST, ANN = "news", "ann@example.com"
 MAIL = (

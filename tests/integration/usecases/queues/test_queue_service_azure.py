@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.usecases.test_queue_service import (
+from tests.integration.usecases.queues.test_queue_service import (
     test_a_message_that_expires_in_retry_does_not_come_back,
     test_each_disposition,
     test_redrive_brings_one_back_with_counters_anew,

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from postroom.domain.audience.lists import Subscriber, new_guid
-from tests.unit.test_images import png
+from tests.unit.audience.test_images import png
 from tests.web.site import Site
 
 ANN = "annabel@example.com"
