@@ -48,12 +48,14 @@ async def test_the_commands_of_applications_cannot_be_changed(site: Site) -> Non
 async def test_a_table_that_nobody_has_decided_about_is_closed(site: Site) -> None:
     admin = await site.user()
     secret = "a secret that nobody may read"
-    await site.services.store.table("brandnew").insert(Entity("p", "r", {"Secret": secret}))
+    row = Entity("p", "r", {"Secret": secret, "Number": 8675309})
+    await site.services.store.table("brandnew").insert(row)
     [row] = (await site.services.store.table("brandnew").query()).entities
     assert await change(site, "brandnew", row) == [409, 409]
     page = await admin.get("/explorer/tables/brandnew")
     assert page.status_code == 200
     assert secret not in page.text
+    assert "8675309" not in page.text
     query = "partition=p&row=r"
     for path in ("rows", "entity", "delete"):
         answer = await admin.get(f"/explorer/tables/brandnew/{path}?{query}")

@@ -23,7 +23,7 @@ _HASHER = argon2.PasswordHasher()
 
 
 def _no_hash() -> str:
-    """Looks like a hash, of nothing: to check a password against it takes as long as any."""
+    """Return what looks like a hash: checking a password against it takes as long as any."""
     salt, hashed = (
         base64.b64encode(secrets.token_bytes(length)).decode().rstrip("=")
         for length in (_HASHER.salt_len, _HASHER.hash_len)
@@ -48,14 +48,14 @@ def check_password(password: str, field: str = "password", *, email: str = "") -
         raise Invalid(field, "must have more than three different characters")
     bare = password.casefold().strip(_DECORATION)
     if is_common(password) or is_common(bare):
-        raise Invalid(field, "is a common password: choose another")
+        raise Invalid(field, "is too common: choose another one")
     if _is_made_of(bare, _known_words(email)):
-        raise Invalid(field, "must not be your address or our name with a few characters added")
+        raise Invalid(field, "must not be just your address or “Postroom” and a few characters")
     return password
 
 
 def _known_words(email: str) -> list[str]:
-    """What somebody who wants to guess a password of this user tries first; the longest first."""
+    """Return what somebody who guesses this user's password tries first, the longest first."""
     local, _, domain = email.casefold().rpartition("@")
     parts = {email.casefold(), local, domain, *re.split(r"[^\w]+", f"{local}.{domain}")}
     words = {each for each in parts if len(each) >= SHORTEST_WORD}
@@ -71,8 +71,8 @@ def _is_made_of(password: str, words: list[str]) -> bool:
 
 
 class Passwords:
-    """Hashes and checks. A hash takes 100 ms and 64 MB by design: two at a time do not stop the
-    rest of the process."""
+    """Hash and check passwords. A hash takes 100 ms and 64 MB by design, so there are two at a
+    time at most: the rest of the process goes on."""
 
     def __init__(self) -> None:
         self._hashing = asyncio.Semaphore(2)
@@ -82,9 +82,9 @@ class Passwords:
             return await asyncio.to_thread(_HASHER.hash, _bytes(password))
 
     async def fits(self, hashed: str | None, password: str) -> bool:
-        """Whether it is the one that was hashed. Takes as long without a hash; then it is False."""
+        """Return whether it is the password that was hashed; False, as slowly, without a hash."""
         if len(password) > LONGEST_PASSWORD:
-            hashed, password = None, ""  # nobody has such a one; it is not cut to fit
+            hashed, password = None, ""  # no user has such a password; it is not cut to fit
         async with self._hashing:
             try:
                 await asyncio.to_thread(_HASHER.verify, hashed or _NOBODY, _bytes(password))

@@ -221,7 +221,7 @@ class UserService:
         `Invalid` if the code is not the app's, `NotNow` if there is a second factor already."""
         step = second_factor.fitting_step(secret, code, 0, datetime.now(UTC))
         if step is None:
-            raise Invalid("code", "is not the one that the app shows now")
+            raise Invalid("code", "is wrong: enter the one that the app shows now")
         codes = second_factor.new_recovery_codes()
 
         def change(entity: Entity) -> Mapping[str, Value] | None:

@@ -181,11 +181,8 @@ def _behind(key: str) -> str:
 
 
 def _masked(table: str, entity: Entity) -> Entity:
-    """Text and bytes hidden; moments, numbers and truth values give nothing away."""
-    properties: dict[str, Value] = {
-        name: MASK if isinstance(value, str | bytes) else value
-        for name, value in entity.properties.items()
-    }
+    """Return an entity with the names of its properties and none of their values."""
+    properties: dict[str, Value] = dict.fromkeys(entity.properties, MASK)
     if table in _KEYS_SHOWN:
         return Entity(entity.partition, entity.row, properties)
     return Entity(MASK, MASK, properties)

@@ -2,7 +2,7 @@
 
 Deny by default: a table that is named here is open to exactly what this file says, and a new one
 stays closed until somebody decides about it. No table may be changed that decides what runs, who
-may do what, or how we sign: whoever can write it could run programs with a stolen cookie.
+may do what, or how we sign: a stolen cookie would be enough to run programs.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ READABLE = CHANGEABLE | {
 """Tables whose rows are shown as they are."""
 
 CLOSED_BECAUSE = {
-    "hostapps": "It holds the environment of applications; use Applications instead.",
-    "users": "It holds passwords and second factors; use Users instead.",
-    "sessions": "It holds who is logged in; everybody sees their own sessions at Account.",
-    "apikeys": "It holds the keys of the API; use API keys instead.",
-    "accesslinks": "It holds invitations and password links; use Users instead.",
+    "hostapps": "It contains the environments of applications. Use Applications instead.",
+    "users": "It contains passwords and second factors. Use Users instead.",
+    "sessions": "It contains the sessions of all users. Users see their own under Account.",
+    "apikeys": "It contains the hashes of API keys. Use API keys instead.",
+    "accesslinks": "It contains invitations and password links. Use Users instead.",
 }
-"""Why known tables are closed, and where to look instead."""
+"""The reasons why known tables are closed, and where to look instead."""
 
-_CLOSED = "It is not on the list of tables that the explorer may show."
+_CLOSED = "It is not on the list of tables that can be shown."
 
 CHANGEABLE_CONTAINERS = frozenset({entities.BODIES, entities.LOGOS})
 """Containers whose blobs can be deleted. Any blob can be downloaded: none holds a secret."""
