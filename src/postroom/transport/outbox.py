@@ -177,7 +177,9 @@ class OutboxTransport(Transport):
                 file.write(mail)
             return self._folder / _file_name(mail, mailing, recipient)
         except Invalid as exc:
-            return Result(ResultKind.REFUSED, str(exc), reason="The address cannot be written to")
+            return Result(
+                ResultKind.REFUSED, str(exc), reason="Mail cannot be sent to this address"
+            )
         except OSError as exc:
             with suppress(OSError):
                 aside.unlink()

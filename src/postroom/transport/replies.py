@@ -51,7 +51,7 @@ def _judge_unexpected(stage: Stage, reply: Reply) -> Result:
         ResultKind.HELD,
         f"unexpected reply to {stage}: {reply.text}",
         Scope.ACCOUNT,
-        "The mail server sends replies that do not fit",
+        "The mail server sent an unexpected reply",
     )
 
 

@@ -20,11 +20,11 @@ _SESSION = frozenset({Stage.CONNECT, Stage.EHLO, Stage.STARTTLS, Stage.AUTH})
 _UNNAMED = _SESSION | {Stage.RSET, Stage.MAIL}
 _AFTER_RCPT = frozenset({Stage.DATA, Stage.CONTENT})
 
-_LIMIT_REACHED = "The mail server's sending limit for this account is reached"
-_NEEDS_LOGIN = "The mail server requires a user name and a password"
+_LIMIT_REACHED = "This account has reached the mail server's sending limit"
+_NEEDS_LOGIN = "The mail server requires a user name and password"
 _BAD_SENDER = "The mail server does not allow this From address"
 _BAD_CONTENT = "The mail server rejects the content of the message"
-_THROTTLED = "The recipient's provider limits how much we may send"
+_THROTTLED = "The recipient's provider is limiting how much we can send"
 
 _BLOCK_TEXTS = (
     r"blocked (using|by|with|- ?see)|block(ed)? ?list|black ?list|\b(dns)?[rd]?bl\b|spamhaus",
@@ -59,7 +59,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         _RECIPIENT,
-        "The recipient receives too much mail at the moment",
+        "The recipient is receiving too much mail at the moment",
         "Gmail 450 4.2.1; Yahoo 450; Exchange Online 432 4.3.2 STOREDRV.Deliver; iCloud 421 4.7.1",
         r"receiving mail (too quickly|at a rate)|recipient thread limit",
         r"messages to \S+ deferred due to excessive volume|mailbox received too much",
@@ -107,7 +107,7 @@ RULES: tuple[Rule, ...] = (
     # — Our account: limits —
     rule(
         _ACCOUNT,
-        "The mail server accepts fewer emails at a time from this account",
+        "The mail server is limiting how fast this account can send",
         "Amazon SES 454 Throttling failure; Office 365 432 4.3.2 for SMTP AUTH, x.2.251 to 255",
         r"maximum sending rate exceeded|sender thread limit|sender throttled",
         r"concurrent connections limit exceeded",
@@ -129,7 +129,7 @@ RULES: tuple[Rule, ...] = (
     # — Our account: stopped —
     rule(
         _ACCOUNT,
-        "The mail server has stopped sending for this account",
+        "The mail server has suspended sending for this account",
         "Amazon SES 554; Office 365 5.1.8, 5.7.501 to 503, 5.7.7xx; Zoho 5.1.8 and 5.4.6; Mailgun;"
         " Brevo 502 5.7.0",
         r"sending (is |has been )?(paused|suspended|disabled|restricted)|outgoing( mail)? blocked",
@@ -229,7 +229,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         _RECIPIENT,
-        "The recipient's server asks to try again later (greylisting)",
+        "The recipient's server asked us to try again later (greylisting)",
         "RFC 6647, Postgrey, rspamd 451 4.7.1 Try again later; Mimecast 451 Internal resource",
         r"gr[ea]y-?\s?list|\b4\.7\.1 try again later\W*$",
         r"internal resources? (is |are )?temporarily",
@@ -329,7 +329,7 @@ RULES: tuple[Rule, ...] = (
     ),
     rule(
         _MESSAGE,
-        "A filter of the mail server rejects the message",
+        "A filter on the mail server rejected the message",
         "Postfix and Sendmail 550 5.7.1, for a milter that rejects a recipient without a text",
         r"command rejected",
         code="5..",

@@ -185,7 +185,7 @@ async def test_an_outage_is_shown_and_heals_by_itself(
         assert hold["reply"]
         assert hold["since"] < hold["next_probe"]
         for page in pages:
-            assert "All emails wait" in page
+            assert "All emails are on hold" in page
             assert "next attempt" in page.lower()
         await until(lambda: len(posted) > 0, seconds=15, why="no alert")
 
@@ -195,9 +195,9 @@ async def test_an_outage_is_shown_and_heals_by_itself(
         _, counts = await sums.until_done(30)
         assert counts.accepted == 2_000
         events = [event.text for event in (await services.events.page(limit=50)).events]
-        assert len([text for text in events if text.startswith("All emails wait")]) == 1
+        assert len([text for text in events if text.startswith("All emails are on hold")]) == 1
         assert len([text for text in events if text.startswith("Sending resumed")]) == 1
-        assert [each["text"][:15] for each in posted] == ["All emails wait"]
+        assert [each["text"][:22] for each in posted] == ["All emails are on hold"]
     copies = server.copies()
     assert set(copies) == {address_of(n) for n in range(2_000)}
     assert sum(copies.values()) - 2_000 <= counts.possible_duplicates

@@ -271,7 +271,7 @@ async def test_a_server_that_never_greets_is_unreachable() -> None:
 
     assert kinds(results) == [HELD]
     assert "does not answer" in results[0].reply
-    assert results[0].reason == "The mail server does not answer"
+    assert results[0].reason == "The mail server is not responding"
 
 
 @pytest.mark.parametrize("stage", ["greeting", "EHLO"])

@@ -306,7 +306,7 @@ async def test_holds_and_deferred_emails_are_shown_and_can_be_tried_at_once(
     )
     for path in (place, f"{place}/waiting", "/"):
         page = (await editor.get(path)).text
-        assert "All emails wait: the mail server is unreachable." in page
+        assert "All emails are on hold: the mail server is unreachable." in page
         assert "refused by &lt;b&gt;mail.example" in page
     said = await editor.said(await editor.post(f"{place}/try-now"))
     assert said == "Trying now, with a single email."
@@ -315,7 +315,7 @@ async def test_holds_and_deferred_emails_are_shown_and_can_be_tried_at_once(
 
     viewer = await site.user(Role.VIEWER)
     page = (await viewer.get(place)).text
-    assert "All emails wait" in page
+    assert "All emails are on hold" in page
     assert "Try now" not in page
     for action in ("try-now", "retry-deferred"):
         assert (await viewer.post(f"{place}/{action}")).status_code == 403

@@ -140,7 +140,7 @@ class Faults:
     def met(self, ref: MessageRef, address: Address, result: Result) -> None:
         """Note a result that is no recipient's fault."""
         key = hold_key(result.scope, ref, address)
-        reason = result.reason or "the mail server does not accept our mail"
+        reason = result.reason or "The mail server does not accept our mail"
         self._note(ref, Fault(_scope(result.scope), key, reason, result.reply))
 
     def refused(self, refusal: Refusal, result: Result) -> None:

@@ -24,7 +24,7 @@ recipients, so that four senders together touch about 50."""
 _ENOUGH: Final = 12
 """Refusals by one reply, of all senders, that show that it is not about the recipients."""
 
-REASON: Final = "The mail server refuses nearly all recipients with the same reply"
+REASON: Final = "The mail server is refusing nearly all recipients with the same reply"
 
 
 class _Refused(msgspec.Struct, frozen=True):

@@ -179,7 +179,7 @@ class HoldService:
 
 def describe(hold: Hold) -> str:
     """Say in plain words what waits and why."""
-    return f"{waiting_part(hold)} wait: {hold.reason[:1].lower()}{hold.reason[1:]}."
+    return f"{waiting_part(hold)} are on hold: {hold.reason[:1].lower()}{hold.reason[1:]}."
 
 
 def waiting_part(hold: Hold) -> str:

@@ -70,7 +70,7 @@ class SendgridBatch:
             try:
                 self.personal[position] = _personal(mailing, self._recipients[position])
             except Invalid as exc:
-                reason = "The address cannot be written to"
+                reason = "Mail cannot be sent to this address"
                 self.settle(position, Result(ResultKind.REFUSED, str(exc), reason=reason))
         return list(self.personal)
 

@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True):
         """Return whose fault it is, and the reason in plain words."""
         # twilio.com/docs/sendgrid: 401 and 403 "Maximum credits exceeded", 403 for the sender.
         if self.status in (401, 403) and "credits exceeded" in self.text.lower():
-            return Scope.ACCOUNT, "SendGrid's sending limit for this account is reached"
+            return Scope.ACCOUNT, "This account has reached SendGrid's sending limit"
         if any(field == "from" or field.startswith("from.") for field, _ in self.errors):
             return Scope.ACCOUNT, "SendGrid does not allow this From address"
         match self.status:
@@ -66,11 +66,11 @@ class Answer(msgspec.Struct, frozen=True):
             case 401 | 403:
                 return Scope.ACCOUNT, "SendGrid does not accept the API key"
             case 429:
-                return Scope.ACCOUNT, "SendGrid limits how much we may send"
+                return Scope.ACCOUNT, "SendGrid is limiting how much we can send"
             case 408 | 425 | 500 | 502 | 503 | 504:
                 return Scope.ACCOUNT, "SendGrid has a temporary problem"
             case _:
-                return Scope.ACCOUNT, "SendGrid does not answer as expected"
+                return Scope.ACCOUNT, "SendGrid sent an unexpected response"
 
     def refused(self, count: int) -> dict[int, str]:
         """Position → message, for the recipients of this call that 400 names."""

@@ -105,7 +105,9 @@ class Dialogue:
         Without `retry` it is settled: the reason took so long that the next would, too.
         """
         where = f" before the reply to {self.awaits}" if self.awaits else ""
-        self._abandon(reason + where, CLOSES if retry else "The mail server does not answer", retry)
+        self._abandon(
+            reason + where, CLOSES if retry else "The mail server is not responding", retry
+        )
 
     # — From the connection —
 
@@ -134,7 +136,7 @@ class Dialogue:
         for reply in replies:
             self._replied(reply)
         if not self._is_over:
-            self._break(f"the server sent {problem}", "The mail server sends garbage")
+            self._break(f"the server sent {problem}", "The mail server sent an invalid reply")
         return bool(replies)
 
     def paused(self) -> None:

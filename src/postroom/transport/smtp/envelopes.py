@@ -18,7 +18,9 @@ def prepare(email: Email, offers: Offers, host: str) -> Result | None:
         try:
             address = envelope_address(email.recipient.address)
         except Invalid as exc:
-            return Result(ResultKind.REFUSED, str(exc), reason="The address cannot be written to")
+            return Result(
+                ResultKind.REFUSED, str(exc), reason="Mail cannot be sent to this address"
+            )
         utf8 = utf8 or not address.isascii()
     if utf8 and not offers.smtputf8:
         return _needs_smtputf8(email, host)
@@ -26,7 +28,9 @@ def prepare(email: Email, offers: Offers, host: str) -> Result | None:
         try:
             email.content = batch.mailing.wire(email.recipient)
         except Invalid as exc:
-            return Result(ResultKind.REFUSED, str(exc), reason="The address cannot be written to")
+            return Result(
+                ResultKind.REFUSED, str(exc), reason="Mail cannot be sent to this address"
+            )
         except Exception as exc:  # whatever it is: the other emails of the batch must go on
             return _held(f"the mail cannot be composed: {exc!r}", "The message cannot be composed")
     mail = batch.mail_command

@@ -7,7 +7,7 @@ from postroom.transport.smtp.envelopes import prepare
 from postroom.transport.smtp.offers import Offers
 from postroom.transport.smtp.work import Email, Work
 
-CLOSES = "The mail server closes the connection"
+CLOSES = "The mail server closed the connection"
 
 
 class Hands:

@@ -45,7 +45,7 @@ async def open_connection(server: SmtpServer, timeouts: Timeouts, owner: Owner) 
     except TimeoutError:
         connection.hang_up()
         problem = f"{server} accepts connections, but does not answer"
-        raise OpeningFailed(problem, "The mail server does not answer") from None
+        raise OpeningFailed(problem, "The mail server is not responding") from None
     except ssl.SSLError as exc:
         connection.hang_up()
         raise _tls_failed(server, exc) from exc

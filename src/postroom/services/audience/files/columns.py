@@ -67,7 +67,7 @@ _MEANINGS_IN_WORDS: Final = {
     Meaning.VERIFIED: "Confirmed: yes or no",
     Meaning.BLOCKED: "Reason for blocking",
     Meaning.STATUS: "Status",
-    Meaning.STATE: "Status, if it is one",
+    Meaning.STATE: "Status (if recognised)",
     Meaning.HAS_UNSUBSCRIBED: "Has unsubscribed",
     Meaning.IS_BLOCKED: "Is blocked",
     Meaning.UNUSED: "Not imported",
