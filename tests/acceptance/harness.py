@@ -151,6 +151,15 @@ class SumChecker:
             assert time.monotonic() < deadline, f"{why}: {message.status} {counts.as_dict()}"
             await asyncio.sleep(0.05)
 
+    async def until_it_continues(self, within: float) -> None:
+        """Wait for further records, for as long as `docs/reliability.md` promises after a fault."""
+        _, before = await self.look()
+        await self.until(
+            lambda _, counts: counts.done > before.done,
+            seconds=within,
+            why=f"nothing was recorded within {within:g} seconds of the end of the fault",
+        )
+
     async def until_done(self, seconds: float = 60) -> tuple[Message, Counts]:
         return await self.until(
             lambda message, _: message.status in FINAL, seconds=seconds, why="not done"

@@ -209,10 +209,10 @@ class Hosting:
             assert time.monotonic() < deadline, f"not: {what}\n{self.logs()}"
             await asyncio.sleep(0.02)
 
-    async def until_ended(self, *bodies: str) -> None:
+    async def until_ended(self, *bodies: str, within: float = PATIENCE) -> None:
         """Wait until each of these was handled to its end at least once."""
         await self.until(
-            lambda: {each.body for each in self.ended()} >= set(bodies), f"handled {bodies}"
+            lambda: {each.body for each in self.ended()} >= set(bodies), f"handled {bodies}", within
         )
 
     async def until_begun(self, count: int, body: str | None = None) -> None:
@@ -229,11 +229,11 @@ class Hosting:
 
         await self.until(are_empty, f"{queues} are empty")
 
-    async def until_length(self, queue: str, length: int) -> None:
+    async def until_length(self, queue: str, length: int, within: float = PATIENCE) -> None:
         async def is_it() -> bool:
             return (await self.store.queue(queue).info()).length == length
 
-        await self.until(is_it, f"{length} messages in {queue}")
+        await self.until(is_it, f"{length} messages in {queue}", within)
 
     async def lengths(self, queues: Collection[str]) -> list[int]:
         return [(await self.store.queue(queue).info()).length for queue in queues]

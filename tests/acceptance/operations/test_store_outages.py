@@ -4,6 +4,7 @@ Real processes, a real PostgreSQL server or SQLite file, and a real disk that is
 """
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, schedule
 from tests.contract.conftest import StoreAddress
+from tests.services.missing import require
 from tests.services.postgres import END_OTHERS, PostgresServer
 from tests.services.process import unprivileged
 from tests.services.recording_smtp import RecordingSmtp, Rule
@@ -92,6 +94,7 @@ async def test_a_full_disk_costs_only_time(
                 disk.fill()
                 await until_it_waits(postroom, server)
                 disk.make_room()
+                await checker.until_it_continues(within=5)
                 await check_each_got_it_once(checker, server)
                 assert await asyncio.to_thread(postroom.stop, sender) == 0
         finally:
@@ -130,6 +133,7 @@ async def test_a_read_only_database_costs_only_time(
         postroom.start("sender")
     finally:
         set_read_only(address.url, read_only=False)
+    await checker.until_it_continues(within=5)
     await check_each_got_it_once(checker, server)
 
 
@@ -162,6 +166,7 @@ async def test_an_outage_that_outlasts_all_leases_costs_only_time(
             await asyncio.sleep(36.0)  # calls to the database give up after 30 seconds
         finally:
             await asyncio.to_thread(postgres.start)
+        await checker.until_it_continues(within=10)
         await check_each_got_it_once(checker, server)
     finally:
         other.kill_all()
@@ -179,6 +184,51 @@ async def until_ready_says(http: httpx2.AsyncClient, wanted: str) -> None:
             return
         await asyncio.sleep(0.1)
     raise AssertionError(f"/readyz says {said!r}, not {wanted!r}")
+
+
+@contextmanager
+def immutable(*files: Path) -> Iterator[None]:
+    """Make files read-only also for processes that have them open (`chattr +i`)."""
+    names = [str(file) for file in files]
+    if subprocess.run(["chattr", "+i", *names], capture_output=True).returncode != 0:
+        require("the right to make a file immutable (chattr +i)", "run the tests as root on ext4")
+    try:
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", *names], check=True, capture_output=True)
+
+
+@pytest.mark.timeout(120)
+async def test_a_read_only_file_does_not_end_a_server(
+    server: RecordingSmtp, tmp_path: Path
+) -> None:
+    [port] = free_ports(1)
+    database = tmp_path / "postroom.db"
+    url = f"sqlite:///{database}"
+    postroom = Postroom(StoreAddress("sqlite", url), server.url, tmp_path, {"port": str(port)})
+    server.script(Rule("end", wait=0.002))
+    try:
+        async with (
+            await open_store(url) as store,
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http,
+        ):
+            services = Services(store)
+            await fill(services, COUNT)
+            up = postroom.start("up")
+            wait_until(lambda: accepts_connections(port), seconds=30, what="the pages")
+            checker = SumChecker(services, await schedule(services))
+            await checker.until(lambda _, c: c.done >= 300, seconds=30, why="no progress")
+            with immutable(database, database.with_name("postroom.db-wal")):
+                await until_ready_says(http, "the store cannot be written")
+                await until_it_waits(postroom, server)
+                assert (await http.get("/login")).status_code == 200
+                assert up.poll() is None
+            await checker.until_it_continues(within=5)
+            await until_ready_says(http, "ok")
+            await check_each_got_it_once(checker, server)
+            assert await asyncio.to_thread(postroom.stop, up, 30) == 0
+    finally:
+        postroom.kill_all()
 
 
 @pytest.mark.timeout(120)
@@ -210,6 +260,7 @@ async def test_a_full_disk_does_not_end_a_server_that_has_everything_on_it(
                 assert (await http.get("/login")).status_code == 200
                 assert up.poll() is None
                 disk.make_room()
+                await checker.until_it_continues(within=5)
                 await until_ready_says(http, "ok")
                 await check_each_got_it_once(checker, server)
                 assert await asyncio.to_thread(postroom.stop, up, 30) == 0

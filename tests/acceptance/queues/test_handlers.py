@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.acceptance.hosting import SECRET_KEY, Hosting, children_of
+from tests.acceptance.hosting import PATIENCE, SECRET_KEY, Hosting, children_of
 
 ONCE = {"receive_retry_count": 0, "max_retry_cycles": 0, "max_processes": 1}
 
@@ -22,10 +22,12 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def errors_of(hosting: Hosting, queue: str, *bodies: str) -> list[str]:
+async def errors_of(
+    hosting: Hosting, queue: str, *bodies: str, within: float = PATIENCE
+) -> list[str]:
     """Put messages, and return how each of them has failed for good."""
     identities = await hosting.put(queue, *bodies)
-    await hosting.until_length(f"{queue};poison", len(bodies))
+    await hosting.until_length(f"{queue};poison", len(bodies), within)
     histories = [await hosting.services.queues.history(each) for each in identities]
     return [entry.error for history in histories for entry in history if entry.error]
 
@@ -85,7 +87,7 @@ async def test_a_process_without_a_connection_is_ended_and_its_message_counted(
 ) -> None:
     await hosting.add("/closes", handler="handlers:closes_everything", **ONCE)
     await hosting.start()
-    [error] = await errors_of(hosting, "closes", "a")
+    [error] = await errors_of(hosting, "closes", "a", within=10)
     # It notices and ends itself, or else the host ends it.
     assert error in (
         "the process ended: exit status 70",
@@ -230,6 +232,6 @@ async def test_a_launch_without_descriptors_leaves_no_process_and_recovers(
     await hosting.until(lambda: "Too many open files" in hosting.logs(), "no process is started")
     await hosting.until_status("/shop", lambda app: not app.processes, "no process is counted")
     resource.prlimit(host.pid, resource.RLIMIT_NOFILE, (hard, hard))
-    await hosting.until_ended("a")
+    await hosting.until_ended("a", within=5)
     resource.prlimit(host.pid, resource.RLIMIT_NOFILE, (used, hard))
     assert await hosting.stop(host) == 0

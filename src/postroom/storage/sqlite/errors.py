@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from postroom.storage.errors import (
 
 # With RLIMIT_FSIZE or a quota SQLite sees a failed write (IOERR) where a full disk gives FULL.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# A file or disk that becomes read-only while it is open.
+_READ_ONLY = {errno.EROFS, errno.EPERM, errno.EACCES}
 
 
 @contextmanager
@@ -40,6 +43,9 @@ def translate(exc: apsw.Error, path: Path, connection: apsw.Connection | None) -
             return StoreFull(f"no room left for {path}")
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return AccessDenied(f"{path} cannot be written: check the rights of file and folder")
+        case apsw.IOError() if system_errno in _READ_ONLY:
+            reason = os.strerror(system_errno).lower()
+            return AccessDenied(f"{path} cannot be written ({reason}): check its disk and rights")
         case apsw.CantOpenError():
             return AccessDenied(
                 f"{path} cannot be opened: check that its folder exists and may be written"
