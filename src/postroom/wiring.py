@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -68,8 +69,8 @@ from postroom.services.stored_secrets import StoredSecrets
 from postroom.settings import Settings
 from postroom.storage import Store, open_store
 from postroom.transport.contract import Transport
-from postroom.transport.opening import open_transport
 from postroom.transport.outbox import OutboxTransport
+from postroom.transport.registry import open_transport, sends_mail
 from postroom.watchdog import Stalls, Watchdog, start_again
 
 OUTBOX = "outbox"
@@ -178,7 +179,7 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
     transport = open_transport(
         settings.transport.url,
         folder=settings.storage.data / OUTBOX,
-        sendgrid_api_key=settings.transport.sendgrid_api_key or None,
+        setting=partial(getattr, settings.transport),
         connections=settings.transport.connections,
     )
     try:
@@ -189,8 +190,9 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
 
 def find_outbox(settings: Settings) -> OutboxTransport | None:
     """Where mails are kept for people to look at, unless they go out."""
-    url = settings.transport.url.strip()
-    return OutboxTransport(settings.storage.data / OUTBOX) if url.startswith("outbox:") else None
+    if sends_mail(settings.transport.url):
+        return None
+    return OutboxTransport(settings.storage.data / OUTBOX)
 
 
 def make_sender(store: Store, transport: Transport, settings: Settings) -> Sender:

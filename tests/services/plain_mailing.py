@@ -1,10 +1,11 @@
 """The simplest mailing that a transport can be given, and a watcher that takes notes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.placeholders import Parts
 from postroom.transport.contract import Result, ResultKind
 from tests.services.waiting import wait_until
 
@@ -35,6 +36,25 @@ class PlainMailing(Mailing):
     @property
     def needs_smtputf8(self) -> bool:
         return not self.from_address.isascii()
+
+
+class TemplatedMailing(PlainMailing):
+    """The same for email providers, which fill in the values themselves."""
+
+    def parts(self) -> Parts:
+        return Parts(
+            subject="Hello",
+            text="You are %text-email%",
+            html="<p>You are %html-email%</p>",
+            from_name="The News",
+            headers={"List-Id": "<news.example.com>"},
+        )
+
+    def values(self, recipient: Recipient) -> Mapping[str, str]:
+        return {"%text-email%": recipient.address, "%html-email%": recipient.address}
+
+    def headers(self, recipient: Recipient) -> Mapping[str, str]:
+        return {"List-Unsubscribe": f"<https://example.com/u?id={recipient.guid}>"}
 
 
 class Notes:

@@ -17,12 +17,15 @@ class SendgridApi:
     def __init__(self, port: int) -> None:
         self.host = f"{LOOPBACK}:{port}"
         self.calls: list[dict[str, Any]] = []
+        self.sent: list[dict[str, Any]] = []
+        """The calls that were accepted."""
         self.keys: list[str] = []
         self.request: web.Request | None = None
         self.reply: Reply = self.accept
         self.scopes: web.Response = web.json_response({"scopes": ["mail.send"]})
 
     async def accept(self, call: dict[str, Any]) -> web.StreamResponse:
+        self.sent.append(call)
         return web.Response(status=202, headers={"X-Message-Id": "abc"})
 
     async def on_send(self, request: web.Request) -> web.StreamResponse:

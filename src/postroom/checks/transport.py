@@ -14,6 +14,7 @@ from postroom.mail.notice import compile_notice
 from postroom.services.operations.notice_sender import NoFromAddress, NoticeSender
 from postroom.settings import Settings
 from postroom.transport.contract import ResultKind, Unwatched
+from postroom.transport.registry import sends_mail
 from postroom.wiring import Services, opened_store, opened_transport
 
 
@@ -66,4 +67,4 @@ async def _sender(settings: Settings) -> Address:
 
 def sends(settings: Settings) -> bool:
     """Whether mails leave this machine at all."""
-    return not settings.transport.url.startswith("outbox:")
+    return sends_mail(settings.transport.url)

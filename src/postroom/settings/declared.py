@@ -17,6 +17,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.disk_space import SpaceMark, parse_space_mark
 from postroom.domain.durations import parse_duration
 from postroom.settings import parsing
+from postroom.transport import registry
 from postroom.url_masking import masked
 
 PREFIX = "POSTROOM_"
@@ -219,7 +220,7 @@ class TransportSettings(SettingGroup, frozen=True):
         "transport",
         "outbox:",
         "Where emails are sent: smtp://…, smtps://…, sendgrid:// or outbox: (kept, not sent).",
-        parsing.url_of("smtp://", "smtps://", "sendgrid:", "outbox:"),
+        parsing.url_of(*registry.PREFIXES),
         is_url=True,
     )
     connections: int = setting(

@@ -1,1 +1,1 @@
-"""Ways out: each takes a batch of emails and answers what became of each."""
+"""Transports: each sends a batch of emails and returns a result for each."""

@@ -1,13 +1,14 @@
-"""What a sender asks of a transport, and what it is told.
+"""What a transport does for the sender.
 
 ┌────────┐  send(mailing, recipients, watcher)   ┌───────────┐
 │ sender │ ────────────────────────────────────▶ │ transport │ ──▶ mail server, HTTP API, folder
 └────────┘ ◀──────────────────────────────────── └───────────┘
-             one Result for each recipient
+             one Result per recipient
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
@@ -20,29 +21,29 @@ from postroom.mail.mailing import Mailing, Recipient
 
 
 class TransportError(PostroomError):
-    """A transport that cannot work as it is set up; the text says what to change."""
+    """A transport does not work as configured; the text says what to change."""
 
 
 class ResultKind(StrEnum):
     ACCEPTED = "accepted"
-    """The server took it: from now on it is the server's duty (RFC 5321 4.2.5)."""
+    """The server accepted it and is responsible for it from now on (RFC 5321 4.2.5)."""
 
     REFUSED = "refused"
-    """It will never take it for this recipient: 5xx, a bad address."""
+    """The server will never accept it for this recipient: 5xx, an invalid address."""
 
     DEFERRED = "deferred"
-    """Not now: 4xx, no connection. Certainly not delivered. To be tried again."""
+    """Certainly not delivered, but worth another attempt: 4xx, no connection."""
 
     HELD = "held"
-    """Not delivered, and not this recipient's fault: everything within `Result.scope` would get the
-    same reply. It waits, and this does not count as an attempt."""
+    """Not delivered, and not this recipient's fault: every email within `Result.scope` would get
+    the same reply. It waits, and this does not count as an attempt."""
 
     IN_DOUBT = "in_doubt"
-    """All of it was handed over, and no answer came: nobody can know."""
+    """Handed over completely, but never answered: it may or may not have been delivered."""
 
 
 class Scope(StrEnum):
-    """Whose fault a reply is, and so which emails get the same reply."""
+    """Whose fault a reply is, and so which emails would get the same one."""
 
     RECIPIENT = "recipient"
     """Only this recipient: unknown, full, greylisted."""
@@ -51,18 +52,18 @@ class Scope(StrEnum):
     """All recipients at this recipient's provider, which throttles or blocks us."""
 
     ACCOUNT = "account"
-    """Everybody: the mail server is unreachable, or our account, address or IP is refused."""
+    """All emails: the mail server is unreachable, or refuses our account, address or IP."""
 
     MESSAGE = "message"
     """All recipients of this message: it is too large, or its content is rejected."""
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """What became of one email.
+    """The outcome of sending one email.
 
-    `reply` is the server's own words on one line. `scope` counts for `HELD` alone. `reason` says
-    what happened in plain words, as an English sentence without its full stop; it is empty if the
-    email was accepted or no rule knows the reply.
+    `reply` quotes the server on one line. `scope` matters for `HELD` only. `reason` explains the
+    reply as an English sentence without its full stop; it is empty if the email was accepted or if
+    no rule knows the reply.
     """
 
     kind: ResultKind
@@ -73,7 +74,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_unknown_refusal(self) -> bool:
         """Whether the recipient was refused by a reply that no rule knows. If most recipients get
-        the same one (`replies.same_reply_key`), it is not about them."""
+        the same one (`same_reply_key`), it is not about them."""
         return self.kind is ResultKind.REFUSED and not self.reason
 
     @property
@@ -82,12 +83,19 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         return self.kind is ResultKind.ACCEPTED or self.kind is ResultKind.IN_DOUBT
 
 
-class Watcher(Protocol):
-    """Is told at once what happens to each email, by its position in the batch.
+LONGEST_REPLY = 500
+"""Characters of a reply that are kept: RFC 5321 4.5.3.1.5 allows a line 512 octets."""
 
-    Both are called in the event loop's thread, must be quick and must not raise. `handing_over`
-    comes before the byte that completes the email can leave this process; so whoever was not
-    handed over was certainly not sent.
+INVALID_ADDRESS = "Mail cannot be sent to this address"
+INVALID_MESSAGE = "The message cannot be composed"
+
+
+class Watcher(Protocol):
+    """Learns at once what happens to each email, by its position in the batch.
+
+    Both methods are called in the event loop's thread, must be quick and must not raise.
+    `handing_over` is called before the byte that completes the email can leave this process: an
+    email that was not handed over was certainly not sent.
     """
 
     def handing_over(self, position: int) -> None: ...
@@ -96,7 +104,7 @@ class Watcher(Protocol):
 
 
 class Unwatched:
-    """A watcher for a mail of which nothing has to be remembered."""
+    """A watcher for emails that are not recorded."""
 
     def handing_over(self, position: int) -> None:
         return
@@ -106,33 +114,54 @@ class Unwatched:
 
 
 class Transport(ABC):
-    """A way out. One object serves the whole process; calls may overlap."""
+    """A way to send emails. One object serves the whole process; calls may overlap."""
 
     @abstractmethod
     async def send(
         self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
     ) -> list[Result]:
-        """Send to each recipient; answers a result for each, in order, and never raises for one.
+        """Send to each recipient and return their results in order; raise nothing for one of them.
 
-        Cancelled, it stops as soon as what was handed over is settled or `IN_DOUBT`; emails that
-        were not handed over by then were not sent.
+        If cancelled, stop as soon as every email that was handed over is settled or `IN_DOUBT`;
+        the others were not sent.
         """
 
     @property
     def at_once(self) -> int:
-        """How many emails it can have under way at the same moment."""
+        """How many emails can be in progress at the same time."""
         return 1
 
     def limit_connections(self, most: int) -> None:
-        """No more connections to a server than this, from now on. Those that are too many finish
-        what they have begun. Nothing to do for a way that has no connections of its own."""
+        """Keep at most so many connections to a server from now on; excess ones finish their
+        email first. Does nothing for a transport without connections of its own."""
         return
 
     @abstractmethod
     async def check(self) -> str:
-        """Try the way as far as possible without sending; one line of what was found.
-        `TransportError` says what is wrong."""
+        """Test the transport without sending; return one line about what was found. Raise
+        `TransportError` if it does not work."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish politely (QUIT) and let go of connections."""
+        """Settle what is in progress and close all connections politely (QUIT)."""
+
+
+_CODES = re.compile(r"([245][0-9]{2}(?: [245]\.[0-9]{1,3}\.[0-9]{1,3})?)(?= |$)")
+_VARIABLE_WORD = re.compile(
+    r"""\S*[0-9@]\S*      # numbers, email and IP addresses, queue IDs, dates
+    | \S*\w\.[a-z]{2}\S*  # host names and URLs
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def same_reply_key(text: str) -> str:
+    """Return what two replies have in common that differ only in numbers and addresses.
+
+    The reply code and the enhanced status code in front are kept, because they say what the reply
+    is about. Every other word with a digit, an `@` or a host name in it becomes `*`.
+    """
+    found = _CODES.match(text)
+    codes = found[1] if found else ""
+    words = ("*" if _VARIABLE_WORD.fullmatch(each) else each for each in text[len(codes) :].split())
+    return " ".join([codes, *words]).strip().casefold()

@@ -1,11 +1,11 @@
-"""`outbox:` — nothing leaves the machine: each mail is a file that can be looked at.
+"""`outbox:`: nothing leaves the machine; each email becomes a file.
 
-A name sorts by the mail's date and shows its recipient:
+File names sort by date and show the recipient:
 
     20261115T080000Z-alice@example.com-3f2a9c0d1e4b5a67.eml
 
-The last part is made of the Message-ID, and the date is the mail's own: the same email, sent again,
-has the same name and replaces itself.
+The last part is a digest of the Message-ID, and the date is the email's own: the same email, sent
+again, replaces itself.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from postroom.folders import make_private, open_private, tighten
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.reading import read_subject
 from postroom.transport.contract import (
+    INVALID_ADDRESS,
+    INVALID_MESSAGE,
     Result,
     ResultKind,
     Scope,
@@ -40,10 +42,10 @@ from postroom.transport.contract import (
     Watcher,
 )
 
-_HEADERS = 16 * 1024  # bytes in which the subject is found
-_CHUNK = 100  # mails that are written before the first of them appears
-_OLD = 3600.0  # seconds after which a file that never appeared belongs to nobody
-_LONGEST_NAME = 180  # characters of the recipient; a file's name has 255 bytes
+_HEADERS = 16 * 1024  # bytes that contain the subject
+_CHUNK = 100  # emails that are written to temporary files together
+_OLD = 3600.0  # seconds after which a temporary file is from a killed process
+_LONGEST_NAME = 180  # characters of the recipient; file names are limited to 255 bytes
 _SAFE = "@.+-_=!#$&'~"
 _TIME = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(r"(\d{8}T\d{6}Z)-(.+)-([0-9a-f]{16})\.eml", re.ASCII)
@@ -52,7 +54,7 @@ _KEPT = Result(ResultKind.ACCEPTED, "kept in the outbox")
 
 
 class OutboxMail(msgspec.Struct, frozen=True):
-    """A mail in the outbox. `name` is how to ask for it."""
+    """An email in the outbox. `name` is its file name."""
 
     name: str
     recipient: str
@@ -62,7 +64,7 @@ class OutboxMail(msgspec.Struct, frozen=True):
 class OutboxTransport(Transport):
     def __init__(self, folder: Path) -> None:
         self._folder = Path(folder)
-        # Containers that share the folder have the same numbers of processes.
+        # Process IDs are not unique among containers that share the folder.
         self._machine = socket.gethostname()
         self._numbers = itertools.count()
         self._is_ready = False
@@ -73,21 +75,21 @@ class OutboxTransport(Transport):
     async def send(
         self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
     ) -> list[Result]:
-        """Files are written aside in a thread; what makes one appear is a rename. So between
-        `handing_over` and `settled` there is never more than one."""
+        """Write temporary files in a thread, then rename one after the other, so that at most one
+        email is between `handing_over` and `settled`."""
         if not self._is_ready:
             await asyncio.to_thread(self._make_ready)
             self._is_ready = True
         results: list[Result] = []
         for start in range(0, len(recipients), _CHUNK):
             chunk = recipients[start : start + _CHUNK]
-            written = await asyncio.to_thread(self._write_aside, mailing, chunk)
-            for position, (aside, final) in enumerate(written, start):
+            written = await asyncio.to_thread(self._write_temporary, mailing, chunk)
+            for position, (temporary, final) in enumerate(written, start):
                 if isinstance(final, Result):
                     result = final
                 else:
                     watcher.handing_over(position)
-                    result = _appear(aside, final)
+                    result = _rename(temporary, final)
                 results.append(result)
                 watcher.settled(position, result)
         return results
@@ -97,29 +99,29 @@ class OutboxTransport(Transport):
             await asyncio.to_thread(self._try_to_write)
         except OSError as exc:
             raise TransportError(
-                f"the outbox {self._folder} cannot be written: {exc.strerror}"
+                f"the outbox {self._folder} cannot be written to: {exc.strerror}"
             ) from exc
-        return f"mails are kept in {self._folder}; nothing leaves this machine"
+        return f"emails are kept in {self._folder}; nothing leaves this machine"
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file stays open."""
 
-    # — For a page that shows them —
+    # — For the page Outbox —
 
     async def mails(
         self, *, limit: int = 50, after: str = "", recipient: str = ""
     ) -> list[OutboxMail]:
-        """Newest first, from the one that follows `after`; only those to `recipient` if given."""
+        """Return emails, newest first, after the one named `after`; optionally of one recipient."""
         return await asyncio.to_thread(self._list, limit, after, recipient)
 
     async def subjects(self, mails: Sequence[OutboxMail]) -> list[str]:
-        """The subject of each; empty for one that is gone."""
+        """Return the subject of each; empty for one that no longer exists."""
         return await asyncio.to_thread(lambda: [self._subject(mail) for mail in mails])
 
     async def read(self, name: str) -> bytes:
-        """One mail as it would have been sent. `NoSuch`, `Invalid`."""
+        """Return one email as it would have been sent; raise `NoSuch` or `Invalid`."""
         if not _NAME.fullmatch(name) or "/" in name:
-            raise Invalid("mail", "is no name of a mail in the outbox")
+            raise Invalid("mail", "must be the name of an email in the outbox")
         try:
             return await asyncio.to_thread((self._folder / name).read_bytes)
         except FileNotFoundError as exc:
@@ -149,65 +151,61 @@ class OutboxTransport(Transport):
             return ""
 
     def _make_ready(self) -> None:
-        """Remove what a killed process had written aside. Problems show when mails are written."""
+        """Create the folder and remove temporary files of killed processes. Problems show later."""
         with suppress(OSError):
             make_private(self._folder)
             tighten(self._folder)
-            for aside in self._folder.glob(".*.tmp"):
-                if aside.stat().st_mtime < time.time() - _OLD:
-                    aside.unlink(missing_ok=True)
+            for temporary in self._folder.glob(".*.tmp"):
+                if temporary.stat().st_mtime < time.time() - _OLD:
+                    temporary.unlink(missing_ok=True)
 
-    def _new_aside(self) -> Path:
+    def _new_temporary(self) -> Path:
         return self._folder / f".{self._machine}.{os.getpid()}.{next(self._numbers)}.tmp"
 
-    def _write_aside(
+    def _write_temporary(
         self, mailing: Mailing, recipients: Sequence[Recipient]
     ) -> list[tuple[Path, Path | Result]]:
         written: list[tuple[Path, Path | Result]] = []
         for recipient in recipients:
-            aside = self._new_aside()
-            written.append((aside, self._write_one(aside, mailing, recipient)))
+            temporary = self._new_temporary()
+            written.append((temporary, self._write_one(temporary, mailing, recipient)))
         return written
 
-    def _write_one(self, aside: Path, mailing: Mailing, recipient: Recipient) -> Path | Result:
-        """The name that the file will have, or why there is none."""
+    def _write_one(self, temporary: Path, mailing: Mailing, recipient: Recipient) -> Path | Result:
+        """Write one file and return its final path, or a result if that failed."""
         try:
             mail = mailing.mail(recipient)
-            with open_private(aside) as file:
+            with open_private(temporary) as file:
                 file.write(mail)
             return self._folder / _file_name(mail, mailing, recipient)
         except Invalid as exc:
-            return Result(
-                ResultKind.REFUSED, str(exc), reason="Mail cannot be sent to this address"
-            )
+            return Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
         except OSError as exc:
             with suppress(OSError):
-                aside.unlink()
-            return _not_now(exc)
-        except Exception as exc:  # whatever it is: the other emails of the batch must go on
+                temporary.unlink()
+            return _held(exc)
+        except Exception as exc:  # the other emails of the batch must still be sent
             problem = f"the mail cannot be composed: {exc!r}"
-            return Result(ResultKind.HELD, problem, Scope.MESSAGE, "The message cannot be composed")
+            return Result(ResultKind.HELD, problem, Scope.MESSAGE, INVALID_MESSAGE)
 
     def _try_to_write(self) -> None:
         make_private(self._folder)
-        probe = self._new_aside()
+        probe = self._new_temporary()
         probe.write_bytes(b"")
         probe.unlink()
 
 
-def _appear(aside: Path, final: Path) -> Result:
+def _rename(temporary: Path, final: Path) -> Result:
     try:
-        os.replace(aside, final)
+        os.replace(temporary, final)
     except OSError as exc:
-        return _not_now(exc)
+        return _held(exc)
     return _KEPT
 
 
-def _not_now(exc: OSError) -> Result:
+def _held(exc: OSError) -> Result:
     problem = f"cannot be kept in the outbox: {exc.strerror}"
-    return Result(
-        ResultKind.HELD, problem, Scope.ACCOUNT, "The folder of the outbox cannot be written"
-    )
+    return Result(ResultKind.HELD, problem, Scope.ACCOUNT, "The outbox folder cannot be written to")
 
 
 def _file_name(mail: bytes, mailing: Mailing, recipient: Recipient) -> str:
@@ -223,7 +221,7 @@ def _file_part(recipient: str) -> str:
 
 @lru_cache(maxsize=64)
 def _file_time(date: bytes) -> str:
-    """From the header: the file's own time would change when the email is sent again."""
+    """Return the time in the Date header; the time of writing differs when it is sent again."""
     try:
         return parsedate_to_datetime(date.decode()).astimezone(UTC).strftime(_TIME)
     except ValueError:

@@ -14,7 +14,7 @@ from postroom.sender.limits.connection_share import PARTITION, shared_connection
 from postroom.sender.limits.throttle import TABLE
 from postroom.storage import Entity, Store, open_store
 from postroom.transport.contract import Transport
-from postroom.transport.opening import open_transport
+from postroom.transport.registry import open_transport
 from postroom.transport.smtp.transport import SmtpTransport
 from tests.services.plain_mailing import Notes, PlainMailing, many
 from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp

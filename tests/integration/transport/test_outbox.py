@@ -142,7 +142,7 @@ async def test_a_folder_that_cannot_be_written_holds_everything(tmp_path: Path) 
 
     for result in await outbox.send(PlainMailing(), many(2), Notes()):
         assert (result.kind, result.scope) == (ResultKind.HELD, Scope.ACCOUNT)
-        assert result.reason == "The folder of the outbox cannot be written"
+        assert result.reason == "The outbox folder cannot be written to"
     with pytest.raises(TransportError, match="cannot be written"):
         await outbox.check()
 

@@ -2,17 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from postroom.mail.mailing import Recipient
 from postroom.transport.contract import ResultKind, Scope, TransportError
-from postroom.transport.sendgrid.transport import Parts, SendgridTransport
-from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
+from postroom.transport.http.transport import HttpTransport
+from postroom.transport.sendgrid import SendgridProvider
+from tests.services.plain_mailing import (
+    Notes,
+    PlainMailing,
+    TemplatedMailing,
+    kinds,
+    many,
+    recipients,
+)
 from tests.services.sendgrid_api import SendgridApi, running_sendgrid_api
 from tests.services.waiting import LOOPBACK, free_ports, wait_until
 
@@ -22,27 +29,12 @@ ACCEPTED, REFUSED = ResultKind.ACCEPTED, ResultKind.REFUSED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
 
 
-class Templated(PlainMailing):
-    def parts(self) -> Parts:
-        return Parts(
-            subject="Hello",
-            text="You are %text-email%",
-            html="<p>You are %html-email%</p>",
-            from_name="The News",
-            headers={"List-Id": "<news.example.com>"},
-        )
-
-    def values(self, recipient: Recipient) -> Mapping[str, str]:
-        return {"%text-email%": recipient.address, "%html-email%": recipient.address}
-
-    def headers(self, recipient: Recipient) -> Mapping[str, str]:
-        return {"List-Unsubscribe": f"<https://example.com/u?id={recipient.guid}>"}
-
-
 @asynccontextmanager
-async def running_api(**options: Any) -> AsyncIterator[tuple[SendgridApi, SendgridTransport]]:
+async def running_api(**options: Any) -> AsyncIterator[tuple[SendgridApi, HttpTransport]]:
     async with running_sendgrid_api() as api:
-        transport = SendgridTransport("SG.key", base_url=f"http://{api.host}", **options)
+        transport = HttpTransport(
+            SendgridProvider("SG.key"), base_url=f"http://{api.host}", **options
+        )
         try:
             yield api, transport
         finally:
@@ -56,7 +48,7 @@ def addresses(call: dict[str, Any]) -> list[str]:
 async def test_one_call_carries_a_thousand_recipients() -> None:
     async with running_api() as (api, transport):
         notes = Notes()
-        results = await transport.send(Templated(), many(1200), notes)
+        results = await transport.send(TemplatedMailing(), many(1200), notes)
 
         assert set(kinds(results)) == {ACCEPTED}
         assert sorted(len(addresses(call)) for call in api.calls) == [200, 1000]
@@ -66,7 +58,7 @@ async def test_one_call_carries_a_thousand_recipients() -> None:
 
 async def test_a_call_says_all_that_is_needed() -> None:
     async with running_api() as (api, transport):
-        await transport.send(Templated(), recipients("a"), Notes())
+        await transport.send(TemplatedMailing(), recipients("a"), Notes())
 
         [call] = api.calls
         assert call["from"] == {"email": "news@example.com", "name": "The News"}
@@ -107,7 +99,9 @@ async def test_a_bad_recipient_is_refused_and_the_others_are_sent() -> None:
 
         api.reply = reply
         notes = Notes()
-        results = await transport.send(Templated(), recipients("a", "bad1", "b", "bad2"), notes)
+        results = await transport.send(
+            TemplatedMailing(), recipients("a", "bad1", "b", "bad2"), notes
+        )
 
         assert kinds(results) == [ACCEPTED, REFUSED, ACCEPTED, REFUSED]
         assert "Does not contain a valid address" in results[1].reply
@@ -116,7 +110,9 @@ async def test_a_bad_recipient_is_refused_and_the_others_are_sent() -> None:
 
 async def test_an_address_that_cannot_be_sent_to_is_refused_at_once() -> None:
     async with running_api() as (_, transport):
-        results = await transport.send(Templated(), recipients("a", "b<c@example.com"), Notes())
+        results = await transport.send(
+            TemplatedMailing(), recipients("a", "b<c@example.com"), Notes()
+        )
 
         assert kinds(results) == [ACCEPTED, REFUSED]
 
@@ -135,9 +131,9 @@ async def test_an_address_that_cannot_be_sent_to_is_refused_at_once() -> None:
         (401, "", Scope.ACCOUNT, "API key"),
         (403, "from", Scope.ACCOUNT, "From address"),
         (403, "", Scope.ACCOUNT, "API key"),
-        (404, "", Scope.ACCOUNT, "as expected"),
+        (404, "", Scope.ACCOUNT, "unexpected"),
         (413, "", Scope.MESSAGE, "too large"),
-        (429, "", Scope.ACCOUNT, "limits"),
+        (429, "", Scope.ACCOUNT, "limiting"),
         (500, "", Scope.ACCOUNT, "temporary"),
         (503, "", Scope.ACCOUNT, "temporary"),
     ],
@@ -145,7 +141,7 @@ async def test_an_address_that_cannot_be_sent_to_is_refused_at_once() -> None:
 async def test_an_answer_for_all(status: int, field: str, scope: Scope, reason: str) -> None:
     async with running_api() as (api, transport):
         api.answers(status, (field, "that is why"))
-        results = await transport.send(Templated(), recipients("a", "b"), Notes())
+        results = await transport.send(TemplatedMailing(), recipients("a", "b"), Notes())
 
         for each in results:
             assert (each.kind, each.scope) == (HELD, scope)
@@ -157,7 +153,7 @@ async def test_an_answer_for_all(status: int, field: str, scope: Scope, reason: 
 async def test_credits_that_are_used_up_are_a_limit_of_the_account() -> None:
     async with running_api() as (api, transport):
         api.answers(401, ("", "Maximum credits exceeded"))
-        [result] = await transport.send(Templated(), recipients("a"), Notes())
+        [result] = await transport.send(TemplatedMailing(), recipients("a"), Notes())
 
         assert (result.kind, result.scope) == (HELD, Scope.ACCOUNT)
         assert "limit" in result.reason
@@ -176,7 +172,7 @@ async def test_our_own_mistake_beside_a_bad_address_refuses_only_the_address() -
             return web.json_response({"errors": errors}, status=400)
 
         api.reply = reply
-        results = await transport.send(Templated(), recipients("a", "bad", "b"), Notes())
+        results = await transport.send(TemplatedMailing(), recipients("a", "bad", "b"), Notes())
 
         assert kinds(results) == [HELD, REFUSED, HELD]
         assert results[1].reason
@@ -185,7 +181,7 @@ async def test_our_own_mistake_beside_a_bad_address_refuses_only_the_address() -
 
 async def test_overlapping_sends_of_a_mailing_share_a_call() -> None:
     async with running_api() as (api, transport):
-        mailing, other = Templated(), Templated()
+        mailing, other = TemplatedMailing(), TemplatedMailing()
         pages = [recipients(*(f"p{page}.{n}" for n in range(100))) for page in range(12)]
         watchers = [Notes() for _ in pages]
 
@@ -213,7 +209,7 @@ async def test_a_bad_address_in_a_shared_call_concerns_its_own_batch() -> None:
             return web.json_response({"errors": errors}, status=400 if errors else 202)
 
         api.reply = reply
-        mailing = Templated()
+        mailing = TemplatedMailing()
         first, second = await asyncio.gather(
             transport.send(mailing, recipients("a", "b"), Notes()),
             transport.send(mailing, recipients("c", "bad", "d"), Notes()),
@@ -226,7 +222,7 @@ async def test_a_bad_address_in_a_shared_call_concerns_its_own_batch() -> None:
 
 async def test_a_cancelled_batch_is_not_sent_with_the_others() -> None:
     async with running_api() as (api, transport):
-        mailing, notes = Templated(), Notes()
+        mailing, notes = TemplatedMailing(), Notes()
         cancelled = asyncio.create_task(transport.send(mailing, recipients("a"), notes))
         kept = asyncio.create_task(transport.send(mailing, recipients("b"), Notes()))
         await asyncio.sleep(0)
@@ -247,7 +243,7 @@ async def test_a_shared_call_without_an_answer_leaves_every_batch_in_doubt() -> 
             return web.Response()
 
         api.reply = reply
-        mailing, watchers = Templated(), [Notes(), Notes()]
+        mailing, watchers = TemplatedMailing(), [Notes(), Notes()]
         answers = await asyncio.gather(
             *(transport.send(mailing, many(3), notes) for notes in watchers)
         )
@@ -264,7 +260,7 @@ async def test_what_is_too_large_is_split() -> None:
             return web.Response(status=413 if len(addresses(call)) > 30 else 202)
 
         api.reply = reply
-        results = await transport.send(Templated(), many(100), Notes())
+        results = await transport.send(TemplatedMailing(), many(100), Notes())
 
         assert kinds(results) == [ACCEPTED] * 100
         accepted = [call for call in api.calls if len(addresses(call)) <= 30]
@@ -277,9 +273,9 @@ async def test_after_a_long_rate_limit_the_next_send_asks_again() -> None:
     """Whoever sends decides when: the sender holds emails meanwhile."""
     async with running_api() as (api, transport):
         api.answers(429, ("", "too many"), Retry_After="60")
-        await transport.send(Templated(), recipients("a"), Notes())
+        await transport.send(TemplatedMailing(), recipients("a"), Notes())
         api.reply = api.accept
-        results = await transport.send(Templated(), recipients("b"), Notes())
+        results = await transport.send(TemplatedMailing(), recipients("b"), Notes())
 
         assert kinds(results) == [ACCEPTED]
 
@@ -287,10 +283,10 @@ async def test_after_a_long_rate_limit_the_next_send_asks_again() -> None:
 async def test_a_short_rate_limit_is_waited_for() -> None:
     async with running_api() as (api, transport):
         api.answers(429, ("", "too many"), Retry_After="1")
-        await transport.send(Templated(), recipients("a"), Notes())
+        await transport.send(TemplatedMailing(), recipients("a"), Notes())
         api.reply = api.accept
         started = time.monotonic()
-        results = await transport.send(Templated(), recipients("b"), Notes())
+        results = await transport.send(TemplatedMailing(), recipients("b"), Notes())
 
         assert kinds(results) == [ACCEPTED]
         assert time.monotonic() - started > 0.8
@@ -298,10 +294,10 @@ async def test_a_short_rate_limit_is_waited_for() -> None:
 
 async def test_nobody_there_is_held() -> None:
     [port] = free_ports(1)
-    transport = SendgridTransport("SG.key", base_url=f"http://{LOOPBACK}:{port}")
+    transport = HttpTransport(SendgridProvider("SG.key"), base_url=f"http://{LOOPBACK}:{port}")
     notes = Notes()
 
-    results = await transport.send(Templated(), recipients("a"), notes)
+    results = await transport.send(TemplatedMailing(), recipients("a"), notes)
 
     assert kinds(results) == [HELD]
     assert (results[0].scope, results[0].reason) == (Scope.ACCOUNT, "SendGrid cannot be reached")
@@ -324,7 +320,7 @@ async def test_no_answer_to_a_whole_call_is_in_doubt(drops: bool) -> None:
 
         api.reply = reply
         notes = Notes()
-        results = await transport.send(Templated(), recipients("a", "b"), notes)
+        results = await transport.send(TemplatedMailing(), recipients("a", "b"), notes)
 
         assert kinds(results) == [IN_DOUBT, IN_DOUBT]
         assert notes.handed_over == [0, 1]
@@ -339,7 +335,7 @@ async def test_a_cancelled_call_waits_for_its_answer() -> None:
 
         api.reply = slow
         notes = Notes()
-        sending = asyncio.create_task(transport.send(Templated(), recipients("a"), notes))
+        sending = asyncio.create_task(transport.send(TemplatedMailing(), recipients("a"), notes))
         await asyncio.sleep(0.2)
         sending.cancel()
         await asyncio.sleep(0.1)
@@ -359,7 +355,7 @@ async def test_a_cancelled_call_does_not_wait_for_ever() -> None:
 
         api.reply = slow
         notes = Notes()
-        sending = asyncio.create_task(transport.send(Templated(), recipients("a"), notes))
+        sending = asyncio.create_task(transport.send(TemplatedMailing(), recipients("a"), notes))
         await asyncio.sleep(0.2)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -377,11 +373,11 @@ async def test_closing_leaves_nobody_waiting() -> None:
 
         api.reply = slow
         notes = Notes()
-        under_way = asyncio.create_task(transport.send(Templated(), recipients("a"), notes))
+        under_way = asyncio.create_task(transport.send(TemplatedMailing(), recipients("a"), notes))
         await asyncio.to_thread(
             wait_until, lambda: bool(notes.handed_over), seconds=10, what="a call under way"
         )
-        waits = asyncio.create_task(transport.send(Templated(), recipients("b"), Notes()))
+        waits = asyncio.create_task(transport.send(TemplatedMailing(), recipients("b"), Notes()))
         await asyncio.sleep(0.05)
 
         await transport.close()
@@ -408,5 +404,5 @@ async def test_check_says_whether_the_key_may_send() -> None:
             await transport.check()
 
         api.scopes = web.json_response({"errors": [{"message": "bad key"}]}, status=401)
-        with pytest.raises(TransportError, match="does not accept the API key: 401 bad key"):
+        with pytest.raises(TransportError, match="rejects the API key: 401 bad key"):
             await transport.check()

@@ -7,7 +7,7 @@ import pytest
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Recipient
 from postroom.mail.template import SplicedMailing
-from postroom.transport.sendgrid.batch import TemplatedMailing
+from postroom.transport.http.provider import TemplatedMailing
 from tests.unit.mail.making import GUID, LEAVE, URL, confirmation, mailing, recipient
 from tests.unit.mail.strict import bodies, parse, read_headers
 

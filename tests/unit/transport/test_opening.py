@@ -6,9 +6,9 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.transport.contract import TransportError
-from postroom.transport.opening import open_transport
+from postroom.transport.http.transport import HttpTransport
 from postroom.transport.outbox import OutboxTransport
-from postroom.transport.sendgrid.transport import SendgridTransport
+from postroom.transport.registry import open_transport
 from postroom.transport.smtp import SmtpTransport
 
 
@@ -19,12 +19,12 @@ from postroom.transport.smtp import SmtpTransport
         ("outbox://", OutboxTransport),
         ("smtp://user:geheim@mx.test", SmtpTransport),
         ("smtps://mx.test,smtp://other.test", SmtpTransport),
-        ("sendgrid://", SendgridTransport),
-        ("sendgrid://127.0.0.1:8025", SendgridTransport),
+        ("sendgrid://", HttpTransport),
+        ("sendgrid://127.0.0.1:8025", HttpTransport),
     ],
 )
 async def test_a_url_opens_a_transport(url: str, kind: type, tmp_path: Path) -> None:
-    transport = open_transport(url, folder=tmp_path, sendgrid_api_key="SG.geheim")
+    transport = open_transport(url, folder=tmp_path, setting=lambda _: "SG.geheim")
 
     assert isinstance(transport, kind)
     assert "geheim" not in repr(transport)
@@ -46,7 +46,7 @@ async def test_a_url_opens_a_transport(url: str, kind: type, tmp_path: Path) -> 
 )
 def test_a_wrong_url_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(Invalid) as caught:
-        open_transport(url, folder=tmp_path, sendgrid_api_key="SG.x")
+        open_transport(url, folder=tmp_path, setting=lambda _: "SG.x")
 
     assert caught.value.field == "transport"
     assert "geheim" not in str(caught.value)
@@ -60,6 +60,6 @@ def test_sendgrid_without_a_key_says_what_to_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["SG.a\r\nX: y", "SG.gehe im", "SG.ü"])
 def test_a_key_that_is_none_is_not_repeated(key: str, tmp_path: Path) -> None:
     with pytest.raises(TransportError) as caught:
-        open_transport("sendgrid://", folder=tmp_path, sendgrid_api_key=key)
+        open_transport("sendgrid://", folder=tmp_path, setting=lambda _: key)
 
     assert key not in str(caught.value)

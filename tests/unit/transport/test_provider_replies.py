@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from postroom.transport.contract import ResultKind, Scope
-from postroom.transport.replies import judge
-from postroom.transport.reply_parsing import Stage, parse_reply
+from postroom.transport.smtp.replies import Stage, parse_reply
+from postroom.transport.smtp.reply_meaning import judge
 
 SEEN = [
     line.split(" | ", 4)

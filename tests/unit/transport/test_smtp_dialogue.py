@@ -4,14 +4,14 @@ import pytest
 
 from postroom.mail.mailing import Recipient
 from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.smtp.backlog import MOST_ATTEMPTS, Backlog, SmtpBatch
 from postroom.transport.smtp.dialogue import PIECE, Dialogue
-from postroom.transport.smtp.offers import Offers
-from postroom.transport.smtp.work import MOST_ATTEMPTS, Batch, Work
+from postroom.transport.smtp.replies import Extensions
 from tests.services.plain_mailing import Notes, PlainMailing, recipients
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
-PIPELINED, PLAIN = Offers(pipelining=True), Offers()
+PIPELINED, PLAIN = Extensions(pipelining=True), Extensions()
 OPEN = b"250 sender\r\n250 recipient\r\n354 go\r\n"
 
 
@@ -21,27 +21,26 @@ class Talk:
     def __init__(
         self,
         *names: str,
-        offers: Offers = PIPELINED,
+        extensions: Extensions = PIPELINED,
         size: int = 0,
         sender: str = "news@example.com",
-        work: Work | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         self.said = b""
         self.hung_up = self.rests = False
-        self.finished = 0
         self.pauses = False
         self.failures: list[Result] = []
         self.has_another_server = False
         self.notes = Notes()
-        self.work = work or Work()
+        self.backlog = backlog or Backlog()
         self.mailing = PlainMailing(size, sender)
-        self.batch = Batch(self.mailing, recipients(*names), self.notes, self._finish)
-        self.work.add(self.batch)
-        self.dialogue = Dialogue("mx.test:25", offers, self.work, self)
+        self.batch = SmtpBatch(self.mailing, recipients(*names), self.notes)
+        self.backlog.add(self.batch)
+        self.dialogue = Dialogue("mx.test:25", extensions, self.backlog, self)
         self.dialogue.wake()
 
-    def _finish(self) -> None:
-        self.finished += 1
+    def finished(self) -> bool:
+        return self.batch.is_finished
 
     def write(self, data: bytes) -> None:
         self.said += data
@@ -91,7 +90,7 @@ def test_one_write_ends_an_email_and_begins_the_next() -> None:
     assert talk.heard(b"250 kept as 2\r\n") == b""
     assert talk.kinds == {0: ACCEPTED, 1: ACCEPTED}
     assert talk.rests
-    assert talk.finished == 1
+    assert talk.finished()
 
 
 @pytest.mark.parametrize("cut", range(1, 50, 7))
@@ -117,7 +116,7 @@ def test_replies_of_several_lines_are_replies() -> None:
 
 
 def test_without_pipelining_each_command_waits() -> None:
-    talk = Talk("a", "b", offers=PLAIN)
+    talk = Talk("a", "b", extensions=PLAIN)
 
     assert talk.said == b"MAIL FROM:<news@example.com>\r\n"
     assert talk.heard(b"250 ok\r\n") == b"RCPT TO:<a@example.com>\r\n"
@@ -130,7 +129,7 @@ def test_without_pipelining_each_command_waits() -> None:
 
 
 def test_without_pipelining_a_refused_recipient_is_followed_by_a_reset() -> None:
-    talk = Talk("a", "b", offers=PLAIN)
+    talk = Talk("a", "b", extensions=PLAIN)
     talk.heard(b"250 ok\r\n")
 
     assert talk.heard(b"550 5.1.1 unknown\r\n") == b"RSET\r\n"
@@ -165,7 +164,7 @@ def test_the_last_recipient_refused_leaves_the_reset_for_later() -> None:
     assert talk.heard(b"250 ok\r\n550 5.1.1 unknown\r\n554 no valid recipients\r\n") == b""
     assert talk.rests
 
-    talk.work.add(Batch(talk.mailing, recipients("b"), Notes(), lambda: None))
+    talk.backlog.add(SmtpBatch(talk.mailing, recipients("b"), Notes()))
     before = len(talk.said)
     talk.dialogue.wake()
 
@@ -224,7 +223,7 @@ def test_a_sender_not_accepted_for_now_holds_everything_that_waits() -> None:
     ],
 )
 def test_what_one_server_refuses_goes_to_another(replies: bytes) -> None:
-    talk = Talk("a", "b", offers=PLAIN if replies.startswith(OPEN) else PIPELINED)
+    talk = Talk("a", "b", extensions=PLAIN if replies.startswith(OPEN) else PIPELINED)
     talk.has_another_server = True
 
     for line in replies.splitlines(keepends=True):
@@ -232,14 +231,14 @@ def test_what_one_server_refuses_goes_to_another(replies: bytes) -> None:
 
     assert talk.hung_up
     assert talk.kinds == {}
-    assert talk.work.waiting == 2
+    assert talk.backlog.size == 2
     assert len(talk.failures) == 1
     assert talk.failures[0].scope is Scope.ACCOUNT
 
 
 def test_a_message_that_is_rejected_is_not_offered_again_but_others_are() -> None:
     talk = Talk("a", "b", "c", "d")
-    other = Talk("x", work=talk.work)
+    other = Talk("x", backlog=talk.backlog)
     talk.heard(OPEN)
 
     talk.heard(b"552 5.3.4 message too large\r\n" + OPEN)
@@ -302,7 +301,7 @@ def test_a_connection_that_breaks_before_the_content_gives_the_email_back(heard:
     talk.dialogue.lost("broken")
 
     assert talk.kinds == {}
-    assert talk.work.waiting == 1
+    assert talk.backlog.size == 1
 
 
 @pytest.mark.parametrize(
@@ -317,13 +316,13 @@ def test_an_email_whose_connections_keep_breaking_is_settled(
     heard: bytes, stage: str, kind: ResultKind
 ) -> None:
     """Before the recipient is named it cannot be what the server stumbles over."""
-    work = Work()
-    talk = Talk("a", work=work)
+    backlog = Backlog()
+    talk = Talk("a", backlog=backlog)
     for _ in range(MOST_ATTEMPTS - 1):
         talk.heard(heard)
         talk.dialogue.lost("broken")
         assert talk.kinds == {}
-        talk.dialogue = Dialogue("mx.test:25", PIPELINED, work, talk)
+        talk.dialogue = Dialogue("mx.test:25", PIPELINED, backlog, talk)
         talk.dialogue.wake()
 
     talk.heard(heard)
@@ -340,7 +339,7 @@ def test_a_connection_that_breaks_after_the_dot_leaves_one_in_doubt_and_the_next
     talk.dialogue.lost("broken")
 
     assert talk.kinds == {0: IN_DOUBT}
-    following = talk.work.take()
+    following = talk.backlog.take()
     assert following is not None
     assert (following.position, following.attempts) == (1, 0)
 
@@ -354,7 +353,7 @@ def test_421_to_a_command_gives_the_email_to_another_connection(count: int) -> N
 
     assert talk.hung_up
     assert talk.kinds == {}
-    assert talk.work.waiting == 1
+    assert talk.backlog.size == 1
 
 
 def test_421_that_blames_the_sender_is_no_reason_to_try_again() -> None:
@@ -374,7 +373,7 @@ def test_421_to_the_content_defers_it_and_gives_back_the_next() -> None:
     talk.heard(b"421 4.3.2 closing\r\n")
 
     assert talk.kinds == {0: DEFERRED}
-    assert talk.work.waiting == 1
+    assert talk.backlog.size == 1
     assert talk.hung_up
 
 
@@ -399,7 +398,7 @@ def test_a_server_out_of_step_is_left(heard: bytes) -> None:
 
     assert talk.hung_up
     assert talk.kinds == {}
-    assert talk.work.waiting == 1
+    assert talk.backlog.size == 1
 
 
 @pytest.mark.parametrize(("heard", "kind"), [(b"", HELD), (b"250 ok\r\n", DEFERRED)])
@@ -421,7 +420,7 @@ def test_after_garbage_nothing_more_is_sent() -> None:
     assert said == b""
     assert talk.hung_up
     assert talk.kinds == {0: ACCEPTED}
-    assert talk.work.waiting == 2
+    assert talk.backlog.size == 2
 
 
 def test_a_reply_that_may_be_anothers_is_not_believed_after_garbage() -> None:
@@ -461,7 +460,7 @@ def test_a_large_mail_that_is_not_written_out_leaves_no_doubt() -> None:
     talk.dialogue.lost("broken")
 
     assert talk.kinds == {}
-    assert talk.work.waiting == 1
+    assert talk.backlog.size == 1
 
 
 @pytest.mark.parametrize(
@@ -485,7 +484,7 @@ def test_an_acceptance_in_the_middle_of_a_large_mail_is_not_believed() -> None:
     talk.heard(b"250 kept\r\n")
 
     assert talk.kinds == {}
-    assert talk.work.waiting == 1
+    assert talk.backlog.size == 1
     assert talk.hung_up
 
 
@@ -495,7 +494,7 @@ def test_a_cancelled_email_is_not_ended_by_a_dot() -> None:
 
     assert talk.heard(OPEN) == b""
     assert talk.hung_up
-    assert talk.finished == 1
+    assert talk.finished()
     assert talk.notes.handed_over == []
 
 
@@ -504,19 +503,19 @@ def test_a_cancelled_batch_waits_for_what_was_handed_over() -> None:
     talk.heard(OPEN)
 
     talk.batch.cancel()
-    assert talk.finished == 0
+    assert not talk.finished()
     talk.heard(b"250 kept\r\n" + OPEN)
 
-    assert talk.finished == 1
+    assert talk.finished()
     assert talk.kinds == {0: ACCEPTED}
     assert talk.notes.handed_over == [0]
 
 
 def test_sizes_are_declared_and_limits_respected() -> None:
-    talk = Talk("a", offers=Offers(pipelining=True, size=0), size=5000)
+    talk = Talk("a", extensions=Extensions(pipelining=True, size=0), size=5000)
     assert b"MAIL FROM:<news@example.com> SIZE=%d\r\n" % len(talk.content("a")[:-3]) in talk.said
 
-    talk = Talk("a", offers=Offers(pipelining=True, size=1000), size=5000)
+    talk = Talk("a", extensions=Extensions(pipelining=True, size=1000), size=5000)
     assert talk.said == b""
     assert talk.kinds == {0: HELD}
     assert "at most 1000" in talk.notes.settled_as[0].reply
@@ -525,14 +524,14 @@ def test_sizes_are_declared_and_limits_respected() -> None:
 def test_doubled_dots_do_not_count_against_the_limit() -> None:
     limit = len(PlainMailing().mail(recipients("a")[0]))
 
-    assert Talk("a", offers=Offers(size=limit)).kinds == {}
-    assert Talk("a", offers=Offers(size=limit - 1)).kinds == {0: HELD}
+    assert Talk("a", extensions=Extensions(size=limit)).kinds == {}
+    assert Talk("a", extensions=Extensions(size=limit - 1)).kinds == {0: HELD}
 
 
 def test_smtputf8_is_asked_for_only_where_needed() -> None:
-    offers = Offers(pipelining=True, smtputf8=True)
+    extensions = Extensions(pipelining=True, smtputf8=True)
 
-    talk = Talk("jürgen@example.com", "a", offers=offers)
+    talk = Talk("jürgen@example.com", "a", extensions=extensions)
 
     assert talk.said.startswith(b"MAIL FROM:<news@example.com> SMTPUTF8\r\n")
     assert "RCPT TO:<jürgen@example.com>".encode() in talk.said
@@ -565,10 +564,10 @@ def test_a_mail_that_cannot_be_composed_holds_nobody_else_up() -> None:
         def wire(self, recipient: Recipient) -> bytes:
             raise ValueError("no such field")
 
-    work, notes = Work(), Notes()
-    work.add(Batch(Broken(), recipients("a"), notes, lambda: None))
+    backlog, notes = Backlog(), Notes()
+    backlog.add(SmtpBatch(Broken(), recipients("a"), notes))
 
-    talk = Talk("b", work=work)
+    talk = Talk("b", backlog=backlog)
 
     assert notes.settled_as[0].kind is HELD
     assert "no such field" in notes.settled_as[0].reply
@@ -583,7 +582,7 @@ def test_a_retired_dialogue_finishes_and_takes_no_more() -> None:
     talk.heard(b"250 kept\r\n")
 
     assert talk.rests
-    assert talk.work.waiting == 1
+    assert talk.backlog.size == 1
 
 
 # -- the usual answer, which is taken without parsing -------------------------------------

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.transport.smtp.offers import Offers, parse_offers
-from postroom.transport.smtp.reading import ReplyReader
+from postroom.transport.smtp.replies import Extensions, ReplyReader, parse_extensions
 
 STREAM = b"250-one\r\n250-2.0.0 two\r\n250 three\r\n354 go\r\n550 5.1.1 no\n250\r\n"
 
@@ -62,9 +61,9 @@ def test_replies_before_and_after_garbage_are_told_apart() -> None:
 def test_offers_are_read() -> None:
     lines = ["mx.test hello", "PIPELINING", "SIZE 10240000", "auth plain LOGIN", "SMTPUTF8"]
 
-    found = parse_offers(lines)
+    found = parse_extensions(lines)
 
-    assert found == Offers(
+    assert found == Extensions(
         pipelining=True, smtputf8=True, size=10240000, auth=frozenset({"PLAIN", "LOGIN"})
     )
     assert str(found) == "PIPELINING, SMTPUTF8, SIZE 10240000, AUTH LOGIN PLAIN"
@@ -73,17 +72,17 @@ def test_offers_are_read() -> None:
 @pytest.mark.parametrize(
     ("line", "offers"),
     [
-        ("SIZE", Offers(size=0)),
-        ("SIZE many", Offers(size=0)),
-        ("AUTH=PLAIN", Offers(auth=frozenset({"PLAIN"}))),
-        ("XPIPELINING", Offers()),
-        ("", Offers()),
+        ("SIZE", Extensions(size=0)),
+        ("SIZE many", Extensions(size=0)),
+        ("AUTH=PLAIN", Extensions(auth=frozenset({"PLAIN"}))),
+        ("XPIPELINING", Extensions()),
+        ("", Extensions()),
     ],
 )
-def test_odd_offers_are_read(line: str, offers: Offers) -> None:
-    assert parse_offers(["mx.test", line]) == offers
+def test_odd_offers_are_read(line: str, offers: Extensions) -> None:
+    assert parse_extensions(["mx.test", line]) == offers
 
 
 def test_a_greeting_is_no_offer() -> None:
-    assert parse_offers(["PIPELINING"]) == Offers()
-    assert str(parse_offers([])) == "no extensions"
+    assert parse_extensions(["PIPELINING"]) == Extensions()
+    assert str(parse_extensions([])) == "no extensions"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from postroom.transport.contract import Result, ResultKind, Scope
-from postroom.transport.replies import judge, same_reply_key
-from postroom.transport.reply_parsing import Reply, Stage, parse_reply
-from postroom.transport.reply_table import RULES
+from postroom.transport.contract import Result, ResultKind, Scope, same_reply_key
+from postroom.transport.smtp.replies import Reply, Stage, parse_reply
+from postroom.transport.smtp.reply_meaning import judge
+from postroom.transport.smtp.reply_table import RULES
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT

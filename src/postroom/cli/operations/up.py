@@ -13,6 +13,7 @@ import click
 from postroom.cli.support.running import run_until_stopped, with_settings
 from postroom.hosted import register_apps, run_host
 from postroom.settings import Settings
+from postroom.transport.registry import sends_mail
 from postroom.wiring import (
     make_alerts,
     make_retention,
@@ -92,7 +93,7 @@ def _say_where(
 
 def _missing_for_production(settings: Settings) -> list[str]:
     missing = []
-    if settings.transport.url.startswith("outbox:"):
+    if not sends_mail(settings.transport.url):
         missing.append(
             "Mails are kept on the page Outbox and not sent: set POSTROOM_TRANSPORT=smtp://…"
         )

@@ -14,8 +14,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.providers import provider_of
 from postroom.services.messages.holds import ACCOUNT, Fault, Refusal, provider_key
-from postroom.transport.contract import Result, Scope
-from postroom.transport.replies import same_reply_key
+from postroom.transport.contract import Result, Scope, same_reply_key
 
 _LAST: Final = 50
 _FEW: Final = 4

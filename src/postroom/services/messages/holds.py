@@ -18,8 +18,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
-from postroom.transport.contract import Result, ResultKind, Scope
-from postroom.transport.replies import same_reply_key
+from postroom.transport.contract import Result, ResultKind, Scope, same_reply_key
 
 HoldKey = NewType("HoldKey", str)
 """`account`, `provider:gmail.com` or `message:REF`."""

@@ -1,4 +1,4 @@
-"""One connection to a mail server: bytes in, bytes out. What they mean is decided elsewhere."""
+"""One connection to a mail server: bytes in, bytes out. The dialogue decides what they mean."""
 
 from __future__ import annotations
 
@@ -8,38 +8,36 @@ from collections import deque
 from typing import Protocol, cast
 
 from postroom.transport.contract import Result
-from postroom.transport.reply_parsing import Reply
-from postroom.transport.smtp.address import SmtpServer
+from postroom.transport.smtp.backlog import Backlog
 from postroom.transport.smtp.dialogue import Dialogue
-from postroom.transport.smtp.offers import Offers
-from postroom.transport.smtp.reading import ReplyReader
-from postroom.transport.smtp.work import Work
+from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader
+from postroom.transport.smtp.servers import SmtpServer
 
 
 class ConnectionLost(ConnectionError):
     """The server closed the connection while it was being opened."""
 
 
-class Owner(Protocol):
-    """Who is told of a connection."""
+class ConnectionOwner(Protocol):
+    """What a connection reports to: the pool."""
 
-    def resting(self, connection: Connection) -> None: ...
+    def resting(self, connection: SmtpConnection) -> None: ...
 
-    def gone(self, connection: Connection) -> None: ...
+    def gone(self, connection: SmtpConnection) -> None: ...
 
-    def fails(self, connection: Connection, result: Result) -> bool: ...
+    def fails(self, connection: SmtpConnection, result: Result) -> bool: ...
 
 
-class Connection(asyncio.Protocol):
-    """Until `serve` it answers questions one by one (`ask`); then a dialogue takes it over."""
+class SmtpConnection(asyncio.Protocol):
+    """Sends single commands (`ask`) until `serve`; then a dialogue takes over."""
 
-    def __init__(self, server: SmtpServer, owner: Owner) -> None:
+    def __init__(self, server: SmtpServer, owner: ConnectionOwner) -> None:
         self.server = server
-        self.offers = Offers()
+        self.extensions = Extensions()
         self.greeting = ""
         self.dialogue: Dialogue | None = None
         self.moved_at = 0.0
-        """When the server last did something that we waited for."""
+        """When the server last did what we waited for."""
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -51,17 +49,17 @@ class Connection(asyncio.Protocol):
         self._is_leaving = False
         self.is_retired = False
 
-    # — While it is opened —
+    # — While it is being opened —
 
     async def ask(self, command: bytes, seconds: float) -> Reply:
-        """One command, one reply. `ConnectionLost`, `TimeoutError`."""
+        """Send a command and return its reply; raise `ConnectionLost` or `TimeoutError`."""
         if self._transport is None or self._problem:
             raise ConnectionLost(self._problem or "not connected")
         self._transport.write(command)
         return await self.reply(seconds)
 
     async def reply(self, seconds: float) -> Reply:
-        """The reply that comes next."""
+        """Return the next reply."""
         async with asyncio.timeout(seconds):
             while not self._replies:
                 if self._problem:
@@ -72,13 +70,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether no part of a reply has arrived that was not read."""
+        """Whether no unread part of a reply has arrived."""
         return self._reader.is_empty and not self._replies
 
     async def start_tls(self, context: ssl.SSLContext, seconds: float) -> None:
         if self._transport is None or self._problem or not self.is_silent:
-            # What came before the handshake was not encrypted: whoever sent it (RFC 3207 5).
-            raise ConnectionLost("the server spoke between STARTTLS and the handshake")
+            # Unencrypted text must not count after the handshake (RFC 3207 5).
+            raise ConnectionLost("the server sent something between STARTTLS and the handshake")
         secured = await self._loop.start_tls(
             self._transport,
             self,
@@ -90,9 +88,9 @@ class Connection(asyncio.Protocol):
             raise ConnectionLost("closed during the handshake")
         self._transport = secured
 
-    def serve(self, work: Work) -> None:
-        """It is open: from now on it takes work."""
-        self.dialogue = Dialogue(str(self.server), self.offers, work, self)
+    def serve(self, backlog: Backlog) -> None:
+        """Send emails of the backlog from now on."""
+        self.dialogue = Dialogue(str(self.server), self.extensions, backlog, self)
         self.moved_at = self._loop.time()
 
     @property
@@ -101,11 +99,11 @@ class Connection(asyncio.Protocol):
         return cast(ssl.SSLObject, found).version() if found else None
 
     def address(self, which: str) -> str:
-        """The IP address of our end (`sockname`) or of the other (`peername`)."""
+        """Return the IP address of our end (`sockname`) or of the server (`peername`)."""
         found = self._transport and self._transport.get_extra_info(which)
         return str(found[0]) if found else ""
 
-    # — While it works (the dialogue's channel) —
+    # — While it sends (the dialogue's channel) —
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -128,19 +126,19 @@ class Connection(asyncio.Protocol):
             self.dialogue.wake()
 
     def retire(self) -> None:
-        """Finish what is in hand, then rest for good."""
+        """Finish the emails in progress and take no more."""
         self.is_retired = True
         if self.dialogue is not None:
             self.dialogue.retire()
 
     def give_up(self, reason: str, *, retry: bool) -> None:
-        """Stop waiting: the emails in hand learn it now, not when the socket is closed."""
+        """Stop waiting; settle the emails in progress now, not when the socket is closed."""
         if self.dialogue is not None:
             self.dialogue.lost(reason, retry=retry)
         self.hang_up()
 
     def leave(self, seconds: float) -> None:
-        """Say good-bye (RFC 5321 4.1.1.10) and close, answered or not."""
+        """Send QUIT (RFC 5321 4.1.1.10) and close, whether it is answered or not."""
         if self._transport is None or self._is_leaving:
             return
         self._is_leaving = True
@@ -160,7 +158,7 @@ class Connection(asyncio.Protocol):
             if self.dialogue.received(data):
                 self.moved_at = self._loop.time()
         else:
-            self._received_while_opened(data)
+            self._received_while_opening(data)
 
     def pause_writing(self) -> None:
         if self.dialogue is not None:
@@ -179,7 +177,7 @@ class Connection(asyncio.Protocol):
             self.closed.set_result(None)
         self._owner.gone(self)
 
-    def _received_while_opened(self, data: bytes) -> None:
+    def _received_while_opening(self, data: bytes) -> None:
         self._replies.extend(self._reader.feed(data))
         if self._reader.problem:
             self._fail(f"the server sent {self._reader.problem}")

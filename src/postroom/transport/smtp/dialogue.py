@@ -1,4 +1,5 @@
-"""What to say to a mail server, and what its replies mean for which email. It has no socket.
+"""The conversation with a mail server: what to write next, and which email a reply is about. It has
+no socket.
 
 With PIPELINING (RFC 2920) one write carries the end of one email and the beginning of the next,
 and one read all four replies:
@@ -11,7 +12,7 @@ and one read all four replies:
     content of B, final dot, MAIL C, …
 
 Without it, each command waits for its reply. In both cases at most one email of a connection is
-between its final dot and its reply; whatever else is under way was certainly not delivered.
+between its final dot and its reply; every other email on it was certainly not delivered.
 """
 
 from __future__ import annotations
@@ -19,16 +20,14 @@ from __future__ import annotations
 from typing import Protocol
 
 from postroom.transport.contract import Result, ResultKind, Scope
-from postroom.transport.replies import judge
-from postroom.transport.reply_parsing import Reply, Stage, reply_text
-from postroom.transport.reply_table import NAMED
-from postroom.transport.smtp.hands import CLOSES, Hands
-from postroom.transport.smtp.offers import Offers
-from postroom.transport.smtp.reading import ReplyReader
-from postroom.transport.smtp.work import Batch, Email, Work
+from postroom.transport.smtp.backlog import Backlog, SmtpBatch, SmtpEmail
+from postroom.transport.smtp.in_progress import CLOSES, EmailsInProgress
+from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader, Stage, reply_text
+from postroom.transport.smtp.reply_meaning import judge
+from postroom.transport.smtp.reply_table import NAMED
 
 PIECE = 64 * 1024
-"""Larger mails are written piece by piece: a break before the last piece leaves no doubt."""
+"""Larger mails are written in pieces: a connection lost before the last one leaves no doubt."""
 
 _NOTHING: tuple[Stage, ...] = ()
 _CONTENT = (Stage.CONTENT,)
@@ -38,37 +37,39 @@ _WHOLE = (Stage.CONTENT, *_ENVELOPE)
 _ACCEPTED = ResultKind.ACCEPTED
 
 
-class Channel(Protocol):
+class DialogueChannel(Protocol):
     """What a dialogue needs of a connection."""
 
     def write(self, data: bytes) -> None: ...
 
     def hang_up(self) -> None:
-        """Close without another word; nothing that arrives later counts."""
+        """Close without QUIT; ignore what arrives later."""
 
     def rest(self) -> None:
-        """There is nothing to do; `Dialogue.wake` when there is."""
+        """Report that there is nothing to do until `Dialogue.wake`."""
 
     def fails(self, result: Result) -> bool:
-        """The server takes none of our emails. Return whether another one is tried instead."""
+        """Report that the server accepts no email. Return whether another one is tried."""
 
 
 class Dialogue:
-    """The conversation on one connection that is greeted, encrypted and logged in."""
+    """The conversation on one connection, after greeting, encryption and login."""
 
-    def __init__(self, host: str, offers: Offers, work: Work, channel: Channel) -> None:
+    def __init__(
+        self, host: str, extensions: Extensions, backlog: Backlog, channel: DialogueChannel
+    ) -> None:
         self._host = host
-        self._pipelining = offers.pipelining
-        self._hands = Hands(host, offers, work)
+        self._pipelining = extensions.pipelining
+        self._emails = EmailsInProgress(host, extensions, backlog)
         self._channel = channel
         self._reader = ReplyReader()
-        self._usual: bytes | None = None  # how the server lets us go on after an envelope
-        self._awaited = _NOTHING  # the replies to the last write, in order
+        self._usual: bytes | None = None  # the server's replies to an ordinary envelope
+        self._awaited = _NOTHING  # replies to the last write, in order
         self._answered = 0  # how many of them have come
-        self._data_open = False  # 354 came for the envelope
+        self._data_open = False  # the envelope got 354
         self._refused_at: Stage | None = None  # where the envelope was refused
         self._must_reset = False  # before the next envelope
-        self._written = -1  # how much of a large content was; -1: no large one is being written
+        self._written = -1  # bytes of a large content; -1: none is being written
         self._is_paused = False
         self._is_over = False
 
@@ -76,33 +77,33 @@ class Dialogue:
 
     @property
     def awaits(self) -> Stage | None:
-        """What has not been answered yet."""
+        """Which reply comes next; None if none is expected."""
         if self._answered == len(self._awaited):
             return None
         return self._awaited[self._answered]
 
     @property
     def is_writing(self) -> bool:
-        """Whether the server has yet to take a part of a large mail."""
+        """Whether a part of a large mail is still unwritten."""
         return self._written >= 0
 
     def wake(self) -> None:
-        """There is work: take some, if nothing is under way."""
+        """Take an email from the backlog, unless one is in progress."""
         if self.awaits is None and not self._is_over:
             self._begin()
 
     def retire(self) -> None:
-        """Finish what is in hand, and rest."""
-        self._hands.retired = True
+        """Finish the emails in progress and take no more."""
+        self._emails.retired = True
 
-    def has_sent(self, batch: Batch) -> bool:
-        """Whether an email of this batch was handed over and not answered yet."""
-        return self._hands.sent is not None and self._hands.sent.batch is batch
+    def has_sent(self, batch: SmtpBatch) -> bool:
+        """Return whether an email of this batch was handed over and has no reply yet."""
+        return self._emails.sent is not None and self._emails.sent.batch is batch
 
     def lost(self, reason: str, *, retry: bool = True) -> None:
-        """The connection is gone. What was handed over is in doubt, the rest is given back.
+        """Handle a lost connection: what was handed over is in doubt, the rest is given back.
 
-        Without `retry` it is settled: the reason took so long that the next would, too.
+        Without `retry` the rest is settled: after a timeout, another attempt would take as long.
         """
         where = f" before the reply to {self.awaits}" if self.awaits else ""
         self._abandon(
@@ -112,7 +113,7 @@ class Dialogue:
     # — From the connection —
 
     def received(self, data: bytes) -> bool:
-        """Bytes have arrived; answers whether they completed a reply."""
+        """Process bytes from the server; return whether they completed a reply."""
         if self._is_over:
             return False
         if self._awaited is _WHOLE and not self._answered and self._is_plain_success(data):
@@ -125,10 +126,10 @@ class Dialogue:
         return bool(replies)
 
     def _received_garbage(self, replies: list[Reply]) -> bool:
-        """Use the replies that came with it, but say nothing more on this connection.
+        """Use the replies that came with it, but write nothing more on this connection.
 
-        Replies after the garbage count only if none is missing: otherwise it may have been one, and
-        they would be taken for answers to something else.
+        Replies after the garbage count only if none is missing: otherwise the garbage may have been
+        one, and they would be matched to the wrong commands.
         """
         problem, after = self._reader.problem, self._reader.after_problem
         if not replies and len(after) == len(self._awaited) - self._answered:
@@ -150,15 +151,15 @@ class Dialogue:
     # — Replies —
 
     def _is_plain_success(self, data: bytes) -> bool:
-        """The ordinary case, taken without parsing: accepted, and the next may come."""
+        """Handle the ordinary case without parsing: accepted, and the next content may be sent."""
         first, _, others = data.partition(b"\r\n")
         if first[:4] != b"250 " or b"\n" in first or not self._reader.is_empty:
             return False
-        if others != self._usual:  # most servers say the same for each envelope
+        if others != self._usual:  # most servers repeat themselves for each envelope
             if not _is_open_envelope(others):
                 return False
             self._usual = others
-        self._hands.settle_sent(Result(_ACCEPTED, reply_text(first)))
+        self._emails.settle_sent(Result(_ACCEPTED, reply_text(first)))
         self._answered = 4
         self._send_content()
         return True
@@ -167,14 +168,14 @@ class Dialogue:
         stage = self.awaits
         if self._is_over:
             return
-        if stage is None:  # nothing was asked: mostly 421, before an idle connection is closed
+        if stage is None:  # unasked: mostly 421, before an idle connection is closed
             self._break(reply.text)
         elif reply.code == 421:
-            # RFC 5321 3.8: it closes the connection, and did nothing of what it was asked last.
+            # RFC 5321 3.8: it closes the connection and did not execute the last command.
             result = judge(stage, reply)
             if result.kind is ResultKind.HELD and result.scope is Scope.ACCOUNT:
                 self._channel.fails(result)
-            self._hands.dismiss(result)
+            self._emails.closed_by_server(result)
             self._break(reply.text)
         else:
             self._answered += 1
@@ -193,16 +194,16 @@ class Dialogue:
 
     def _content_answered(self, reply: Reply) -> None:
         result = judge(Stage.CONTENT, reply)
-        if self.is_writing:  # a large mail: its rest is not sent, so only closing ends this
+        if self.is_writing:  # the rest of a large mail is not sent, so only closing ends this
             if reply.is_negative and not self._moves_on(result):
-                self._hands.settle_next(result)
+                self._emails.settle_next(result)
             self._break(f"a reply in the middle of the mail: {reply.text}")
             return
-        # Nothing is there to settle after the lone dot that follows a refused recipient.
-        if self._hands.sent is not None and self._moves_on(result):
+        # After the lone dot that follows a refused recipient there is nothing to settle.
+        if self._emails.sent is not None and self._moves_on(result):
             self._break(result.reply)
             return
-        self._hands.settle_sent(result)
+        self._emails.settle_sent(result)
         if result.kind is ResultKind.IN_DOUBT:
             self._break(result.reply)
 
@@ -210,24 +211,24 @@ class Dialogue:
         if not reply.is_negative or stage is Stage.RSET:
             self._break(f"unexpected reply to {stage}: {reply.text}")
         elif self._refused_at is None:
-            # The first refusal of an envelope is what counts; the others follow from it.
+            # The first refusal of an envelope counts; the others are its consequences.
             self._refused_at = stage
             self._must_reset = stage is not Stage.MAIL
             result = judge(stage, reply)
             if self._moves_on(result):
                 self._break(result.reply)
             else:
-                self._hands.settle_next(result)
+                self._emails.settle_next(result)
 
     def _moves_on(self, result: Result) -> bool:
-        """Spread the word about a refusal that is not the recipient's fault. Return whether the
-        email goes to another server."""
+        """Apply a refusal that is not the recipient's fault to all emails that it concerns. Return
+        whether the email goes to another server."""
         if result.kind is not ResultKind.HELD:
             return False
         if result.scope is Scope.ACCOUNT and self._channel.fails(result):
-            self._hands.give_back_refused(result)
+            self._emails.give_back_refused(result)
             return True
-        self._hands.hold_others(result)
+        self._emails.hold_others(result)
         return False
 
     def _break(self, problem: str, reason: str = CLOSES) -> None:
@@ -235,24 +236,24 @@ class Dialogue:
         self._channel.hang_up()
 
     def _abandon(self, problem: str, reason: str, retry: bool = True) -> None:
-        """If the recipient has been named, it may be what the server stumbles over, so that only
+        """Give up the connection. If the recipient has been named, it may be the cause, so only
         this email waits. Otherwise it is the server's own fault."""
         self._is_over = True
         problem = f"{self._host}: {problem}"
-        has_envelope = self.awaits is None and self._hands.next is not None
+        has_envelope = self.awaits is None and self._emails.next is not None
         if has_envelope or self.awaits in NAMED:
             result = Result(ResultKind.DEFERRED, problem)
         else:
             result = Result(ResultKind.HELD, problem, Scope.ACCOUNT, reason)
-            if self._hands.next is not None:
+            if self._emails.next is not None:
                 self._channel.fails(result)
-        self._hands.abandon(result, retry=retry)
+        self._emails.abandon(result, retry=retry)
 
     # — Commands —
 
     def _advance(self) -> None:
-        """All replies to the last write are in: what comes next?"""
-        email = self._hands.next
+        """Write what comes next: all replies to the last write are in."""
+        email = self._emails.next
         if email is None:
             if self._data_open:
                 self._end_refused()
@@ -273,13 +274,13 @@ class Dialogue:
         self._answered = 0
         self._channel.write(data)
 
-    def _write_command(self, stage: Stage, email: Email) -> None:
-        """One of the envelope, by itself."""
+    def _write_command(self, stage: Stage, email: SmtpEmail) -> None:
+        """Write one command of the envelope."""
         self._write((stage,), email.envelope.splitlines(keepends=True)[_ENVELOPE.index(stage)])
 
     def _begin(self) -> None:
         """Open the envelope of the next email, or rest."""
-        email = self._hands.take()
+        email = self._emails.take()
         self._data_open = False
         self._refused_at = None
         if email is None:
@@ -299,15 +300,17 @@ class Dialogue:
             self._write_command(Stage.MAIL, email)
 
     def _end_refused(self) -> None:
-        """DATA was allowed although the recipient was refused: RFC 2920 3.1 wants a lone dot."""
-        if self._refused_at is not Stage.RCPT:  # it may have been taken, and get an empty mail
-            self._break("the server wants a mail from a sender that it has refused")
+        """End with a lone dot (RFC 2920 3.1): DATA got 354 although the recipient was refused."""
+        if (
+            self._refused_at is not Stage.RCPT
+        ):  # it may have been accepted, and would get an empty mail
+            self._break("the server expects a mail from a sender that it has refused")
             return
         self._must_reset = False  # the dot ends the transaction
         self._end_content(b"")
 
     def _send_content(self) -> None:
-        email = self._hands.next
+        email = self._emails.next
         if email is None or self._must_stop(email):
             return
         if len(email.content) > PIECE:
@@ -316,20 +319,20 @@ class Dialogue:
             self._written = 0
             self._write_pieces()
             return
-        self._hands.sent = email
+        self._emails.sent = email
         self._end_content(email.content)
 
-    def _must_stop(self, email: Email) -> bool:
-        """After 354 whatever ends the content would be delivered: a cancelled email takes its
-        connection with it."""
+    def _must_stop(self, email: SmtpEmail) -> bool:
+        """Return whether to stop. After 354, anything that ends the content would be delivered: a
+        cancelled email can only be stopped by closing the connection."""
         if email.batch.cancelled:
-            self._hands.next = None
+            self._emails.next = None
             self._break("cancelled")
         return self._is_over
 
     def _write_pieces(self) -> None:
-        """Write until the connection takes no more; the last piece has the final dot."""
-        email = self._hands.next
+        """Write until the connection is full; the last piece ends with the final dot."""
+        email = self._emails.next
         if email is None or self._must_stop(email):
             return
         while not self._is_paused:
@@ -337,18 +340,18 @@ class Dialogue:
             self._written += PIECE
             if self._written >= len(email.content):
                 self._written = -1
-                self._hands.sent = email
+                self._emails.sent = email
                 self._end_content(piece)
                 return
             self._channel.write(piece)
 
     def _end_content(self, rest: bytes) -> None:
-        """Write the final dot, and with it the envelope of the next email if there is one."""
-        sent = self._hands.sent
+        """Write the final dot, together with the envelope of the next email if there is one."""
+        sent = self._emails.sent
         self._data_open = False
         self._refused_at = None
-        self._hands.next = None
-        following = self._hands.take() if self._pipelining else None
+        self._emails.next = None
+        following = self._emails.take() if self._pipelining else None
         if sent is not None:
             sent.content = b""
             sent.hand_over()
@@ -359,7 +362,7 @@ class Dialogue:
 
 
 def _is_open_envelope(replies: bytes) -> bool:
-    """Whether these are three replies of one line each, by which the content may come."""
+    """Return whether these are three one-line replies that ask for the content."""
     lines = replies.split(b"\r\n")
     return (
         len(lines) == 4

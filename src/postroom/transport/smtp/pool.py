@@ -1,4 +1,4 @@
-"""The connections, kept open between batches and shared by all of them."""
+"""The connections to mail servers, kept open between batches and shared by all of them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from postroom.transport.contract import Result, ResultKind
-from postroom.transport.smtp.address import SmtpServer
-from postroom.transport.smtp.candidates import Candidate, Candidates
-from postroom.transport.smtp.connection import Connection
-from postroom.transport.smtp.hands import CLOSES
-from postroom.transport.smtp.opening import OpeningFailed, open_connection
-from postroom.transport.smtp.timeouts import Timeouts
-from postroom.transport.smtp.work import Batch, Work
-
-_CLOSED = Result(ResultKind.DEFERRED, "the transport is being closed")
+from postroom.transport.batch import CLOSED
+from postroom.transport.contract import Result
+from postroom.transport.smtp.backlog import Backlog, SmtpBatch
+from postroom.transport.smtp.candidates import CandidateServer, CandidateServers
+from postroom.transport.smtp.connection import SmtpConnection
+from postroom.transport.smtp.handshake import HandshakeFailed, open_connection
+from postroom.transport.smtp.in_progress import CLOSES
+from postroom.transport.smtp.servers import SmtpServer, Timeouts
 
 
-class Pool:
-    """Opens connections as work demands, and closes those that have none for a while.
+class ConnectionPool:
+    """Opens connections as the backlog demands, and closes those that stay unused for a while.
 
-    That a server cannot be used is remembered for the emails that wait here at that moment, and no
-    longer: the sender decides when to try again, and then the server is asked.
+    A server's failure counts only for the emails that wait here at that moment: the sender decides
+    when to try again, and then the server is asked.
     """
 
     def __init__(self, servers: Sequence[SmtpServer], limit: int, timeouts: Timeouts) -> None:
-        self._candidates = Candidates(servers)
+        self._candidates = CandidateServers(servers)
         self._limit = limit
         self._timeouts = timeouts
-        self._work = Work()
-        self._connections: dict[Connection, Candidate] = {}
-        self._idle: list[Connection] = []
+        self._backlog = Backlog()
+        self._connections: dict[SmtpConnection, CandidateServer] = {}
+        self._idle: list[SmtpConnection] = []
         self._openings: set[asyncio.Task[None]] = set()
         self._ticking: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
@@ -42,33 +40,33 @@ class Pool:
         return len(self._connections)
 
     def limit(self, most: int) -> None:
-        """So many connections to a server from now on; those too many end when they are free."""
+        """Keep at most so many connections to a server; excess ones close when free."""
         if most == self._limit:
             return
         self._limit = most
-        kept: Counter[Candidate] = Counter()
+        kept: Counter[CandidateServer] = Counter()
         for connection, candidate in list(self._connections.items()):
             if connection.is_retired:
                 continue
             kept[candidate] += 1
             if kept[candidate] > most:
                 self._retire(connection)
-        self._stir()
+        self._assign()
 
-    def add(self, batch: Batch) -> None:
-        if not self._connections and not self._openings and not self._work.waiting:
+    def add(self, batch: SmtpBatch) -> None:
+        if not self._connections and not self._openings and not self._backlog.size:
             self._candidates.forget()
-        self._work.add(batch)
-        self._stir()
+        self._backlog.add(batch)
+        self._assign()
 
-    def give_up(self, batch: Batch) -> None:
+    def give_up(self, batch: SmtpBatch) -> None:
         """Stop waiting for replies to emails of this batch."""
         for each in list(self._connections):
             if each.dialogue is not None and each.dialogue.has_sent(batch):
                 each.give_up("cancelled", retry=True)
 
     async def close(self) -> None:
-        """Defer what waits, wait a little for what is on the wire, say good-bye."""
+        """Defer the backlog, wait a little for the emails in progress, send QUIT."""
         self._is_closed = True
         for timer in (self._ticking, self._retry):
             if timer is not None:
@@ -77,7 +75,7 @@ class Pool:
             task.cancel()
         if self._openings:
             await asyncio.wait(self._openings)
-        self._stir()
+        self._assign()
         await self._drained()
         for each in list(self._connections):
             each.leave(self._timeouts.quit)
@@ -96,23 +94,23 @@ class Pool:
 
     # — From connections —
 
-    def resting(self, connection: Connection) -> None:
+    def resting(self, connection: SmtpConnection) -> None:
         if connection.is_retired:
             connection.leave(self._timeouts.quit)
         else:
             self._idle.append(connection)
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: SmtpConnection) -> None:
         candidate = self._connections.pop(connection, None)
         if candidate is None:
-            return  # it never worked
+            return  # it was never opened completely
         candidate.open -= 1
         if connection in self._idle:
             self._idle.remove(connection)
-        self._stir()
+        self._assign()
 
-    def fails(self, connection: Connection, result: Result) -> bool:
-        """A server takes none of our emails. Return whether another one is tried instead."""
+    def fails(self, connection: SmtpConnection, result: Result) -> bool:
+        """Record that a server accepts none of our emails. Return whether another one is tried."""
         now = asyncio.get_running_loop().time()
         candidate = self._connections.get(connection)
         if candidate is None or not self._candidates.has_another(candidate, now):
@@ -125,14 +123,14 @@ class Pool:
 
     # — Growing —
 
-    def _stir(self) -> None:
-        """Give what waits to connections that rest, and open more when they do not suffice."""
+    def _assign(self) -> None:
+        """Give the backlog to idle connections, and open more if they do not suffice."""
         if self._is_closed:
-            self._work.settle_all(_CLOSED)
+            self._backlog.settle_all(CLOSED)
             return
-        while self._idle and self._work.waiting:
+        while self._idle and self._backlog.size:
             self._idle.pop().wake()
-        if self._work.waiting:
+        if self._backlog.size:
             self._grow()
 
     def _grow(self) -> None:
@@ -142,43 +140,43 @@ class Pool:
             self._wait_for_a_server(now)
             return
         if best.not_before > now:
-            return  # the connections that it has must do
-        wanted = self._work.waiting - best.opening
+            return  # its open connections must suffice
+        wanted = self._backlog.size - best.opening
         for _ in range(min(wanted, best.room(self._limit))):
             best.opening += 1
             task = asyncio.get_running_loop().create_task(self._open(best))
             self._openings.add(task)
             task.add_done_callback(self._openings.discard)
 
-    async def _open(self, candidate: Candidate) -> None:
+    async def _open(self, candidate: CandidateServer) -> None:
         try:
             connection = await open_connection(candidate.server, self._timeouts, self)
-        except OpeningFailed as exc:
+        except HandshakeFailed as exc:
             self._not_opened(candidate, exc)
-        except Exception as exc:  # whatever it is: nobody may wait for ever
+        except Exception as exc:  # emails must never wait forever
             problem = f"{candidate.server}: {type(exc).__name__} {exc}"
-            self._not_opened(candidate, OpeningFailed(problem, "The mail server cannot be used"))
+            self._not_opened(candidate, HandshakeFailed(problem, "The mail server cannot be used"))
         else:
-            if connection.closed.done():  # in the same moment: it will not say so again
+            if connection.closed.done():  # already, so `gone` will not be called
                 problem = f"{candidate.server} closed the connection at once"
-                self._not_opened(candidate, OpeningFailed(problem, CLOSES))
+                self._not_opened(candidate, HandshakeFailed(problem, CLOSES))
             elif candidate.may_be_used(asyncio.get_running_loop().time()):
                 self._opened(connection, candidate)
-            else:  # it has refused emails on another connection meanwhile
+            else:  # another connection was refused emails meanwhile
                 connection.leave(self._timeouts.quit)
         finally:
             candidate.opening -= 1
-        self._stir()
+        self._assign()
 
-    def _not_opened(self, candidate: Candidate, failure: OpeningFailed) -> None:
+    def _not_opened(self, candidate: CandidateServer, failure: HandshakeFailed) -> None:
         now = asyncio.get_running_loop().time()
-        candidate.failed(failure.result, now, is_passing=failure.is_passing)
+        candidate.failed(failure.result, now, is_temporary=failure.is_temporary)
 
-    def _opened(self, connection: Connection, candidate: Candidate) -> None:
+    def _opened(self, connection: SmtpConnection, candidate: CandidateServer) -> None:
         candidate.opened(asyncio.get_running_loop().time())
         candidate.open += 1
         self._connections[connection] = candidate
-        connection.serve(self._work)
+        connection.serve(self._backlog)
         self._idle.append(connection)
         for other, theirs in list(self._connections.items()):
             if theirs.rank > candidate.rank:
@@ -186,41 +184,41 @@ class Pool:
         if self._ticking is None:
             self._tick()
 
-    def _retire(self, connection: Connection) -> None:
-        """No new work for it: a server that we like better is back, or there are too many."""
+    def _retire(self, connection: SmtpConnection) -> None:
+        """Give it no more emails: a preferred server is back, or there are too many connections."""
         connection.retire()
         if connection in self._idle:
             self._idle.remove(connection)
             connection.leave(self._timeouts.quit)
 
     def _wait_for_a_server(self, now: float) -> None:
-        """No server can be used: emails wait a little if one may be back soon."""
+        """Hold the backlog: at once, or after a while if a server may be back soon."""
         patience = self._timeouts.patience
         until = now - patience if self._candidates.is_worth_waiting else float("inf")
-        self._work.settle_all(self._candidates.verdict(), until)
-        oldest = self._work.oldest()
+        self._backlog.settle_all(self._candidates.result(), until)
+        oldest = self._backlog.oldest()
         if oldest is None:
             return
         moment = min(self._candidates.next_attempt, oldest + patience)
         if self._retry is not None:
             self._retry.cancel()
-        self._retry = asyncio.get_running_loop().call_at(max(moment, now + 0.001), self._stir)
+        self._retry = asyncio.get_running_loop().call_at(max(moment, now + 0.001), self._assign)
 
-    # — Watching the clock —
+    # — Timeouts —
 
     def _tick(self) -> None:
-        """Look now and then, instead of a timer for each email."""
+        """Check timeouts regularly, instead of a timer for each email."""
         self._ticking = None
         if not self._connections or self._is_closed:
             return
         loop = asyncio.get_running_loop()
         for each in list(self._connections):
-            self._look_at(each, loop.time() - each.moved_at)
+            self._check_timeout(each, loop.time() - each.moved_at)
         self._ticking = loop.call_later(self._timeouts.tick, self._tick)
-        if self._work.waiting:
-            self._stir()  # a server that was left alone may be tried again
+        if self._backlog.size:
+            self._assign()  # a server's back-off may be over
 
-    def _look_at(self, connection: Connection, waited: float) -> None:
+    def _check_timeout(self, connection: SmtpConnection, waited: float) -> None:
         dialogue = connection.dialogue
         if dialogue is None:
             return

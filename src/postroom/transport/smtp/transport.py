@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.contract import (
@@ -15,16 +17,18 @@ from postroom.transport.contract import (
     TransportError,
     Watcher,
 )
-from postroom.transport.smtp.address import SmtpServer
-from postroom.transport.smtp.checking import check_server
-from postroom.transport.smtp.pool import Pool
-from postroom.transport.smtp.timeouts import Timeouts
-from postroom.transport.smtp.work import Batch
-from postroom.transport.waiting import wait_although_cancelled
+from postroom.transport.smtp.backlog import SmtpBatch
+from postroom.transport.smtp.connection import SmtpConnection
+from postroom.transport.smtp.handshake import HandshakeFailed, open_connection
+from postroom.transport.smtp.pool import ConnectionPool
+from postroom.transport.smtp.servers import SmtpServer, Timeouts
+
+_LONGEST_CHECK = 30.0
+"""Seconds for one reply during `check`: a person is waiting."""
 
 
 class SmtpTransport(Transport):
-    """Servers in order of preference, with up to `connections` to the one that is used."""
+    """Servers in order of preference, with up to `connections` to the one in use."""
 
     def __init__(
         self,
@@ -36,7 +40,7 @@ class SmtpTransport(Transport):
         self._servers = tuple(servers)
         self._timeouts = timeouts or Timeouts()
         self._connections = connections
-        self._pool = Pool(self._servers, connections, self._timeouts)
+        self._pool = ConnectionPool(self._servers, connections, self._timeouts)
 
     def __repr__(self) -> str:
         return f"SmtpTransport({', '.join(map(str, self._servers))})"
@@ -54,37 +58,23 @@ class SmtpTransport(Transport):
     ) -> list[Result]:
         if not recipients:
             return []
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def finished() -> None:
-            if not done.done():
-                done.set_result(None)
-
+        now = asyncio.get_running_loop().time()
         try:
-            batch = Batch(mailing, recipients, watcher, finished, loop.time())
+            batch = SmtpBatch(mailing, recipients, watcher, now)
         except Invalid as exc:
-            return _all_held(len(recipients), f"the sender's address: {exc}", watcher)
+            return _all_held(len(recipients), f"the From address: {exc}", watcher)
         self._pool.add(batch)
-        try:
-            await asyncio.wait((done,))
-        except asyncio.CancelledError:
-            batch.cancel()
-            await wait_although_cancelled(done, self._timeouts.cancelled)
-            self._pool.give_up(batch)
-            raise
-        return batch.results
+        return await batch.wait(self._timeouts.cancelled, lambda: self._pool.give_up(batch))
 
     def limit_connections(self, most: int) -> None:
         self._pool.limit(most)
 
     async def check(self) -> str:
-        """Each server is tried; one that works is enough, and what is wrong with the others is
-        said, too."""
+        """Try each server and report on all; one that works is enough."""
         lines, works = [], False
         for server in self._servers:
             try:
-                lines.append(await check_server(server, self._timeouts))
+                lines.append(await _check_server(server, self._timeouts))
                 works = True
             except TransportError as exc:
                 lines.append(str(exc))
@@ -98,7 +88,50 @@ class SmtpTransport(Transport):
 
 def _all_held(count: int, problem: str, watcher: Watcher) -> list[Result]:
     result = Result(ResultKind.HELD, problem, Scope.MESSAGE, "The From address is not valid")
-    results = [result] * count
-    for position, result in enumerate(results):
+    for position in range(count):
         watcher.settled(position, result)
-    return results
+    return [result] * count
+
+
+class _NoPool:
+    """The owner of a connection that sends no mail."""
+
+    def resting(self, connection: SmtpConnection) -> None:
+        return
+
+    def gone(self, connection: SmtpConnection) -> None:
+        return
+
+    def fails(self, connection: SmtpConnection, result: Result) -> bool:
+        return False
+
+
+async def _check_server(server: SmtpServer, timeouts: Timeouts) -> str:
+    """Return one line about the server; raise `TransportError`."""
+    hasty = msgspec.structs.replace(
+        timeouts,
+        greeting=min(timeouts.greeting, _LONGEST_CHECK),
+        command=min(timeouts.command, _LONGEST_CHECK),
+    )
+    try:
+        connection = await open_connection(server, hasty, _NoPool())
+    except HandshakeFailed as exc:
+        raise TransportError(str(exc)) from exc
+    try:
+        reply = await connection.ask(b"NOOP\r\n", hasty.command)
+    except (OSError, TimeoutError) as exc:
+        connection.hang_up()
+        raise TransportError(f"{server} does not answer NOOP: {str(exc) or 'too slow'}") from exc
+    connection.leave(hasty.quit)
+    await asyncio.wait((connection.closed,), timeout=hasty.quit * 2)
+    if not reply.is_positive:
+        raise TransportError(f"{server} refuses NOOP: {reply.text}")
+    return _describe(connection)
+
+
+def _describe(connection: SmtpConnection) -> str:
+    tls = connection.tls_version or "no TLS"
+    if connection.tls_version and not connection.server.verify:
+        tls += " (certificate not verified)"
+    login = ", logged in" if connection.server.username else ""  # the name may be a token
+    return f"{connection.server} ({connection.greeting}): {tls}{login}; {connection.extensions}"

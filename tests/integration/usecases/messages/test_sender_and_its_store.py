@@ -21,7 +21,7 @@ from postroom.sender.pages.page import PageStore
 from postroom.sender.policy import RetryPlan
 from postroom.services import entities
 from postroom.storage import LeaseLost, QueueMessage, Step, Store, StoreUnavailable
-from postroom.transport.opening import open_transport
+from postroom.transport.registry import open_transport
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated
 from tests.integration.usecases.making import fill, make_list, rows_of, schedule

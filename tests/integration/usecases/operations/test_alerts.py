@@ -17,7 +17,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.services.events import EventService, Severity
 from postroom.services.operations.notice_sender import NoticeSender
 from postroom.storage import Entity, Store, open_store
-from postroom.transport.opening import open_transport
+from postroom.transport.registry import open_transport
 from postroom.wiring import Services
 from tests.services.recording_smtp import running_recording_smtp
 

@@ -1,14 +1,11 @@
-"""The table of replies: whose fault, in which words, and where the reply was seen.
-
-The first rule that matches counts, so the order matters: texts about our account come before those
-about recipients, which they resemble ("limit", "quota", "account").
-"""
+"""The table of replies: whose fault each one is, in plain words, and where it was seen. The first
+rule that matches counts: texts about our account come before those about recipients, which they
+resemble ("limit", "quota", "account")."""
 
 from __future__ import annotations
 
 from postroom.transport.contract import Scope
-from postroom.transport.reply_parsing import Stage
-from postroom.transport.reply_rule import Rule, rule
+from postroom.transport.smtp.replies import ReplyRule, Stage
 
 _RECIPIENT, _PROVIDER = Scope.RECIPIENT, Scope.PROVIDER
 _ACCOUNT, _MESSAGE = Scope.ACCOUNT, Scope.MESSAGE
@@ -18,12 +15,9 @@ NAMED = frozenset({Stage.RCPT, Stage.DATA, Stage.CONTENT})
 
 _SESSION = frozenset({Stage.CONNECT, Stage.EHLO, Stage.STARTTLS, Stage.AUTH})
 _UNNAMED = _SESSION | {Stage.RSET, Stage.MAIL}
-_AFTER_RCPT = frozenset({Stage.DATA, Stage.CONTENT})
-
 _LIMIT_REACHED = "This account has reached the mail server's sending limit"
 _NEEDS_LOGIN = "The mail server requires a user name and password"
 _BAD_SENDER = "The mail server does not allow this From address"
-_BAD_CONTENT = "The mail server rejects the content of the message"
 _THROTTLED = "The recipient's provider is limiting how much we can send"
 
 _BLOCK_TEXTS = (
@@ -32,16 +26,16 @@ _BLOCK_TEXTS = (
     r"our system has detected|not accepted for policy reasons|\[(CS|HM)[0-9]+\]",
 )
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[ReplyRule, ...] = (
     # — This message: size —
-    rule(
+    ReplyRule(
         _PROVIDER,
         "The message is too large for the recipient's provider",
         "RFC 3463 3.3: x.2.3 is the limit of a mailbox; Gmail 552 5.2.3",
         status=r"2\.3",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _MESSAGE,
         "The message is too large for the mail server",
         "RFC 1870 6: 552 5.3.4 at MAIL or at the end of DATA; Postfix, Exim, Exchange, SES",
@@ -50,14 +44,14 @@ RULES: tuple[Rule, ...] = (
         status=r"3\.4",
     ),
     # — The recipient's own limits and rules, which sound like those of our account —
-    rule(
+    ReplyRule(
         _RECIPIENT,
         "The recipient accepts mail only from certain senders",
         "Microsoft 365: x.7.124, 129, 133 to 136, 703, and those of x.7.5xx that a tenant sets up",
         status=r"7\.(124|129|13[3-6]|504|505|507|510|513|703)",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _RECIPIENT,
         "The recipient is receiving too much mail at the moment",
         "Gmail 450 4.2.1; Yahoo 450; Exchange Online 432 4.3.2 STOREDRV.Deliver; iCloud 421 4.7.1",
@@ -66,33 +60,33 @@ RULES: tuple[Rule, ...] = (
         stages=NAMED,
     ),
     # — Our account: login —
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server requires an encrypted connection (TLS)",
         "RFC 3207 4: 530 5.7.0 Must issue a STARTTLS command first; RFC 4954 6: 538",
         r"must issue a starttls|starttls (is )?required|encryption required",
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         _LIMIT_REACHED,
         "SendGrid 451 Authentication failed: Maximum credits exceeded, in reply to AUTH",
         r"maximum credits exceeded",
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server cannot check the password at the moment",
         "RFC 4954 6: 454 4.7.0 Temporary authentication failure",
         code="4(?!32|21)..",
         stages=frozenset({Stage.AUTH}),
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server rejects the user name or password",
         "RFC 4954 6: 432, 534, 535; RFC 5248: 525; Office 365 535 5.7.139",
         code="432|534|535|525",
         stages=frozenset({Stage.AUTH}),
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         _NEEDS_LOGIN,
         "Office 365 530 5.7.57; Google Workspace 550 5.7.1 and Exim 550 for relay; SMTP2GO 550;"
@@ -103,9 +97,9 @@ RULES: tuple[Rule, ...] = (
         r"not authenticated to send|requires? authentication|unauthenticated senders? not allowed",
         status=r"7\.(8|11|12|13|14|57|139)",
     ),
-    rule(_ACCOUNT, _NEEDS_LOGIN, "RFC 4954 6, RFC 5248", code="525|530|534|535|538"),
+    ReplyRule(_ACCOUNT, _NEEDS_LOGIN, "RFC 4954 6, RFC 5248", code="525|530|534|535|538"),
     # — Our account: limits —
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server is limiting how fast this account can send",
         "Amazon SES 454 Throttling failure; Office 365 432 4.3.2 for SMTP AUTH, x.2.251 to 255",
@@ -113,7 +107,7 @@ RULES: tuple[Rule, ...] = (
         r"concurrent connections limit exceeded",
         status=r"2\.25[1-5]",
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         _LIMIT_REACHED,
         "Gmail 550 5.4.5; Office 365 5.1.90, 5.7.233, 5.7.705; cPanel; Amazon SES 454; IONOS 450;"
@@ -127,7 +121,7 @@ RULES: tuple[Rule, ...] = (
         status=r"1\.90|2\.122|7\.(232|233|705)",
     ),
     # — Our account: stopped —
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server has suspended sending for this account",
         "Amazon SES 554; Office 365 5.1.8, 5.7.501 to 503, 5.7.7xx; Zoho 5.1.8 and 5.4.6; Mailgun;"
@@ -140,7 +134,7 @@ RULES: tuple[Rule, ...] = (
         status=r"7\.(50[123]|7(?!03)[0-9]{2})",
     ),
     # — Our account: From address and relay —
-    rule(
+    ReplyRule(
         _ACCOUNT,
         _BAD_SENDER,
         "Postfix smtpd(8); Amazon SES 554; SendGrid 550; Zoho 553; SparkPost 550; Postmark;"
@@ -153,7 +147,7 @@ RULES: tuple[Rule, ...] = (
         r"relaying disallowed as|sender signature|domain \S+ is not allowed to send\b",
         status=r"1\.[78]|7\.60",
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server does not relay mail for us",
         "Postfix 554 5.7.1; Exim 550 relay not permitted; Exchange 550 5.7.54 Unable to relay;"
@@ -161,42 +155,42 @@ RULES: tuple[Rule, ...] = (
         r"relay(ing)? (access |mail )?(is )?(denied|not permitted|not allowed|prohibited)",
         r"unable to relay|(not permitted|not allowed) to relay|do(es)? not relay",
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server does not accept mail from this computer",
-        "Postfix smtpd(8) with smtpd_delay_reject says at RCPT what it holds against the client",
+        "Postfix smtpd(8) with smtpd_delay_reject says only at RCPT that it rejects the client",
         r"(client host|helo command) rejected|invalid helo name",
     ),
     # — Our mail server, before a recipient is named —
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server blocks this computer's IP address",
         "RFC 5321 3.1: 554 instead of a greeting; GMX 554-IP address is block listed",
         *_BLOCK_TEXTS,
         stages=_UNNAMED,
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server accepts no more connections at the moment",
         "Postfix smtpd(8) 421 4.7.0; Rackspace 421; Exchange Online 421 4.3.2",
         r"too many (concurrent )?(\w+ )?(connections|sessions|errors)|concurrent connections",
         code="4..",
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server refuses the connection",
         "RFC 5321 3.1, RFC 7504: 5xx before any mail was offered refuses us altogether",
         code="5..",
         stages=_SESSION,
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         _BAD_SENDER,
         "RFC 5321 3.3: 5xx to MAIL is about the sender: no recipient has been named yet",
         code="5..",
         stages=frozenset({Stage.MAIL}),
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server is busy at the moment",
         "RFC 5321 4.2.2: 421, 450, 451, 452 before a recipient is named",
@@ -204,22 +198,24 @@ RULES: tuple[Rule, ...] = (
         stages=_UNNAMED,
     ),
     # — The recipient, by enhanced code —
-    rule(
+    ReplyRule(
         _RECIPIENT,
         "The address does not exist",
         "RFC 3463 3.2: x.1.1, 2, 3, 6; RFC 7505: x.1.10",
         status=r"1\.(1|2|3|6|10)",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _RECIPIENT,
         "The mailbox is disabled, or busy at the moment",
         "RFC 3463 3.3: x.2.1",
         status=r"2\.1",
         stages=NAMED,
     ),
-    rule(_RECIPIENT, "The mailbox is full", "RFC 3463 3.3: x.2.2", status=r"2\.2", stages=NAMED),
-    rule(
+    ReplyRule(
+        _RECIPIENT, "The mailbox is full", "RFC 3463 3.3: x.2.2", status=r"2\.2", stages=NAMED
+    ),
+    ReplyRule(
         _RECIPIENT,
         "The recipient's server does not accept mail for this address",
         "Postfix smtpd(8): the recipient's address was what it looked at; Exchange 550 5.4.1",
@@ -227,7 +223,7 @@ RULES: tuple[Rule, ...] = (
         r"|mailbox|address|account|over quota|invalid|no such)",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _RECIPIENT,
         "The recipient's server asked us to try again later (greylisting)",
         "RFC 6647, Postgrey, rspamd 451 4.7.1 Try again later; Mimecast 451 Internal resource",
@@ -237,7 +233,7 @@ RULES: tuple[Rule, ...] = (
         stages=NAMED,
     ),
     # — The recipient's provider —
-    rule(
+    ReplyRule(
         _PROVIDER,
         _THROTTLED,
         "Yahoo [TSS04]; Gmail 421 4.7.28; Office 365 451 4.7.500 and 4.7.650; GMX 421; rspamd;"
@@ -249,8 +245,8 @@ RULES: tuple[Rule, ...] = (
         status=r"7\.(28|500|650)",
         stages=NAMED,
     ),
-    rule(_PROVIDER, _THROTTLED, "Office 365 432 4.3.2", code="432", stages=NAMED),
-    rule(
+    ReplyRule(_PROVIDER, _THROTTLED, "Office 365 432 4.3.2", code="432", stages=NAMED),
+    ReplyRule(
         _PROVIDER,
         "The recipient's provider does not trust mail from this domain (SPF, DKIM or DMARC)",
         "Gmail 550 5.7.26; GMX 550; iCloud 550 5.7.1; Mimecast 550; Rackspace 450 4.7.1",
@@ -259,14 +255,14 @@ RULES: tuple[Rule, ...] = (
         only_status=r"([07]\.[0-9]+)?",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _PROVIDER,
         "The recipient's provider does not trust mail from this domain (SPF, DKIM or DMARC)",
         "RFC 7372, 7505, 8617, 8689 and Gmail's own: x.7.20 to 40; Office 365 x.7.509 and 515",
         status=r"7\.(2[0-9]|3[0-9]|40|509|515)",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _PROVIDER,
         "The recipient's provider blocks our mail server",
         "Block lists (Spamhaus, Barracuda, Proofpoint) at Outlook, iCloud, GMX and many others",
@@ -274,7 +270,7 @@ RULES: tuple[Rule, ...] = (
         only_status=r"([07]\.[0-9]+|2\.0)?",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _PROVIDER,
         "The recipient's provider blocks our mail server",
         "Microsoft 365: x.7.5xx and x.7.6xx ban senders and IP addresses",
@@ -282,7 +278,7 @@ RULES: tuple[Rule, ...] = (
         stages=NAMED,
     ),
     # — The recipient, by text —
-    rule(
+    ReplyRule(
         _RECIPIENT,
         "The address does not exist",
         "Exim, qmail, Yahoo 554 delivery error, GMX 550 mailbox unavailable, Mimecast and others",
@@ -296,7 +292,7 @@ RULES: tuple[Rule, ...] = (
         only_status=r"(?!7\.).*",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _RECIPIENT,
         "The mailbox is full",
         "Dovecot LMTP, Exim, Zimbra: Quota exceeded; RFC 5321 4.2.2: 552 storage allocation",
@@ -304,7 +300,7 @@ RULES: tuple[Rule, ...] = (
         only_status=r"(?!7\.|3\.1).*",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _RECIPIENT,
         "The recipient's server does not accept mail for this address yet",
         "Postfix smtpd(8); RFC 3463 3.8: 4.7.1 to RCPT is mostly greylisting",
@@ -313,9 +309,9 @@ RULES: tuple[Rule, ...] = (
         stages=frozenset({Stage.RCPT}),
     ),
     # — This message: content —
-    rule(
+    ReplyRule(
         _MESSAGE,
-        _BAD_CONTENT,
+        "The mail server rejects the content of the message",
         "Postfix and Sendmail 550 5.7.1 Command rejected, which a milter asks for; rspamd 554 5.7.1"
         " Spam message rejected; Zoho 552 5.7.1 virus; Gmail 552 5.7.0; RFC 3463 3.7: x.6.x",
         r"\b(spam|virus|malware|phish|unsolicited|content|attachment|suspicious)",
@@ -325,9 +321,9 @@ RULES: tuple[Rule, ...] = (
         status=r"6\.[0-9]+",
         code="5..",
         only_status=r"([067]\.[0-9]+)?",
-        stages=_AFTER_RCPT,
+        stages=NAMED - {Stage.RCPT},
     ),
-    rule(
+    ReplyRule(
         _MESSAGE,
         "A filter on the mail server rejected the message",
         "Postfix and Sendmail 550 5.7.1, for a milter that rejects a recipient without a text",
@@ -336,7 +332,7 @@ RULES: tuple[Rule, ...] = (
         stages=frozenset({Stage.RCPT}),
     ),
     # — The rest of what is not about the recipient —
-    rule(
+    ReplyRule(
         _PROVIDER,
         "The recipient's provider does not accept our mail",
         "The same texts in reply to RCPT, when the content has not been seen",
@@ -344,7 +340,7 @@ RULES: tuple[Rule, ...] = (
         only_status=r"([07]\.[0-9]+|1\.0)?",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _PROVIDER,
         "The recipient's provider does not accept our mail at the moment",
         "RFC 3463 3.8: 4.7.x is security or policy; Gmail and Yahoo limit senders by 421 4.7.0",
@@ -352,7 +348,7 @@ RULES: tuple[Rule, ...] = (
         code="4..",
         stages=NAMED,
     ),
-    rule(
+    ReplyRule(
         _ACCOUNT,
         "The mail server has a temporary problem",
         "Postfix and Exchange 452 4.3.1; Postfix 451 4.3.0; RFC 5321 3.8: 421",

@@ -1,7 +1,7 @@
-"""The servers that a transport URL names.
+"""The mail servers that a transport URL names, and how long each step may take with them.
 
     smtp://user:password@host:25?tls=required
-    smtps://host,smtp://other:2525          several, the first that can be reached is used
+    smtps://host,smtp://other:2525          several: the first that can be reached is used
 
 Credentials are percent-encoded, so a comma in one is `%2C`. No error repeats a password.
 """
@@ -16,12 +16,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import msgspec
 
 from postroom.domain.errors import Invalid
+from postroom.transport.smtp.replies import Stage
 
-FIELD = "transport"
 _PORTS = {"smtp": 25, "smtps": 465}
-_ENCODED = (
-    "not a URL: the port is a number, and '@', ':', '/', ',' in a password are written"
-    " %40, %3A, %2F, %2C"
+_NOT_ENCODED = (
+    "is not a valid URL: the port must be a number, and '@', ':', '/', ',' in a password must be"
+    " written %40, %3A, %2F, %2C"
 )
 _NAME = re.compile(r"[A-Za-z0-9._\[\]:-]{1,255}")
 
@@ -59,9 +59,51 @@ class SmtpServer(msgspec.Struct, frozen=True):
         return f"SmtpServer({self}, tls={self.tls})"  # a user name may be a token
 
 
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds. The long ones are the minimum that RFC 5321 4.5.3.2 demands of a client."""
+
+    connect: float = 30.0
+    """TCP and TLS; then another server is tried."""
+
+    greeting: float = 300.0  # 4.5.3.2.1
+
+    silence: float = 3.0
+    """Then a server without a greeting is tested for TLS from the first byte."""
+
+    command: float = 300.0  # 4.5.3.2.2 MAIL, 4.5.3.2.3 RCPT
+    data: float = 120.0  # 4.5.3.2.4
+    block: float = 180.0  # 4.5.3.2.5: a part of the mail that the server does not read
+    content: float = 600.0  # 4.5.3.2.6: a shorter one causes duplicates
+
+    quit: float = 2.0
+    """For the reply to QUIT."""
+
+    idle: float = 30.0
+    """Then an unused connection is closed: well before a server would close it."""
+
+    patience: float = 5.0
+    """How long emails wait while no server can be reached, before they are held."""
+
+    cancelled: float = 5.0
+    """How long a cancelled `send` waits for replies to what was handed over."""
+
+    def for_stage(self, stage: Stage) -> float:
+        if stage is Stage.CONTENT:
+            return self.content
+        if stage is Stage.DATA:
+            return self.data
+        return self.command
+
+    @property
+    def tick(self) -> float:
+        """How often to check whether something has taken too long."""
+        shortest = min(self.command, self.data, self.block, self.content, self.idle)
+        return min(1.0, max(0.01, shortest / 4))
+
+
 def parse_servers(urls: str) -> tuple[SmtpServer, ...]:
-    """The servers of a comma-separated list of URLs. `Invalid` says what is wrong."""
-    # Only where a URL begins: parameters may contain commas, too.
+    """Return the servers of a comma-separated list of URLs; raise `Invalid`."""
+    # Split only where a URL begins: parameters may contain commas, too.
     parts = re.split(r",\s*(?=[A-Za-z]+://)", urls.strip())
     return tuple(_parse_server(each.strip()) for each in parts)
 
@@ -71,20 +113,20 @@ def _parse_server(url: str) -> SmtpServer:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        _refuse(_ENCODED)
+        _refuse(_NOT_ENCODED)
     if "@" in parts.path + parts.fragment or ("@" in parts.query and "@" not in parts.netloc):
-        _refuse(_ENCODED)  # part of a password would be taken for the host, and named below
+        _refuse(_NOT_ENCODED)  # part of a password would be taken for the host, and named below
     if parts.scheme not in _PORTS:
-        _refuse(f"a mail server's URL begins with smtp:// or smtps:// (found {parts.scheme!r})")
+        _refuse(f"each mail server must begin with smtp:// or smtps://, not {parts.scheme!r}")
     if not host or not _NAME.fullmatch(host):
-        _refuse("the mail server's host is missing or is no host name")
+        _refuse("the mail server's host is missing or is not a host name")
     if parts.path not in ("", "/") or parts.fragment:
-        _refuse(f"nothing may follow the port of {host} but '?' and parameters")
+        _refuse(f"only '?' and parameters may follow the port of {host}")
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
     if bool(username) != bool(password):
-        _refuse(f"the URL of {host} has a user or a password, but not both")
+        _refuse(f"the URL of {host} must have both a user and a password, or neither")
     if "\0" in username + password:
-        _refuse(f"the user or the password for {host} contains a NUL character")
+        _refuse(f"the user and the password for {host} must not contain a NUL character")
     parameters = _parameters(parts, host)
     return SmtpServer(
         host=host,
@@ -110,12 +152,12 @@ def _parameters(parts: SplitResult, host: str) -> _Parameters:
     known = _Parameters.__struct_fields__
     for name in given:
         if name not in known:
-            _refuse(f"{name!r} is no parameter of {host}: there are {', '.join(known)}")
+            _refuse(f"parameters of {host} must be among {', '.join(known)}, not {name!r}")
     found = _Parameters(**given)
     if found.verify not in ("yes", "no"):
-        _refuse(f"verify of {host} is 'yes' or 'no'")
+        _refuse(f"verify of {host} must be 'yes' or 'no', not {found.verify!r}")
     if found.ehlo and not _NAME.fullmatch(found.ehlo):
-        _refuse(f"ehlo of {host} is no host name")
+        _refuse(f"ehlo of {host} must be a host name, not {found.ehlo!r}")
     return found
 
 
@@ -125,9 +167,9 @@ def _tls(scheme: str, wanted: str, host: str) -> Tls:
             _refuse(f"smtps:// is TLS from the first byte: remove tls={wanted} of {host}")
         return Tls.IMPLICIT
     if wanted not in ("", Tls.REQUIRED, Tls.OPPORTUNISTIC, Tls.OFF):
-        _refuse(f"tls of {host} is 'required', 'opportunistic' or 'off'")
+        _refuse(f"tls of {host} must be 'required', 'opportunistic' or 'off', not {wanted!r}")
     return Tls(wanted) if wanted else Tls.OPPORTUNISTIC
 
 
 def _refuse(problem: str) -> NoReturn:
-    raise Invalid(FIELD, problem)
+    raise Invalid("transport", problem)

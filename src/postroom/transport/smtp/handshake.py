@@ -1,4 +1,4 @@
-"""From a server's address to a connection that takes mail: connect, EHLO, TLS, AUTH."""
+"""Opens a connection that is ready to send mail: connect, EHLO, TLS, AUTH."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ import ipaddress
 import os
 import socket
 import ssl
+from base64 import b64encode
 
+from postroom.errors import PostroomError
 from postroom.transport.contract import Result, ResultKind, Scope
-from postroom.transport.replies import judge
-from postroom.transport.reply_parsing import Reply, Stage
-from postroom.transport.smtp.address import SmtpServer, Tls
-from postroom.transport.smtp.connection import Connection, ConnectionLost, Owner
-from postroom.transport.smtp.login import log_in
-from postroom.transport.smtp.offers import Offers, parse_offers
-from postroom.transport.smtp.timeouts import Timeouts
+from postroom.transport.smtp.connection import ConnectionLost, ConnectionOwner, SmtpConnection
+from postroom.transport.smtp.replies import Extensions, Reply, Stage, parse_extensions
+from postroom.transport.smtp.reply_meaning import judge
+from postroom.transport.smtp.servers import SmtpServer, Timeouts, Tls
 
 
-class OpeningFailed(Exception):
-    """No connection could be had. `result` is what that means for the emails that wait for it.
-    `is_passing`: it may end within seconds, so that they wait a little before they are held."""
+class HandshakeFailed(PostroomError):
+    """No connection could be opened. `result` is for the emails that wait for it. If it
+    `is_temporary`, it may end within seconds, so they wait a little before they are held."""
 
-    def __init__(self, problem: str, reason: str, *, is_passing: bool = True) -> None:
+    def __init__(self, problem: str, reason: str, *, is_temporary: bool = True) -> None:
         super().__init__(problem)
         self.result = Result(ResultKind.HELD, problem, Scope.ACCOUNT, reason)
-        self.is_passing = is_passing
+        self.is_temporary = is_temporary
 
 
-async def open_connection(server: SmtpServer, timeouts: Timeouts, owner: Owner) -> Connection:
-    """A connection that is ready for MAIL. `OpeningFailed` says, in one line, why there is none."""
+async def open_connection(
+    server: SmtpServer, timeouts: Timeouts, owner: ConnectionOwner
+) -> SmtpConnection:
+    """Return a connection that is ready for MAIL; raise `HandshakeFailed`."""
     try:
         connection = await _connect(server, timeouts, owner)
     except TimeoutError:
@@ -39,13 +40,13 @@ async def open_connection(server: SmtpServer, timeouts: Timeouts, owner: Owner) 
     except OSError as exc:
         raise _unreachable(server, _reason(exc)) from exc
     except UnicodeError as exc:  # from the codec for host names
-        raise _unreachable(server, "its name cannot be one") from exc
+        raise _unreachable(server, "its name is not a valid host name") from exc
     try:
         await _introduce(connection, timeouts)
     except TimeoutError:
         connection.hang_up()
         problem = f"{server} accepts connections, but does not answer"
-        raise OpeningFailed(problem, "The mail server is not responding") from None
+        raise HandshakeFailed(problem, "The mail server is not responding") from None
     except ssl.SSLError as exc:
         connection.hang_up()
         raise _tls_failed(server, exc) from exc
@@ -58,12 +59,14 @@ async def open_connection(server: SmtpServer, timeouts: Timeouts, owner: Owner) 
     return connection
 
 
-async def _connect(server: SmtpServer, timeouts: Timeouts, owner: Owner) -> Connection:
+async def _connect(
+    server: SmtpServer, timeouts: Timeouts, owner: ConnectionOwner
+) -> SmtpConnection:
     loop = asyncio.get_running_loop()
     implicit = server.tls is Tls.IMPLICIT
     async with asyncio.timeout(timeouts.connect):
         _, connection = await loop.create_connection(
-            lambda: Connection(server, owner),
+            lambda: SmtpConnection(server, owner),
             server.host,
             server.port,
             ssl=_context(server) if implicit else None,
@@ -72,25 +75,25 @@ async def _connect(server: SmtpServer, timeouts: Timeouts, owner: Owner) -> Conn
     return connection
 
 
-async def _introduce(connection: Connection, timeouts: Timeouts) -> None:
+async def _introduce(connection: SmtpConnection, timeouts: Timeouts) -> None:
     server = connection.server
     greeting = await _greeting(connection, timeouts)
     _expect(server, Stage.CONNECT, greeting, 220)
     connection.greeting = greeting.text[4:]
     name = server.ehlo or await _own_name(connection)
-    connection.offers = await _say_hello(connection, name, timeouts)
+    connection.extensions = await _ehlo(connection, name, timeouts)
     if await _start_tls(connection, timeouts):
-        # What was offered before does not count any more (RFC 3207 4.2).
-        connection.offers = await _say_hello(connection, name, timeouts)
+        # Extensions offered before TLS no longer count (RFC 3207 4.2).
+        connection.extensions = await _ehlo(connection, name, timeouts)
     if server.username:
         reply = await _log_in(connection, timeouts)
         _expect(server, Stage.AUTH, reply, 235)
 
 
-async def _greeting(connection: Connection, timeouts: Timeouts) -> Reply:
-    """Return the greeting. A server that says nothing may wait for a TLS handshake."""
+async def _greeting(connection: SmtpConnection, timeouts: Timeouts) -> Reply:
+    """Return the greeting. A silent server may be waiting for a TLS handshake."""
     server = connection.server
-    # Port 25 never expects it, and servers there may greet slowly to catch impatient clients.
+    # Port 25 never expects TLS first, and servers there may greet slowly to catch spammers.
     if server.tls is Tls.IMPLICIT or server.port == 25 or timeouts.silence >= timeouts.greeting:
         return await connection.reply(timeouts.greeting)
     try:
@@ -106,7 +109,7 @@ async def _greeting(connection: Connection, timeouts: Timeouts) -> Reply:
 
 
 async def _expects_tls(server: SmtpServer, seconds: float) -> bool:
-    """Whether the server answers a TLS handshake on another connection."""
+    """Return whether the server accepts a TLS handshake on another connection."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -119,19 +122,19 @@ async def _expects_tls(server: SmtpServer, seconds: float) -> bool:
     return True
 
 
-async def _say_hello(connection: Connection, name: str, timeouts: Timeouts) -> Offers:
+async def _ehlo(connection: SmtpConnection, name: str, timeouts: Timeouts) -> Extensions:
     reply = await connection.ask(f"EHLO {name}\r\n".encode(), timeouts.command)
-    if reply.code in (500, 501, 502, 504):  # RFC 5321 3.2: it knows only HELO
+    if reply.code in (500, 501, 502, 504):  # RFC 5321 3.2: it supports only HELO
         reply = await connection.ask(f"HELO {name}\r\n".encode(), timeouts.command)
     _expect(connection.server, Stage.EHLO, reply, 250)
-    return parse_offers(list(reply.lines))
+    return parse_extensions(list(reply.lines))
 
 
-async def _start_tls(connection: Connection, timeouts: Timeouts) -> bool:
+async def _start_tls(connection: SmtpConnection, timeouts: Timeouts) -> bool:
     server = connection.server
     if server.tls in (Tls.IMPLICIT, Tls.OFF):
         return False
-    if not connection.offers.starttls:
+    if not connection.extensions.starttls:
         if server.tls is Tls.REQUIRED:
             raise _refused(
                 server,
@@ -145,17 +148,17 @@ async def _start_tls(connection: Connection, timeouts: Timeouts) -> bool:
     return True
 
 
-async def _log_in(connection: Connection, timeouts: Timeouts) -> Reply:
+async def _log_in(connection: SmtpConnection, timeouts: Timeouts) -> Reply:
     server = connection.server
     if connection.tls_version is None and not _is_loopback(connection.address("peername")):
         raise _refused(
             server,
-            "a password is not sent without TLS: use smtps://, or a server that offers STARTTLS",
+            "passwords are never sent without TLS: use smtps://, or a server that offers STARTTLS",
             "The mail server does not offer encryption, which a password needs",
         )
-    reply = await log_in(connection, timeouts.command)
+    reply = await _authenticate(connection, timeouts.command)
     if reply is None:
-        offered = " ".join(sorted(connection.offers.auth)) or "none"
+        offered = " ".join(sorted(connection.extensions.auth)) or "none"
         raise _refused(
             server,
             f"it does not offer AUTH PLAIN or LOGIN (offered: {offered})",
@@ -164,8 +167,25 @@ async def _log_in(connection: Connection, timeouts: Timeouts) -> Reply:
     return reply
 
 
-async def _own_name(connection: Connection) -> str:
-    """Our full name, or our address when we have none (RFC 5321 4.1.4)."""
+async def _authenticate(connection: SmtpConnection, seconds: float) -> Reply | None:
+    """Send AUTH (RFC 4954) with PLAIN (RFC 4616) or LOGIN, the two that every server has. Return
+    the last reply, or None if neither is offered."""
+    user, password = connection.server.username.encode(), connection.server.password.encode()
+    if "PLAIN" in connection.extensions.auth:
+        secret = b64encode(b"\0".join((b"", user, password)))
+        return await connection.ask(b"AUTH PLAIN " + secret + b"\r\n", seconds)
+    if "LOGIN" in connection.extensions.auth:
+        reply = await connection.ask(b"AUTH LOGIN\r\n", seconds)
+        for answer in (user, password):
+            if reply.code != 334:
+                return reply
+            reply = await connection.ask(b64encode(answer) + b"\r\n", seconds)
+        return reply
+    return None
+
+
+async def _own_name(connection: SmtpConnection) -> str:
+    """Return this machine's full name, or its address if it has none (RFC 5321 4.1.4)."""
     name = await asyncio.get_running_loop().run_in_executor(None, socket.getfqdn)
     if "." in name and name.isascii() and not name.endswith(".arpa"):
         return name
@@ -197,21 +217,23 @@ def _expect(server: SmtpServer, stage: Stage, reply: Reply, code: int) -> None:
         return
     result = judge(stage, reply)
     hint = ": check user and password" if stage is Stage.AUTH and reply.code >= 500 else ""
-    raise OpeningFailed(
-        f"{server}: {result.reply}{hint}", result.reason, is_passing=reply.code < 500
+    raise HandshakeFailed(
+        f"{server}: {result.reply}{hint}", result.reason, is_temporary=reply.code < 500
     )
 
 
-def _unreachable(server: SmtpServer, why: str) -> OpeningFailed:
-    return OpeningFailed(f"{server} cannot be reached: {why}", "The mail server cannot be reached")
+def _unreachable(server: SmtpServer, why: str) -> HandshakeFailed:
+    return HandshakeFailed(
+        f"{server} cannot be reached: {why}", "The mail server cannot be reached"
+    )
 
 
-def _refused(server: SmtpServer, why: str, reason: str) -> OpeningFailed:
-    """For what only a person can change."""
-    return OpeningFailed(f"{server}: {why}", reason, is_passing=False)
+def _refused(server: SmtpServer, why: str, reason: str) -> HandshakeFailed:
+    """Return a failure that only a change of the configuration can end."""
+    return HandshakeFailed(f"{server}: {why}", reason, is_temporary=False)
 
 
-def _tls_failed(server: SmtpServer, exc: ssl.SSLError) -> OpeningFailed:
+def _tls_failed(server: SmtpServer, exc: ssl.SSLError) -> HandshakeFailed:
     if isinstance(exc, ssl.SSLCertVerificationError):
         return _refused(
             server,

@@ -1,0 +1,206 @@
+"""An email provider's HTTP API as a transport."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpcore2
+import httpx2
+import msgspec
+
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.pages import PAGE_SIZE
+from postroom.mail.mailing import Mailing, Recipient
+from postroom.transport.batch import BatchEmail, EmailBatch
+from postroom.transport.contract import (
+    INVALID_ADDRESS,
+    Result,
+    ResultKind,
+    Scope,
+    Transport,
+    TransportError,
+    Watcher,
+)
+from postroom.transport.http.calls import CallQueue, HttpEmail
+from postroom.transport.http.provider import (
+    HttpProvider,
+    HttpResponse,
+    TemplatedMailing,
+    call_result,
+    read_response,
+)
+
+CONNECT_SECONDS = 30.0
+ANSWER_SECONDS = 120.0  # a shorter one causes duplicates
+PATIENCE_SECONDS = 5.0  # a rate limit that ends within it is waited for
+GRACE_SECONDS = 5.0  # how long a cancelled `send` waits for responses
+CHECK_SECONDS = 30.0
+
+
+class HttpTransport(Transport):
+    def __init__(
+        self,
+        provider: HttpProvider,
+        *,
+        base_url: str = "",
+        connections: int = 8,
+        answer_seconds: float = ANSWER_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        self._provider = provider
+        self._base_url = (base_url or provider.api_url).rstrip("/")
+        self._patience = patience
+        self._grace = grace
+        self._not_before = 0.0  # time.monotonic, after a rate limit
+        self._connections = connections
+        self._queue = CallQueue(
+            self._send_all, most_calls=connections, most_emails=provider.most_recipients
+        )
+        self._client = httpx2.AsyncClient(
+            base_url=self._base_url,
+            headers={**provider.request_headers(), "User-Agent": "postroom"},
+            timeout=httpx2.Timeout(answer_seconds, connect=CONNECT_SECONDS),
+            limits=httpx2.Limits(max_connections=connections),
+            follow_redirects=False,
+        )
+
+    def __repr__(self) -> str:
+        return f"HttpTransport({self._provider.name}, {self._base_url})"
+
+    @property
+    def at_once(self) -> int:
+        """One call in progress and one being collected, or a page for each connection."""
+        return max(2 * self._provider.most_recipients, self._connections * PAGE_SIZE)
+
+    async def send(
+        self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
+    ) -> list[Result]:
+        batch = EmailBatch(mailing, recipients, watcher)
+        emails = self._prepare(batch)
+        self._queue.add(emails)
+
+        def give_up() -> None:
+            for email in emails:
+                email.settle_unanswered("cancelled")
+
+        return await batch.wait(self._grace, give_up)
+
+    async def check(self) -> str:
+        try:
+            found = await self._client.get(self._provider.check_path, timeout=CHECK_SECONDS)
+        except httpx2.HTTPError as exc:
+            raise TransportError(f"{self._base_url} cannot be reached: {_reason(exc)}") from exc
+        response = read_response(self._provider, found.status_code, found.content, found.headers)
+        if response.status in (401, 403):
+            raise TransportError(f"{self._provider.name} rejects the API key: {response.text}")
+        if not response.is_success:
+            raise TransportError(f"{self._base_url} does not work: {response.text}")
+        return f"{self._base_url}: {self._provider.check(response, found.content)}"
+
+    async def close(self) -> None:
+        await self._queue.close()
+        await self._client.aclose()
+
+    def _prepare(self, batch: EmailBatch) -> list[HttpEmail]:
+        """Return the emails that can be sent; settle the others."""
+        provider, mailing = self._provider, batch.mailing
+        prepared: list[HttpEmail] = []
+        try:
+            if not isinstance(mailing, TemplatedMailing):
+                raise Invalid("message", f"cannot be sent by {provider.name}: it has no templates")
+            common = provider.common(mailing)
+            for position, recipient in enumerate(batch.recipients):
+                try:
+                    personal = provider.personal(mailing, recipient)
+                except Invalid as exc:
+                    refused = Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
+                    BatchEmail(batch, position).settle(refused)
+                else:
+                    prepared.append(HttpEmail(batch, position, common, personal))
+        except Exception as exc:  # `send` raises nothing for a message, whatever is wrong with it
+            problem = str(exc) if isinstance(exc, Invalid) else repr(exc)
+            reason = f"The message cannot be sent by {provider.name}"
+            held = Result(ResultKind.HELD, problem, Scope.MESSAGE, reason)
+            for position in range(len(batch.recipients)):
+                BatchEmail(batch, position).settle(held)
+            return []
+        return prepared
+
+    async def _send_all(self, emails: list[HttpEmail]) -> None:
+        """Call until each of these is settled: with fewer emails each time, so it ends."""
+        waiting = [emails]
+        while waiting:
+            current = [each for each in waiting.pop() if not each.batch.cancelled]
+            if not current:
+                continue
+            response = await self._call(current)
+            if response is None:  # some of them were cancelled at the last moment
+                waiting.append(current)
+                continue
+            named = self._provider.results(response, len(current))
+            for index, result in named.items():
+                current[index].settle(result)
+            left = [each for index, each in enumerate(current) if index not in named]
+            if named and not response.is_success:
+                waiting += [left] if left else []
+            elif response.status == 413 and len(left) > 1:
+                middle = len(left) // 2
+                waiting += [left[middle:], left[:middle]]
+            else:
+                for each in left:
+                    each.settle(call_result(self._provider, response))
+
+    async def _call(self, emails: list[HttpEmail]) -> HttpResponse | None:
+        wait = self._not_before - time.monotonic()
+        if 0 < wait <= self._patience:
+            await asyncio.sleep(wait)
+        progress = _WriteProgress(emails)
+        body = self._provider.body(emails[0].common, [each.personal for each in emails])
+        try:
+            found = await self._client.post(
+                self._provider.send_path,
+                content=msgspec.json.encode(body),
+                headers={"Content-Type": "application/json"},
+                extensions={"trace": progress.trace},
+            )
+        except _Cancelled:
+            return None
+        except httpx2.HTTPError as exc:
+            return HttpResponse(0, _reason(exc), in_doubt=progress.is_complete)
+        except Exception as exc:  # emails must never wait forever
+            return HttpResponse(0, repr(exc), in_doubt=progress.is_complete)
+        response = read_response(self._provider, found.status_code, found.content, found.headers)
+        if response.retry_after:
+            self._not_before = time.monotonic() + response.retry_after
+        return response
+
+
+class _Cancelled(Exception):
+    """An email of a call was cancelled before the call was written."""
+
+
+class _WriteProgress:
+    """How much of a request has been written, from the trace of the HTTP client."""
+
+    def __init__(self, emails: list[HttpEmail]) -> None:
+        self._emails = emails
+        self.is_complete = False
+
+    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
+        if event.endswith("send_request_body.started"):
+            if any(each.batch.cancelled for each in self._emails):
+                raise _Cancelled
+            for email in self._emails:
+                email.hand_over()
+            self.is_complete = True
+        elif event.endswith("send_request_body.failed"):
+            # A broken connection took nothing of it; after a timeout nobody can know.
+            self.is_complete = not isinstance(info.get("exception"), httpcore2.WriteError)
+
+
+def _reason(exc: httpx2.HTTPError) -> str:
+    return " ".join(f"{type(exc).__name__} {exc}".split())

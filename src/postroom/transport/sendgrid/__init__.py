@@ -1,1 +1,0 @@
-"""SendGrid's HTTP API."""

@@ -1,0 +1,152 @@
+"""The emails in progress on one connection: never more than two."""
+
+from __future__ import annotations
+
+from postroom.domain.errors import Invalid
+from postroom.mail.envelope import envelope_address
+from postroom.transport.contract import (
+    INVALID_ADDRESS,
+    INVALID_MESSAGE,
+    Result,
+    ResultKind,
+    Scope,
+)
+from postroom.transport.smtp.backlog import Backlog, SmtpEmail
+from postroom.transport.smtp.replies import Extensions
+
+CLOSES = "The mail server closed the connection"
+
+
+class EmailsInProgress:
+    """`sent` has been handed over and has no reply yet. `next` has only an envelope, or a part of
+    its content, and so was certainly not delivered."""
+
+    __slots__ = ("_backlog", "_extensions", "_host", "next", "retired", "sent")
+
+    def __init__(self, host: str, extensions: Extensions, backlog: Backlog) -> None:
+        self._host = host
+        self._extensions = extensions
+        self._backlog = backlog
+        self.sent: SmtpEmail | None = None
+        self.next: SmtpEmail | None = None
+        self.retired = False  # takes no more
+
+    def take(self) -> SmtpEmail | None:
+        """Make the next email that this server can accept `next`, and return it."""
+        while not self.retired and (email := self._backlog.take()) is not None:
+            result = _prepare(email, self._extensions, self._host)
+            if result is None:
+                self.next = email
+                return email
+            email.settle(result)
+        self.next = None
+        return None
+
+    def settle_sent(self, result: Result) -> None:
+        email, self.sent = self.sent, None
+        if email is not None:
+            email.settle(result)
+
+    def settle_next(self, result: Result) -> None:
+        email, self.next = self.next, None
+        if email is not None:
+            email.settle(result)
+
+    def hold_others(self, result: Result) -> None:
+        """Settle the waiting emails that would get the same reply as the current one."""
+        email = self.sent or self.next
+        if result.scope is Scope.ACCOUNT:
+            self._backlog.settle_all(result)
+        elif result.scope is Scope.MESSAGE and email is not None:
+            self._backlog.settle_mailing(result, email.batch.mailing)
+
+    def give_back_refused(self, result: Result) -> None:
+        """Let another server try both: this one refuses the current email."""
+        refused, self.sent = self.sent, None
+        if refused is not None:
+            self._backlog.give_back(refused, result, counts=True)
+        self._give_back_next(result, counts=refused is None)
+
+    def closed_by_server(self, result: Result) -> None:
+        """Handle 421 in reply to one of the two."""
+        if self.sent is not None:
+            self.settle_sent(result)
+            self._give_back_next(result, counts=False)
+        elif result.kind is ResultKind.HELD and result.scope is not Scope.ACCOUNT:
+            self.settle_next(result)
+        else:  # another connection may succeed
+            self._give_back_next(result, counts=True)
+
+    def abandon(self, result: Result, *, retry: bool = True) -> None:
+        """Handle the loss of the connection. Without `retry`, `next` is settled instead of going to
+        another connection, unless it broke while `sent` was being answered."""
+        is_innocent = self.sent is not None
+        self.settle_sent(Result(ResultKind.IN_DOUBT, result.reply, reason=result.reason))
+        if retry or is_innocent:
+            self._give_back_next(result, counts=not is_innocent)
+        elif self.next is not None:
+            self.hold_others(result)
+            self.settle_next(result)
+
+    def _give_back_next(self, result: Result, *, counts: bool) -> None:
+        email, self.next = self.next, None
+        if email is not None:
+            self._backlog.give_back(email, result, counts=counts)
+
+
+def _prepare(email: SmtpEmail, extensions: Extensions, host: str) -> Result | None:
+    """Compose the email and its commands; return a result if this server cannot accept it."""
+    batch = email.batch
+    utf8 = batch.utf8
+    address: str = email.recipient.address
+    if not batch.plain:
+        try:
+            address = envelope_address(email.recipient.address)
+        except Invalid as exc:
+            return Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
+        utf8 = utf8 or not address.isascii()
+    if utf8 and not extensions.smtputf8:
+        return _needs_smtputf8(email, host)
+    if not email.content:
+        try:
+            email.content = batch.mailing.wire(email.recipient)
+        except Invalid as exc:
+            return Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
+        except Exception as exc:  # the other emails of the batch must still be sent
+            return _held(f"the mail cannot be composed: {exc!r}", INVALID_MESSAGE)
+    mail = batch.mail_command
+    if extensions.size is not None:
+        size = len(email.content)
+        if extensions.size and size > extensions.size and _is_too_large(email, extensions.size):
+            return _held(
+                f"the mail has {size} bytes; {host} accepts at most {extensions.size}",
+                "The message is too large for the mail server",
+            )
+        mail = f"{mail} SIZE={size}"
+    if utf8:
+        mail += " SMTPUTF8"
+    email.envelope = f"{mail}\r\nRCPT TO:<{address}>\r\nDATA\r\n".encode()
+    return None
+
+
+def _needs_smtputf8(email: SmtpEmail, host: str) -> Result:
+    if email.batch.utf8:
+        return _held(
+            f"{host} does not offer SMTPUTF8, which this message's own headers need:"
+            " use a From address in ASCII",
+            "The mail server does not support this From address",
+        )
+    return Result(
+        ResultKind.REFUSED,
+        f"{host} does not offer SMTPUTF8, which this address needs (RFC 6531)",
+        reason="The mail server does not support this address",
+    )
+
+
+def _held(problem: str, reason: str) -> Result:
+    return Result(ResultKind.HELD, problem, Scope.MESSAGE, reason)
+
+
+def _is_too_large(email: SmtpEmail, limit: int) -> bool:
+    # RFC 1870 3: doubled dots do not count.
+    return len(email.batch.mailing.mail(email.recipient)) > limit
