@@ -152,13 +152,16 @@ class SumChecker:
             await asyncio.sleep(0.05)
 
     async def until_it_continues(self, within: float) -> None:
-        """Wait for further records, for as long as `docs/reliability.md` promises after a fault."""
+        """Wait for further records, for as long as `docs/reliability.md` promises after a fault,
+        and print how long it took (`pytest -rP`)."""
         _, before = await self.look()
+        began = time.monotonic()
         await self.until(
             lambda _, counts: counts.done > before.done,
             seconds=within,
             why=f"nothing was recorded within {within:g} seconds of the end of the fault",
         )
+        print(f"recovered {time.monotonic() - began:.1f} s after the end of the fault")
 
     async def until_done(self, seconds: float = 60) -> tuple[Message, Counts]:
         return await self.until(

@@ -85,7 +85,7 @@ async def test_a_failover_that_loses_records_resends_nothing_without_a_mark(
             await send_more_than_is_kept(postgres, SumChecker(services, message))
             await asyncio.to_thread(postgres.fail_over, promote=promote)
             checker = SumChecker(services, message)  # accepted emails do come back
-            await checker.until_it_continues(within=20)
+            await checker.until_it_continues(within=30)
             done, counts = await checker.until_done(120)
             doubted = await marked(services, done)
             copies = server.copies()

@@ -153,8 +153,8 @@ async def test_a_time_to_live_ends_in_a_queue_that_nobody_serves(hosting: Hostin
     await hosting.services.apps.pause("/shop")
     await hosting.services.queues.put("nobody/takes", "too old", ttl=0.5)
     await hosting.services.queues.put(ORDERS, "too old", ttl=0.5)
-    await hosting.until_length("nobody/takes;dead-letter", 1, within=10)
-    await hosting.until_length(f"{ORDERS};dead-letter", 1, within=10)
+    await hosting.until_length("nobody/takes;dead-letter", 1, within=20)
+    await hosting.until_length(f"{ORDERS};dead-letter", 1, within=20)
     assert not hosting.begun()
 
 

@@ -87,7 +87,7 @@ async def test_a_process_without_a_connection_is_ended_and_its_message_counted(
 ) -> None:
     await hosting.add("/closes", handler="handlers:closes_everything", **ONCE)
     await hosting.start()
-    [error] = await errors_of(hosting, "closes", "a", within=10)
+    [error] = await errors_of(hosting, "closes", "a", within=20)
     # It notices and ends itself, or else the host ends it.
     assert error in (
         "the process ended: exit status 70",
@@ -232,6 +232,6 @@ async def test_a_launch_without_descriptors_leaves_no_process_and_recovers(
     await hosting.until(lambda: "Too many open files" in hosting.logs(), "no process is started")
     await hosting.until_status("/shop", lambda app: not app.processes, "no process is counted")
     resource.prlimit(host.pid, resource.RLIMIT_NOFILE, (hard, hard))
-    await hosting.until_ended("a", within=5)
+    await hosting.until_ended("a", within=20)
     resource.prlimit(host.pid, resource.RLIMIT_NOFILE, (used, hard))
     assert await hosting.stop(host) == 0

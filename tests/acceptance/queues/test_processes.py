@@ -179,7 +179,7 @@ async def test_a_zygote_that_dies_is_replaced(hosting: Hosting) -> None:
     await hosting.until_begun(1)
     [zygote] = children_of(host.pid)
     os.kill(zygote, signal.SIGKILL)
-    await hosting.until_ended("await-first:never", within=5)
+    await hosting.until_ended("await-first:never", within=20)
     assert [each.attempt for each in hosting.begun()] == [1, 2]
     assert host.poll() is None
     assert await hosting.stop(host) == 0
