@@ -13,10 +13,11 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
+from postroom.sender.limits import connection_share, throttle
 from postroom.services import entities
 from postroom.services.accounts.users import Role
 from postroom.services.audience.subscriptions import new_subscriber
-from postroom.storage import Insert
+from postroom.storage import Insert, KeyRange
 from postroom.web.requests.cookies import cookies_at
 from postroom.wiring import Services
 from tests.acceptance.harness import (
@@ -60,6 +61,17 @@ async def until(is_so: Callable[[], bool], *, seconds: float, why: str) -> None:
     while not is_so():
         assert time.monotonic() < deadline, why
         await asyncio.sleep(0.05)
+
+
+async def until_senders(services: Services, count: int) -> None:
+    """Wait until so many senders have taken their part of the connections."""
+    table = services.store.table(throttle.TABLE)
+    for _ in range(600):
+        found = await table.query(KeyRange.only(connection_share.PARTITION))
+        if len(found.entities) == count:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"{len(found.entities)} senders instead of {count}")
 
 
 async def add(services: Services, *addresses: str) -> None:
@@ -115,10 +127,11 @@ async def test_three_senders_find_out_together_that_a_reply_is_not_about_recipie
 ) -> None:
     await fill(services, 2_000)
     server.script(ACCOUNT_FAULTS["unknown"])
-    postroom.settings["connections"] = "8"  # the default
+    postroom.settings |= {"connections": "16", "connections_in_all": "48"}  # the default for each
     postroom.start("scheduler")
     for _ in range(3):
         postroom.start("sender")
+    await until_senders(services, 3)
     message = await schedule(services)
     sums = SumChecker(services, message)
     await sums.until(lambda _, counts: counts.deferred == 2_000, seconds=40, why="no hold")
@@ -163,7 +176,7 @@ async def test_an_outage_is_shown_and_heals_by_itself(
     with running_webhook() as (url, posted):
         base_url = f"http://127.0.0.1:{port}"
         postroom.settings |= {"port": str(port), "base_url": base_url, "alert_webhook": url}
-        postroom.settings["connections"] = "8"  # the default
+        postroom.settings["connections"] = "16"  # the default
         postroom.start("up")
         wait_until(lambda: accepts_connections(port), seconds=60, what="the web server")
         server.script(Rule("end", wait=0.01))
