@@ -71,7 +71,7 @@ async def until_senders(services: Services, count: int) -> None:
         if len(found.entities) == count:
             return
         await asyncio.sleep(0.05)
-    raise AssertionError(f"{len(found.entities)} senders instead of {count}")
+    raise AssertionError(f"fewer than {count} senders have started")
 
 
 async def add(services: Services, *addresses: str) -> None:

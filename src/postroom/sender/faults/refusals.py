@@ -18,8 +18,8 @@ from postroom.transport.contract import Result, Scope, same_reply_key
 
 _LAST: Final = 50
 _FEW: Final = 4
-"""Refusals after which a sender stops to compare. With 8 connections it has then touched 12
-recipients, so that four senders together touch about 50."""
+"""Refusals after which a sender stops to compare. Each of its connections may then have touched one
+recipient more."""
 _ENOUGH: Final = 12
 """Refusals by one reply, of all senders, that show that it is not about the recipients."""
 
