@@ -97,6 +97,12 @@ def test_a_probe_lifts_the_hold_unless_it_meets_the_fault_again(
     assert probed(hold, result, NOW).is_open is not is_lifted
 
 
+def test_a_probe_that_meets_another_fault_changes_the_reason() -> None:
+    wrong = Result(ResultKind.HELD, "535 5.7.8 no", Scope.ACCOUNT, "Wrong password")
+    hold = probed(opened(UNREACHABLE, None, NOW), wrong, NOW)
+    assert (hold.is_open, hold.reason, hold.reply) == (True, "Wrong password", "535 5.7.8 no")
+
+
 def test_trouble_that_comes_back_soon_is_the_same_trouble() -> None:
     first = msgspec.structs.replace(opened(UNREACHABLE, None, NOW), interval=8, told="lifted")
     lifted = msgspec.structs.replace(first, lifted_at=NOW)

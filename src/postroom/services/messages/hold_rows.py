@@ -168,7 +168,7 @@ class HoldService:
         """Record the event, then that it was: interrupted in between, it is told twice."""
         subject = hold.key if hold.scope is Scope.MESSAGE else ""
         if hold.is_open:
-            text, severity = f"{describe(hold)} The reply: {hold.reply}", Severity.WARNING
+            text, severity = f"{describe(hold)} Reply: {hold.reply}", Severity.WARNING
         else:
             text, severity = f"Sending resumed: {_what(hold)} works again", Severity.INFO
         await self._events.record("sender", text, severity=severity, subject=subject)

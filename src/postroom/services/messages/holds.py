@@ -170,6 +170,7 @@ def probed(hold: Hold, result: Result, now: datetime) -> Hold:
     interval = longer(hold.scope, hold.interval)
     return msgspec.structs.replace(
         hold,
+        reason=result.reason or hold.reason,
         reply=result.reply or hold.reply,
         interval=interval,
         next_probe=now + timedelta(seconds=interval),
