@@ -15,6 +15,7 @@ from postroom.services.accounts.api_keys import ApiKey, Scope
 from postroom.web.api.etags import is_known, shown_etag
 from postroom.web.api.guarding import KEY_IN_SCOPE
 from postroom.web.api.problems import problem
+from postroom.web.api.short_path import shortened
 from postroom.web.context import WebContext
 from postroom.wiring import Services
 
@@ -34,7 +35,7 @@ class ApiRoute(APIRoute):
     """A call that needs the scope in its `openapi_extra`; reading is also allowed by `read`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
+        handle = shortened(self, super().get_route_handler())
         extra = self.openapi_extra or {}
         scope = Scope(extra[SCOPE])
         largest = int(extra.get(LARGEST_BODY, DEFAULT_LARGEST))
