@@ -178,8 +178,8 @@ class Runner(ABC):
 
     def breaker_opened(self, how: str, seconds: float) -> None:
         told = (
-            f"processes of {self.app.path} crash again and again ({how});"
-            f" the next attempt is in {seconds:.0f} s"
+            f"{self.app.path} is paused after repeated crashes ({how});"
+            f" next attempt in {seconds:.0f} s"
         )
         log.error("%s", told)
         self._around.events.note(

@@ -76,7 +76,7 @@ async def test_a_restored_backup_sends_nothing_until_somebody_has_decided(
             assert "the store was restored to an earlier state" in paused.reason
             assert "or cancel it" in paused.reason
             event = await first_error(services)
-            assert "1 unfinished messages were paused" in event
+            assert "1 unfinished message was paused" in event
             await asyncio.sleep(2.0)
             assert len(server.accepted()) == sent, "it goes on sending"
             # Once somebody has decided, the next start asks nothing.

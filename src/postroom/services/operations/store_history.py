@@ -168,7 +168,10 @@ class StoreHistory:
 
     async def _deal_with(self, known: _FolderMark, reached: datetime | None) -> int:
         paused = await self._pause_unfinished(reached, known.at)
-        await self._accept(known, reached, f"{paused} unfinished messages were paused")
+        done = "1 unfinished message was paused"
+        if paused != 1:
+            done = f"{paused} unfinished messages were paused"
+        await self._accept(known, reached, done)
         return paused
 
     async def _accept(self, known: _FolderMark, reached: datetime | None, done: str) -> None:
