@@ -11,7 +11,11 @@ VENV := .venv
 # Tests wait more than they compute, so there may be more of them at once than cores.
 JOBS ?= 4
 BIN := $(VENV)/bin
+PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
+
+# What `make test-changed` compares with.
+BASE ?= main
 
 # The tool that makes requirements/dev.txt (everything, for the tests) and requirements/run.txt (what a
 # deployment needs, at the same versions). Whoever only uses the lock files never needs it.
@@ -27,17 +31,21 @@ say = @printf '\033[1m%s\033[0m\n'
 help: ## Show this help
 	@printf 'Postroom: an email-list service that an organisation runs itself.\n\n'
 	@awk 'BEGIN { FS = ":.*## " } \
-	      /^[a-z][a-z-]*:.*## / { printf "  \033[36mmake %-10s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	      /^[a-z][a-z-]*:.*## / { printf "  \033[36mmake %-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(READY) ## Make .venv with every package locked by hash
 	@:
 
-$(READY): requirements/dev.txt pyproject.toml scripts/make-venv
+$(PACKAGES): requirements/dev.txt scripts/make-venv
 	$(say) 'Setting up $(VENV)'
 	@scripts/make-venv '$(PYTHON)' '$(VENV)'
 	$(say) 'Installing Python packages, once: about a minute'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# Postroom itself: its commands and its version are in pyproject.toml.
+$(READY): $(PACKAGES) pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -53,9 +61,15 @@ run: setup ## Set up what is missing and start Postroom; ARGS='--port 8421' for 
 test: setup services ## Run all tests, with the services they need
 	@$(BIN)/pytest -n $(JOBS) --maxschedchunk 2 $(ARGS)
 
+.PHONY: test-changed
+test-changed: setup services ## Run the tests that belong to what has changed since main; BASE=HEAD~1 for another base
+	@tests=$$($(BIN)/python scripts/affected_tests.py '$(BASE)') \
+	  && { test -n "$$tests" || { echo 'No test belongs to what has changed.'; exit 0; } \
+	    && $(BIN)/pytest -n $(JOBS) --maxschedchunk 2 $$tests $(ARGS); }
+
 .PHONY: test-long
-test-long: setup services ## Run the tests that kill processes, with five times the kills
-	@POSTROOM_LONG_TESTS=1 $(BIN)/pytest -n 2 tests/acceptance $(ARGS)
+test-long: setup services ## Run what takes too long for every change: five times the kills, use cases on Azurite
+	@POSTROOM_LONG_TESTS=1 $(BIN)/pytest -n 2 tests/acceptance tests/contract tests/integration/usecases $(ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, types and layers
@@ -67,7 +81,7 @@ lint: setup ## Check style, types and layers
 
 .PHONY: format
 format: setup ## Put the code into shape
-	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
 .PHONY: bench

@@ -13,9 +13,10 @@ from postroom.storage import QueueMessage, Store
 from tests.contract.conftest import StoreAddress
 from tests.contract.moving_worker import QUEUES
 from tests.contract.test_torture import ROOT
+from tests.long import sized
 
 MESSAGES = 40
-KILLS = 20
+KILLS = sized(10, 20)
 WORKERS = 3
 
 

@@ -1,7 +1,6 @@
 """Many rows in one operation, and several writes in one call: cheaper, with the same promises."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -213,15 +212,12 @@ REFUSED: list[tuple[str, list[Operation], type[InvalidRequest]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("operations", "error"), [each[1:] for each in REFUSED], ids=[each[0] for each in REFUSED]
-)
-async def test_what_cannot_be_kept_is_refused(
-    store: Store, operations: Sequence[Operation], error: type[InvalidRequest]
-) -> None:
-    with pytest.raises(error):
-        await store.table("people").apply(operations)
-    assert await store.tables() == []
+@pytest.mark.parametrize("engine", ["sqlite"], indirect=True)  # decided before an engine sees it
+async def test_what_cannot_be_kept_is_refused(store: Store) -> None:
+    for name, operations, error in REFUSED:
+        with pytest.raises(error):
+            await store.table("people").apply(operations)
+        assert await store.tables() == [], name
 
 
 # -- one write after the other ---------------------------------------------------------------

@@ -39,9 +39,10 @@ from postroom.storage import (
 )
 from tests.contract.conftest import StoreAddress
 from tests.contract.model import ModelQueue, ModelTable
+from tests.long import sized
 
 T = TypeVar("T")
-EXAMPLES = {"sqlite": 60, "postgres": 40, "azure": 12}
+EXAMPLES = {"sqlite": sized(30, 60), "postgres": sized(20, 40), "azure": sized(6, 12)}
 STEPS = 30
 
 # Few keys, so that operations meet; each with something that an engine could get wrong.

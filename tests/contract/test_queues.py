@@ -63,16 +63,15 @@ async def test_messages_come_in_the_order_of_their_arrival(queue: Queue) -> None
     assert received == [str(number) for number in range(61)]
 
 
-@pytest.mark.parametrize(
-    "body",
-    ["", " ", "x" * 48_000, "한" * 16_000, "<a>&amp;</a>", "line\r\nline\x01\x1f", "🎉\u2028"],
-    ids=["empty", "blank", "long", "long Korean", "markup", "control", "unicode"],
-)
-async def test_a_body_comes_back_as_it_was(queue: Queue, body: str) -> None:
-    await queue.put(body)
-    assert (await queue.peek())[0].body == body
-    [message] = await queue.receive(lease=30)
-    assert message.body == body
+BODIES = ["", " ", "x" * 48_000, "한" * 16_000, "<a>&amp;</a>", "line\r\nline\x01\x1f", "🎉\u2028"]
+
+
+async def test_a_body_comes_back_as_it_was(queue: Queue) -> None:
+    for body in BODIES:
+        await queue.put(body)
+        assert (await queue.peek())[0].body == body
+        [message] = await queue.receive(lease=30)
+        assert message.body == body
 
 
 async def test_properties_travel_with_a_message(queue: Queue) -> None:

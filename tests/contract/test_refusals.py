@@ -1,4 +1,8 @@
-"""Bad requests get the same error on every engine, and nothing is written."""
+"""Bad requests get the same error on every engine, and nothing is written.
+
+`storage/checked.py` refuses them, in front of every engine. So all of them are tried on one engine,
+and a few on each.
+"""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,6 +31,34 @@ from postroom.storage import (
 
 class Colour(StrEnum):
     RED = "red"
+
+
+@pytest.fixture(params=["sqlite"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres", "azure"], indirect=True)
+async def test_requests_to_every_engine_are_checked(store: Store) -> None:
+    table, queue, blobs = store.table("people"), store.queue("q"), store.container("bodies")
+    with pytest.raises(InvalidKey):
+        await table.insert(Entity("p", "", {}))
+    with pytest.raises(TooLarge):
+        await table.apply([Insert(Entity("p", "r", {"Broken": "x" * 65_001}))])
+    with pytest.raises(InvalidValue):
+        await table.query(limit=0)
+    with pytest.raises(InvalidName):
+        store.table("Upper")
+    with pytest.raises(TooLarge):
+        await queue.put("x" * 48_001)
+    with pytest.raises(InvalidValue):
+        await queue.receive(lease=0)
+    with pytest.raises(InvalidName):
+        await blobs.put("a/../b", b"")
+    with pytest.raises(InvalidValue):
+        await store.acquire_lease("scheduler", seconds=0)
+    assert await store.tables() == []
+    assert await store.queues() == []
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from postroom.storage import Queue, QueueMessage, open_store
 from tests.contract.conftest import StoreAddress
 from tests.contract.torture_worker import BATCH, QUEUE
+from tests.long import sized
 
 ROOT = Path(__file__).parents[2]
 QUIET_SECONDS = "10"  # longer than a dead worker's lease, and than the start of a new one
@@ -29,9 +30,9 @@ class Load:
 
 
 LOADS = {
-    "sqlite": Load(20_000, 3, 5, 20),
-    "postgres": Load(20_000, 3, 5, 20),
-    "azure": Load(600, 2, 3, 6),
+    "sqlite": Load(sized(6_000, 20_000), 3, 4, sized(10, 20)),
+    "postgres": Load(sized(6_000, 20_000), 3, 4, sized(10, 20)),
+    "azure": Load(sized(400, 600), 2, 2, sized(4, 6)),
 }
 
 
@@ -81,7 +82,7 @@ class Workers:
         for number in range(1, load.kills + 1):
             while len(self.killed_logs) < number:
                 assert time.monotonic() < deadline, "the work does not get on"
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
                 if self.logged("finished").total() >= number * load.messages // (load.kills + 2):
                     self.kill_one()
 

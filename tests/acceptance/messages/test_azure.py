@@ -15,7 +15,7 @@ from tests.acceptance.harness import (
     fill,
     schedule,
 )
-from tests.acceptance.long import sized
+from tests.long import sized
 from tests.services.recording_smtp import RecordingSmtp
 
 COUNT = sized(600, 5_000)

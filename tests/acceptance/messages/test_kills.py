@@ -21,7 +21,7 @@ from tests.acceptance.harness import (
     fill,
     schedule,
 )
-from tests.acceptance.long import sized
+from tests.long import sized
 from tests.services.recording_smtp import RecordingSmtp
 
 KILLS = sized(20, 100)

@@ -10,7 +10,7 @@ import pytest
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, schedule
-from tests.acceptance.long import sized
+from tests.long import sized
 from tests.services.recording_smtp import RecordingSmtp
 
 # On SQLite, who is suspended may hold the lock on the file, and then everybody waits for it.

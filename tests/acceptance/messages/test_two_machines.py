@@ -15,8 +15,8 @@ from tests.acceptance.harness import (
     fill,
     schedule,
 )
-from tests.acceptance.long import sized
 from tests.contract.conftest import StoreAddress
+from tests.long import sized
 from tests.services.recording_smtp import RecordingSmtp
 from tests.services.waiting import accepts_connections, free_ports, wait_until
 

@@ -162,10 +162,10 @@ def test_a_day_and_the_time_before_a_moment_are_key_ranges() -> None:
     day = rows_of_day(date(2026, 11, 15))
     inside = [midnight, midnight + timedelta(days=1) - tick]
     outside = [midnight - tick, midnight + timedelta(days=1)]
-    assert all(day.start <= new_row(each) < day.stop for each in inside if day.start and day.stop)
-    assert not any(
-        day.start <= new_row(each) < day.stop for each in outside if day.start and day.stop
-    )
+    assert day.start is not None
+    assert day.stop is not None
+    assert all(day.start <= new_row(each) < day.stop for each in inside)
+    assert not any(day.start <= new_row(each) < day.stop for each in outside)
     assert rows_of_day(date.max) != rows_of_day(date.min)
     before = rows_before(NOW).start
     assert before is not None

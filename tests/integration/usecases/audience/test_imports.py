@@ -262,9 +262,10 @@ async def test_whoever_has_unsubscribed_is_left_out_and_reported(
     assert (await on_list(services))["gone@b.org"] is True
 
 
-async def test_a_chunk_of_nobody_but_those_who_left_is_told_of_and_passed_over(
-    services: Services,
+async def test_a_chunk_of_unsubscribed_people_is_skipped_and_counts_as_progress(
+    services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(imports, "CHUNK_LINES", 2)
     await left(services, *(f"u{n}@b.org" for n in range(5)))
     seen: list[int] = []
     text = "email\n" + "".join(f"u{n}@b.org\n" for n in range(5))
@@ -272,6 +273,9 @@ async def test_a_chunk_of_nobody_but_those_who_left_is_told_of_and_passed_over(
         "news", io.BytesIO(text.encode()), progress=lambda done, report: seen.append(done)
     )
     assert counts(report) == (0, 0, 0, 5)
+    assert len(seen) >= 3
+    assert seen == sorted(seen)
+    assert seen[-1] == len(text)
     assert await on_list(services) == {}
 
 

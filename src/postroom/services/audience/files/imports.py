@@ -154,6 +154,8 @@ class ImportService:
                     tell = _telling(progress, done, chunk, report) if progress else None
                     await importing.write(chunk, tell)
                     done = chunk.bytes_read
+                    if progress and not chunk.wanted:  # nothing to write is progress, too
+                        progress(done, report)
                     await self._counts.add(mailing_list.name, importing.taken_change())
                     unusable.check(added=report.added, updated=report.updated)
         finally:
