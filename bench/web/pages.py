@@ -75,7 +75,7 @@ async def _done_messages(site: Site, count: int) -> None:
     await services.lists.create(SMALL_LIST, "Small", "small@example.com")
     for number in range(3):
         await services.subscriptions.add(SMALL_LIST, f"reader{number}@example.com", verified=True)
-    completion = Completion(services.store, services.messages, services.outcomes)
+    completion = Completion(services)
     for number in range(count):
         made = await services.messages.create(
             SMALL_LIST, f"Number {number}", _BODIES, datetime.now(UTC)

@@ -15,19 +15,18 @@ from postroom.domain.messages.pages import CONFIRM_QUEUE, SEND_QUEUE
 from postroom.domain.queues.apps import BUILT_IN, App
 from postroom.host.processes.launcher import Launcher
 from postroom.host.runner import HostSettings
-from postroom.host.supervisor import HostServices, Supervisor
+from postroom.host.supervisor import Supervisor
 from postroom.observability.setup import set_up_observation
 from postroom.observability.spans import flush_spans
 from postroom.services.queues.app_files import origin_of, read_apps_file
 from postroom.services.queues.apps import AppRegistry
 from postroom.settings import FILE, Settings, load_settings
-from postroom.storage import Store, StoreOutage
+from postroom.storage import StoreOutage
 from postroom.transport.contract import Transport
 from postroom.watchdog import WatchedPart, end_at_once
 from postroom.wiring import (
     Services,
     make_confirmations,
-    make_keyring,
     make_sender,
     make_watchdog,
     opened_sending,
@@ -80,14 +79,12 @@ async def read_and_register(apps: AppRegistry) -> int:
     return len(in_file)
 
 
-async def run_host(settings: Settings, store: Store, stopping: asyncio.Event) -> None:
-    """Be a host until `stopping`, for all applications that are registered."""
-    services = Services(store, make_keyring(settings))
+async def run_host(services: Services, settings: Settings, stopping: asyncio.Event) -> None:
+    """Run all registered applications until `stopping`."""
     scheme = settings.storage.url.partition(":")[0]
     launcher = Launcher(_environment(settings), preload=[__name__, *_engine(scheme)])
-    needed = HostServices(store, services.apps, services.queues, services.hosts, services.access)
     how = HostSettings(lease=settings.processes.host_lease.total_seconds())
-    await Supervisor(needed, launcher, how).run(stopping)
+    await Supervisor(services, launcher, how).run(stopping)
 
 
 def _engine(scheme: str) -> list[str]:
@@ -125,7 +122,7 @@ async def serve_confirmations(stopping: asyncio.Event, busy: Callable[[bool], No
 
 
 async def _serve(
-    make: Callable[[Store, Transport, Settings], _Part],
+    make: Callable[[Services, Transport, Settings], _Part],
     name: str,
     stopping: asyncio.Event,
     busy: Callable[[bool], None],
@@ -142,16 +139,16 @@ async def _serve(
         opening = await _open_patiently(opened, settings, stopping)
         if opening is None:
             return
-        store, transport = opening
+        services, transport = opening
         parts: list[_Part] = []
 
         def made() -> _Part:
-            parts[:] = [make(store, transport, settings)]
+            parts[:] = [make(services, transport, settings)]
             return parts[0]
 
         telling = asyncio.create_task(_tell(parts, busy))
         try:
-            await make_watchdog(name, store, settings, end_at_once).run(made, stopping)
+            await make_watchdog(name, services, settings, end_at_once).run(made, stopping)
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
@@ -160,7 +157,7 @@ async def _serve(
 
 async def _open_patiently(
     opened: AsyncExitStack, settings: Settings, stopping: asyncio.Event
-) -> tuple[Store, Transport] | None:
+) -> tuple[Services, Transport] | None:
     """Open store and transport, waiting for a store that cannot be used now; None once `stopping`.
 
     To end instead would look like a fault of the program, and the host would stop starting it.

@@ -1,4 +1,4 @@
-"""From settings to running parts: the only place that knows them all."""
+"""From settings to services and processes: the only place that knows and builds them all."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ from postroom.services.idempotency import IdempotencyService
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_holds import MessageHolds
+from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_times import MessageTimes
 from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.progress import ProgressService
@@ -57,6 +58,7 @@ from postroom.services.operations.disk_space import SpaceWaits, SpaceWatch
 from postroom.services.operations.explorer import ExplorerService
 from postroom.services.operations.health import HealthService
 from postroom.services.operations.notice_sender import NoticeSender
+from postroom.services.operations.proxy_sightings import ProxySightings
 from postroom.services.operations.store_copy import refuse_unfinished_copy
 from postroom.services.operations.store_health import StoreHealth
 from postroom.services.operations.store_history import StoreHistory
@@ -74,23 +76,25 @@ from postroom.transport.registry import open_transport, sends_mail
 from postroom.watchdog import Stalls, Watchdog, start_again
 
 OUTBOX = "outbox"
-"""The folder of the transport `outbox:`, in the data folder."""
+"""The subfolder of the data folder for the transport `outbox:`."""
 
 
 class Services:
-    """The use cases over one store."""
+    """The use cases over one store, each built once."""
 
     def __init__(self, store: Store, keyring: Keyring | None = None) -> None:
         keyring = keyring or Keyring(without_key)
         self.store = store
         self.secrets = StoredSecrets(store, keyring)
         self.events = EventService(store)
-        self.messages = MessageService(store)
-        self.lists = ListService(store, self.messages)
+        self.holds = HoldService(store, self.events)
+        self.message_rows = MessageRows(store)
+        self.messages = MessageService(store, self.message_rows, self.events, self.holds)
+        self.lists = ListService(store, self.message_rows)
         self.counts = ListCounts(store)
-        self.subscriptions = SubscriptionService(store, self.lists, counts=self.counts)
+        self.subscriptions = SubscriptionService(store, self.lists, self.counts)
         self.logos = LogoService(store, self.lists)
-        self.imports = ImportService(store, self.lists, self.counts)
+        self.imports = ImportService(store, self.lists, self.counts, self.events)
         self.exports = ExportService(self.lists, self.subscriptions)
         self.outcomes = OutcomeService(store)
         self.times = MessageTimes(store, self.messages)
@@ -102,7 +106,7 @@ class Services:
         self.hosts = HostStatusService(store)
         self.apps = AppRegistry(store, self.hosts, keyring)
         self.access = AccessService(store, self.hosts, self.apps)
-        self.queues = QueueService(store, self.hosts, self.access)
+        self.queues = QueueService(store, self.hosts, self.access, self.events)
         self.queue_overview = QueueOverviewService(store, self.apps, self.queues)
         self.keys = ApiKeyService(store)
         self.idempotency = IdempotencyService(store)
@@ -117,16 +121,16 @@ class Services:
         self.search = SubscriberSearch(store, self.lists)
         self.retries = RetryService(store, self.messages, self.outcomes)
         self.estimates = EstimateService(self.sizes, self.times)
-        self.holds = HoldService(store)
         self.message_holds = MessageHolds(self.holds, self.messages, self.outcomes)
         self.health = HealthService(self.hosts, self.queue_overview)
         self.store_health = StoreHealth(store)
         self.space_waits = SpaceWaits(store)
         self.explorer = ExplorerService(store)
+        self.proxy_sightings = ProxySightings(store)
 
 
 def make_keyring(settings: Settings) -> Keyring:
-    """Return what encrypts secrets in the store; keys are loaded when they are needed."""
+    """Return the keys that encrypt secrets in the store; they are loaded on first use."""
     return Keyring(
         lambda: load_all_keys(
             settings.secrets.key, settings.secrets.old_keys, settings.storage.data
@@ -136,26 +140,20 @@ def make_keyring(settings: Settings) -> Keyring:
 
 @asynccontextmanager
 async def opened_store(settings: Settings) -> AsyncIterator[Store]:
-    """Yield the store as it is, for those who only look into it."""
+    """Yield the store as it is, for looking into it."""
     storage = settings.storage
     async with await open_store(storage.url, storage.azure_connection_string) as store:
         yield store
 
 
 @asynccontextmanager
-async def opened_for_work(settings: Settings) -> AsyncIterator[Store]:
-    """Yield the store once its data has the shape that this version works with."""
+async def opened_services(settings: Settings) -> AsyncIterator[Services]:
+    """Yield the services over a store whose data has the shape that this version works with."""
     async with opened_store(settings) as store:
         await refuse_unfinished_copy(store)
         await bring_up_to_date(store)
-        await StoreHistory(store, settings.storage.data).pause_if_lost()
-        yield store
-
-
-@asynccontextmanager
-async def opened_services(settings: Settings) -> AsyncIterator[Services]:
-    async with opened_for_work(settings) as store:
         services = Services(store, make_keyring(settings))
+        await StoreHistory(services, settings.storage.data).pause_if_lost()
         try:
             yield services
         finally:
@@ -165,13 +163,14 @@ async def opened_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def opened_sending(settings: Settings) -> AsyncIterator[tuple[Store, Transport]]:
-    """What a process needs that sends: the store, and its part of the way out."""
-    async with opened_for_work(settings) as store, opened_transport(settings) as transport:
+async def opened_sending(settings: Settings) -> AsyncIterator[tuple[Services, Transport]]:
+    """Yield what a sending process needs: the services, and a transport that keeps to this
+    process's share of the connections."""
+    async with opened_services(settings) as services, opened_transport(settings) as transport:
         owner = f"{socket.gethostname()}-{os.getpid()}"
         most = settings.transport.connections_in_all
-        async with shared_connections(store, transport, owner, most):
-            yield store, transport
+        async with shared_connections(services.store, transport, owner, most):
+            yield services, transport
 
 
 @asynccontextmanager
@@ -189,13 +188,13 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
 
 
 def find_outbox(settings: Settings) -> OutboxTransport | None:
-    """Where mails are kept for people to look at, unless they go out."""
+    """Return the outbox if emails are kept in it instead of being sent."""
     if sends_mail(settings.transport.url):
         return None
     return OutboxTransport(settings.storage.data / OUTBOX)
 
 
-def make_sender(store: Store, transport: Transport, settings: Settings) -> Sender:
+def make_sender(services: Services, transport: Transport, settings: Settings) -> Sender:
     how = SenderSettings(
         base_url=settings.web.base_url,
         journals=settings.storage.data / "journals",
@@ -204,29 +203,31 @@ def make_sender(store: Store, transport: Transport, settings: Settings) -> Sende
         retry=_retry_plan(settings),
     )
     if settings.storage.url.startswith("sqlite:"):
-        # The engine that has threads, and one transaction for all who write at the same moment.
+        # This engine has threads, and writes at the same moment share one transaction.
         how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, most_in_hand=32)
-    rate = settings.sender.rate
     return Sender(
-        store,
-        _paced(store, transport, rate),
+        services,
+        _paced(services.store, transport, settings.sender.rate),
         how,
-        _domain_limits(store, settings),
-        StoreHistory(store, settings.storage.data),
+        _domain_limits(services.store, settings),
+        StoreHistory(services, settings.storage.data),
     )
 
 
-def make_confirmations(store: Store, transport: Transport, settings: Settings) -> Confirmations:
-    """Under the same limits; with a place of its own in their line, not behind whole pages."""
+def make_confirmations(
+    services: Services, transport: Transport, settings: Settings
+) -> Confirmations:
+    """Return the sender of confirmations. It has the same limits as senders of pages, and its own
+    place in the queue for them, so that it does not wait behind whole pages."""
     return Confirmations(
-        store,
-        _paced(store, transport, settings.sender.rate),
+        services,
+        _paced(services.store, transport, settings.sender.rate),
         ConfirmationSettings(
             base_url=settings.web.base_url,
             lease=settings.sender.lease.total_seconds(),
             retry=_retry_plan(settings),
         ),
-        _domain_limits(store, settings),
+        _domain_limits(services.store, settings),
     )
 
 
@@ -251,66 +252,68 @@ def _domain_limits(store: Store, settings: Settings) -> DomainLimits | None:
     return DomainLimits(store, DomainRates(rates, others))
 
 
-def make_retention(store: Store, settings: Settings) -> Retention:
+def make_retention(services: Services, settings: Settings) -> Retention:
     return Retention(
-        store, archive=settings.storage.keep_archive, events=settings.storage.keep_events
+        services, archive=settings.storage.keep_archive, events=settings.storage.keep_events
     )
 
 
-def make_scheduler(store: Store, settings: Settings) -> Scheduler:
+def make_scheduler(services: Services, settings: Settings) -> Scheduler:
+    storage = settings.storage
     return Scheduler(
-        store,
+        services,
         lease_seconds=settings.processes.scheduler_lease.total_seconds(),
-        space=SpaceWatch(store, settings.storage.growing_folders, settings.storage.min_free_space),
+        space=SpaceWatch(
+            services.space_waits, services.events, storage.growing_folders, storage.min_free_space
+        ),
     )
 
 
 async def run_sender(
-    store: Store, transport: Transport, settings: Settings, stopping: asyncio.Event
+    services: Services, transport: Transport, settings: Settings, stopping: asyncio.Event
 ) -> None:
     """Send until `stopping`, watched."""
-    watchdog = make_watchdog("sender", store, settings, start_again)
-    await watchdog.run(lambda: make_sender(store, transport, settings), stopping)
+    watchdog = make_watchdog("sender", services, settings, start_again)
+    await watchdog.run(lambda: make_sender(services, transport, settings), stopping)
 
 
 async def run_confirmations(
-    store: Store, transport: Transport, settings: Settings, stopping: asyncio.Event
+    services: Services, transport: Transport, settings: Settings, stopping: asyncio.Event
 ) -> None:
     """Ask new subscribers to confirm until `stopping`, watched."""
-    watchdog = make_watchdog("confirmations", store, settings, start_again)
-    await watchdog.run(lambda: make_confirmations(store, transport, settings), stopping)
+    watchdog = make_watchdog("confirmations", services, settings, start_again)
+    await watchdog.run(lambda: make_confirmations(services, transport, settings), stopping)
 
 
-async def run_scheduler(store: Store, settings: Settings, stopping: asyncio.Event) -> None:
+async def run_scheduler(services: Services, settings: Settings, stopping: asyncio.Event) -> None:
     """Schedule until `stopping`, watched."""
-    watchdog = make_watchdog("scheduler", store, settings, start_again)
-    await watchdog.run(lambda: make_scheduler(store, settings), stopping)
+    watchdog = make_watchdog("scheduler", services, settings, start_again)
+    await watchdog.run(lambda: make_scheduler(services, settings), stopping)
 
 
 def stalls_in(settings: Settings) -> Stalls:
-    """Return what is known about parts of this machine that made no progress."""
+    """Return the record of parts on this machine that made no progress."""
     return Stalls(settings.storage.data / "stalls")
 
 
 def make_watchdog(
-    part: str, store: Store, settings: Settings, replace_process: Callable[[], None]
+    part: str, services: Services, settings: Settings, replace_process: Callable[[], None]
 ) -> Watchdog:
-    """Return what watches over a part of this process."""
-    events = EventService(store)
+    """Return the watchdog of a part of this process."""
 
     def tell(text: str) -> None:
-        events.note(part, text, severity=Severity.ERROR)
+        services.events.note(part, text, severity=Severity.ERROR)
 
     limit = settings.processes.stalled_after.total_seconds()
     return Watchdog(part, limit, stalls_in(settings), tell, replace_process)
 
 
-def make_alerts(store: Store, transport: Transport, settings: Settings) -> Alerts | None:
-    """Whoever wants to be told is told; None if nobody wants to."""
+def make_alerts(services: Services, transport: Transport, settings: Settings) -> Alerts | None:
+    """Return what sends alerts, or None if no channel is set."""
     channels: list[Channel] = []
     if to := settings.alerts.email:
-        sender = NoticeSender(Services(store).lists, settings.alerts.from_address)
+        sender = NoticeSender(services.lists, settings.alerts.from_address)
         channels.append(MailChannel(transport, sender, to, settings.web.base_url))
     if url := settings.alerts.webhook:
         channels.append(WebhookChannel(url))
-    return Alerts(store, channels) if channels else None
+    return Alerts(services.store, services.events, channels) if channels else None

@@ -89,7 +89,7 @@ async def test_what_was_said_stays_while_the_message_goes_out(browser: Browser, 
         await expect(headline).to_contain_text("Processing", timeout=PATIENCE)
         await expect(said).to_have_text("The message goes out now.", timeout=PATIENCE)
         await settle(services, message, 0, [EmailOutcome.ACCEPTED])
-        done = Completion(services.store, services.messages, services.outcomes)
+        done = Completion(services)
         assert await done.check(message)
         await expect(headline).to_contain_text("Completed", timeout=PATIENCE)
         await expect(said).to_have_text("The message goes out now.", timeout=PATIENCE)

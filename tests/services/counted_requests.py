@@ -41,9 +41,9 @@ async def count_requests(folder: Path, recipients: int) -> Counter[str]:
             "cost", "News", NewBodies("<p>Hello</p>", "Hello"), datetime.now(UTC)
         )
         sender = Sender(
-            store, transport, SenderSettings("http://localhost", folder / "journals", lease=60)
+            services, transport, SenderSettings("http://localhost", folder / "journals", lease=60)
         )
-        parts = [Scheduler(store, lease_seconds=15).run(stopping), sender.run(stopping)]
+        parts = [Scheduler(services, lease_seconds=15).run(stopping), sender.run(stopping)]
         running = [asyncio.create_task(part) for part in parts]
         async with asyncio.timeout(300):
             while message.status not in FINAL:
@@ -79,9 +79,10 @@ async def count_idle_requests(folder: Path, seconds: float) -> Counter[str]:
     assert isinstance(opened, AzureStore)
     async with opened as store:
         stopping = asyncio.Event()
-        await register_apps(settings, Services(store).apps)
-        parts = [Scheduler(store, lease_seconds=15).run(stopping)]
-        parts.append(run_host(settings, store, stopping))
+        services = Services(store)
+        await register_apps(settings, services.apps)
+        parts = [Scheduler(services, lease_seconds=15).run(stopping)]
+        parts.append(run_host(services, settings, stopping))
         running = [asyncio.create_task(part) for part in parts]
         await asyncio.sleep(60)  # until pauses are as long as they get
         before = Counter(store.requests)

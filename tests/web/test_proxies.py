@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.checks.findings import Finding, State
-from postroom.checks.proxies import check_proxies
+from postroom.checks.store import check_proxies
 from postroom.settings import load_settings
 from postroom.trusted_proxies import TrustedProxies
 from tests.web.site import running_site
@@ -16,13 +16,13 @@ from tests.web.site import running_site
 
 async def test_a_proxy_that_is_not_trusted_is_reported(tmp_path: Path) -> None:
     async with running_site(tmp_path) as site:
-        settings, store = site.context.settings, site.services.store
+        settings, services = site.context.settings, site.services
         await site.visitor().get("/healthz")
-        assert await check_proxies(settings, store) == []
+        assert await check_proxies(settings, services) == []
         await site.visitor().get("/healthz", headers={"X-Forwarded-For": "203.0.113.9"})
         found: list[Finding] = []
         for _ in range(500):  # it is written in the background
-            if found := await check_proxies(settings, store):
+            if found := await check_proxies(settings, services):
                 break
             await asyncio.sleep(0.02)
         [finding] = found
@@ -30,7 +30,7 @@ async def test_a_proxy_that_is_not_trusted_is_reported(tmp_path: Path) -> None:
         assert "127.0.0.1" in finding.text
         assert "trusted_proxies" in finding.advice
         trusting = load_settings({"POSTROOM_TRUSTED_PROXIES": "127.0.0.0/8"}, tmp_path)
-        assert await check_proxies(trusting, store) == []
+        assert await check_proxies(trusting, services) == []
 
 
 async def test_a_trusted_proxy_is_not(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ async def test_a_trusted_proxy_is_not(tmp_path: Path) -> None:
         answer = await site.visitor().get("/healthz", headers={"X-Forwarded-For": "203.0.113.9"})
         assert answer.status_code == 200
         await site.context.background.stop()
-        assert await check_proxies(load_settings({}, tmp_path), site.services.store) == []
+        assert await check_proxies(load_settings({}, tmp_path), site.services) == []
 
 
 @pytest.mark.parametrize(

@@ -242,7 +242,7 @@ async def _messages(site: Site, names: dict[str, str]) -> None:
     done = await _fanned_out(site, "What was & is done")
     planned = (await services.outcomes.counts(done)).planned
     await settle(services, done, 0, [kinds[number % 3] for number in range(planned)])
-    assert await Completion(services.store, services.messages, services.outcomes).check(done)
+    assert await Completion(services).check(done)
     running = await _fanned_out(site, "Under way")
     await settle(services, running, 0, [*kinds, EmailOutcome.IN_DOUBT])
     pending = await _scheduled(site, "For later")

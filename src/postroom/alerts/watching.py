@@ -35,6 +35,7 @@ class Alerts:
     def __init__(
         self,
         store: Store,
+        events: EventService,
         channels: Sequence[Channel],
         *,
         least: Severity = Severity.WARNING,
@@ -42,7 +43,7 @@ class Alerts:
     ) -> None:
         self._store = store
         self._table = store.table(TABLE)
-        self._events = EventService(store)
+        self._events = events
         self._channels = channels
         self._least = least
         self._pause = pause

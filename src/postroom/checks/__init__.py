@@ -1,7 +1,7 @@
-"""`postroom check`: does everything that Postroom needs work, and if not, what to do.
+"""`postroom check`: what works, what does not, and what to do about it.
 
-Each check answers findings and never raises for what is wrong outside; none changes anything that
-somebody could notice, and a mail is sent only to somebody who asked for it.
+Each check returns findings and never raises for what is wrong outside. None changes anything that
+people could notice, and an email is sent only on request.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import asyncio
 
 import dns.asyncresolver
 
+from postroom.checks.base_url import check_base_url
+from postroom.checks.dns_records import check_sending_domains
 from postroom.checks.findings import Finding, State
-from postroom.checks.keys import check_secret_key
-from postroom.checks.machine import check_data_folder, check_disk
-from postroom.checks.privacy import check_privacy
-from postroom.checks.records import check_sending_domains
-from postroom.checks.site import check_base_url
+from postroom.checks.machine import (
+    check_data_folder,
+    check_disk,
+    check_privacy,
+    check_secret_key,
+    check_variables,
+)
 from postroom.checks.store import check_store
 from postroom.checks.transport import check_transport, send_test_mail
-from postroom.checks.variables import check_variables
 from postroom.settings import Settings
 
 __all__ = ["Finding", "State", "check_everything"]

@@ -14,7 +14,7 @@ class State(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What was found about one part, and what to do if it is not well."""
+    """What was found about one part, and what to do about it."""
 
     part: str
     state: State

@@ -1,44 +1,132 @@
-"""This machine: the data folder and the disk under it."""
+"""This machine: variables, the secret key, the data folder, its disk, and who can read it."""
 
 from __future__ import annotations
 
 import os
+import stat
+import tomllib
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
 
 from postroom.checks.findings import Finding, State
 from postroom.domain.disk_space import FolderSpace, find_shortage
 from postroom.domain.sizes import show_size
-from postroom.folders import nearest_existing
+from postroom.folders import is_private, nearest_existing
+from postroom.secret_key import FILE as KEY_FILE
 from postroom.services.operations.disk_space import measure
-from postroom.settings import Settings
+from postroom.settings import FILE, SETTINGS, Settings
 
 # A million emails with their records take about half of this.
-_LITTLE = 1_000_000_000
+_LITTLE_SPACE = 1_000_000_000
+# A random key of 32 characters hardly ever has fewer different ones.
+_FEW_CHARACTERS = 10
+_NEW_KEY = "Create one with: python3 -c 'import secrets; print(secrets.token_hex(32))'"
+_MOST_LOOSE_FILES = 5
+
+
+def check_variables(settings: Settings) -> list[Finding]:
+    """Warn of variables that look like settings but are not: they are probably mistyped."""
+    known = [setting.variable for setting in SETTINGS]
+    return [_ignored(name, get_close_matches(name, known, n=1)) for name in settings.unknown]
+
+
+def _ignored(name: str, nearest: list[str]) -> Finding:
+    advice = f"Did you mean {nearest[0]}?" if nearest else "The settings are listed above."
+    return Finding("settings", State.WARNING, f"{name} is not a setting and is ignored", advice)
+
+
+def check_secret_key(settings: Settings) -> Finding:
+    key = settings.secrets.key
+    if not key:
+        file = settings.storage.data / KEY_FILE
+        text = f"created at the first start, in {file}; several web servers must share one"
+        return Finding("secret_key", State.OK, text)
+    if len(set(key)) < _FEW_CHARACTERS:
+        return Finding("secret_key", State.WARNING, "is set, but could be guessed", _NEW_KEY)
+    return Finding("secret_key", State.OK, f"is set, {len(key)} characters")
 
 
 def check_data_folder(settings: Settings) -> Finding:
-    """The nearest folder above that is there decides whether it can be made."""
+    """Check that the data folder can be written, or created in the nearest folder that exists."""
     path = settings.storage.data.absolute()
-    there = nearest_existing(path)
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+    existing = nearest_existing(path)
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(
             "data", State.ERROR, f"{path} cannot be written", "Choose another with --data."
         )
-    news = "can be written" if there == path else "is made when it is needed"
-    return Finding("data", State.OK, f"{path} {news}")
+    state = "can be written" if existing == path else "will be created when needed"
+    return Finding("data", State.OK, f"{path} {state}")
 
 
 def check_disk(settings: Settings) -> list[Finding]:
-    """Look at each disk that fills up while emails are sent."""
+    """Check each disk that fills up while emails are sent."""
     return [_check_space(each, settings) for each in measure(settings.storage.growing_folders)]
 
 
 def _check_space(space: FolderSpace, settings: Settings) -> Finding:
     if shortage := find_shortage([space], settings.storage.min_free_space):
         text = f"{shortage} for {space.folder}"
-        return Finding(
-            "disk", State.ERROR, text, "Free disk space: no new message starts until then."
-        )
+        advice = "Free disk space: no new message starts until then."
+        return Finding("disk", State.ERROR, text, advice)
     text = f"{show_size(space.free)} free for {space.folder}"
-    if space.free < _LITTLE:
+    if space.free < _LITTLE_SPACE:
         return Finding("disk", State.WARNING, text, "Free disk space soon.")
     return Finding("disk", State.OK, text)
+
+
+def check_privacy(settings: Settings) -> list[Finding]:
+    """Warn of folders and files that other users of this machine can open."""
+    found = list(islice(_loose(settings), _MOST_LOOSE_FILES))
+    if not found:
+        text = "only you can read the data folder, the store and the keys"
+        return [Finding("privacy", State.OK, text)]
+    return [
+        Finding(
+            "privacy",
+            State.WARNING,
+            f"{path} has mode {mode:04o}: other users of this machine have access",
+            f"Run: chmod go= {path}",
+        )
+        for path, mode in found
+    ]
+
+
+def _loose(settings: Settings) -> Iterator[tuple[Path, int]]:
+    for path in _private_paths(settings):
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError:
+            continue
+        if not is_private(mode):
+            yield path, mode
+
+
+def _private_paths(settings: Settings) -> Iterator[Path]:
+    """Yield folders before their contents. Whatever lies deeper in a private folder is private."""
+    data = settings.storage.data.absolute()
+    yield data
+    yield from (data / each for each in (KEY_FILE, "outbox", "journals", "metrics"))
+    if settings.storage.file is not None:
+        database = settings.storage.file.absolute()
+        if database.parent != data:
+            yield database.parent
+        yield database
+        yield from (database.with_name(database.name + each) for each in ("-wal", "-shm"))
+    file = Path(FILE).absolute()
+    if _holds_secrets(settings, file):
+        yield file
+
+
+def _holds_secrets(settings: Settings, file: Path) -> bool:
+    """Return whether `postroom.toml` has a secret setting or an application's environment."""
+    if any(each.origin == FILE and each.has_secret for each in settings.found.values()):
+        return True
+    try:
+        apps = tomllib.loads(file.read_text()).get("apps", [])
+    except (OSError, ValueError):
+        return False  # there is none, or it is reported elsewhere
+    return isinstance(apps, list) and any(
+        isinstance(app, dict) and app.get("environment") for app in apps
+    )

@@ -1,4 +1,4 @@
-"""The store: can it be opened, written and read, and does its clock agree with ours?"""
+"""The store: can it be opened, written and read, does its clock agree, and what is wrong in it?"""
 
 from __future__ import annotations
 
@@ -6,44 +6,61 @@ from datetime import UTC, datetime
 from shlex import quote
 
 from postroom.checks.findings import Finding, State, one_line
-from postroom.checks.keys import check_secrets
-from postroom.checks.proxies import check_proxies
 from postroom.domain.audience.addresses import domain_of, parse_address
 from postroom.domain.queues.queue_names import is_subqueue
 from postroom.errors import PostroomError
 from postroom.services.operations.health import Concern
+from postroom.services.stored_secrets import SecretState
 from postroom.settings import Settings
 from postroom.storage import AccessDenied, InvalidStoreUrl, Store, StoreUnavailable
-from postroom.wiring import Services, opened_store
+from postroom.trusted_proxies import TrustedProxies
+from postroom.wiring import Services, make_keyring, opened_store
 
-# Messages are due by the clock of the machine that looks: more than this is noticed by people.
+# Messages are due by the clock of the machine that looks: people notice a larger difference.
 _CLOCK_SECONDS = 5.0
 _QUEUE = "postroom/check"
 _LISTS = 1000
+_SECRET_STATES = {
+    SecretState.UNREADABLE: (
+        State.ERROR,
+        "in the store cannot be decrypted: their key is not set",
+        "Add it to POSTROOM_OLD_SECRET_KEYS.",
+    ),
+    SecretState.OLD_KEY: (
+        State.WARNING,
+        "in the store encrypted under an old key",
+        "Run `postroom store rekey` once every part has the new one.",
+    ),
+    SecretState.CLEAR: (
+        State.WARNING,
+        "in the store in clear text",
+        "Run `postroom store rekey`.",
+    ),
+}
 
 
 async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
-    """What was found, and the domains that lists send from."""
+    """Return the findings, and the domains that lists send from."""
     try:
         async with opened_store(settings) as store:
+            services = Services(store, make_keyring(settings))
             info = await store.info()
-            found = Finding(
-                "store",
-                State.OK,
-                f"{info.engine} at {info.location}, schema version {info.schema_version}",
-            )
-            secrets = await check_secrets(settings, store)
-            queues = await _check_queues(store)
-            proxies = await check_proxies(settings, store)
-            space = await _check_space(store)
-            findings = [found, await _check_clock(store), *secrets, *queues, *space, *proxies]
-            return findings, await _sending_domains(store)
+            text = f"{info.engine} at {info.location}, schema version {info.schema_version}"
+            findings = [
+                Finding("store", State.OK, text),
+                await _check_clock(store),
+                *await _check_secrets(services),
+                *await _check_queues(services),
+                *await _check_space(services),
+                *await check_proxies(settings, services),
+            ]
+            return findings, await _sending_domains(services)
     except PostroomError as exc:
         return [Finding("store", State.ERROR, one_line(exc), _advice(exc, settings))], []
 
 
 async def _check_clock(store: Store) -> Finding:
-    """A message that is put and read back shows that both work, and the store's time."""
+    """Put a queue message and read it back, which shows that both work, and the store's time."""
     queue = store.queue(_QUEUE)
     before = datetime.now(UTC)
     await queue.put("clock", ttl=60)
@@ -52,7 +69,7 @@ async def _check_clock(store: Store) -> Finding:
     await queue.drop()
     if not found:
         return Finding("clock", State.WARNING, "the store did not show what was just put into it")
-    # Azure tells whole seconds.
+    # Azure returns whole seconds.
     early = (before - found[0].enqueued_at).total_seconds() - 1
     late = (found[0].enqueued_at - after).total_seconds()
     apart = max(early, late, 0.0)
@@ -66,21 +83,56 @@ async def _check_clock(store: Store) -> Finding:
     return Finding("clock", State.OK, "this machine and the store agree")
 
 
-async def _check_queues(store: Store) -> list[Finding]:
-    """Queues that are stopped, and messages that failed for good."""
-    concerns = (await Services(store).health.look()).concerns
+async def _check_secrets(services: Services) -> list[Finding]:
+    """Warn of secrets in the store that are not encrypted under the current key."""
+    counts = await services.secrets.count()
+    found = [
+        Finding("secrets", state, f"{counts[each]:,} of {counts.total():,} {text}", advice)
+        for each, (state, text, advice) in _SECRET_STATES.items()
+        if counts[each]
+    ]
+    if not found and counts:
+        text = f"{counts.total():,} in the store, encrypted under the current key"
+        return [Finding("secrets", State.OK, text)]
+    return found
+
+
+async def _check_queues(services: Services) -> list[Finding]:
+    """Warn of stopped queues and of messages that failed for good."""
+    concerns = (await services.health.look()).concerns
     found = [Finding("queues", State.WARNING, each.text, _queue_advice(each)) for each in concerns]
     return found or [Finding("queues", State.OK, "no queue is stopped, no message has failed")]
 
 
-async def _check_space(store: Store) -> list[Finding]:
-    """Whether messages wait for disk space on the machine of the scheduler."""
-    wait = await Services(store).space_waits.current()
+async def _check_space(services: Services) -> list[Finding]:
+    """Report messages that wait for disk space on the scheduler's machine."""
+    wait = await services.space_waits.current()
     if wait is None:
         return []
     text = f"no new message starts: {wait.shortage} for {wait.place}"
     advice = "Free disk space; messages that are due then start by themselves."
     return [Finding("scheduler", State.ERROR, text, advice)]
+
+
+async def check_proxies(settings: Settings, services: Services) -> list[Finding]:
+    """Warn of each proxy that forwards requests and is not trusted."""
+    trusted = TrustedProxies(settings.web.trusted_proxies)
+    return [
+        Finding(
+            "proxy",
+            State.WARNING,
+            f"requests came through a proxy at {address}, which is not trusted: all visitors look"
+            " like one and share its limits on logins, sign-ups and connections",
+            f"Add it to the setting trusted_proxies: POSTROOM_TRUSTED_PROXIES={address}",
+        )
+        for address in await services.proxy_sightings.recent()
+        if address not in trusted
+    ]
+
+
+async def _sending_domains(services: Services) -> list[str]:
+    page = await services.lists.page(limit=_LISTS)
+    return sorted({domain_of(parse_address(each.from_address)) for each in page.lists})
 
 
 def _queue_advice(concern: Concern) -> str:
@@ -91,12 +143,6 @@ def _queue_advice(concern: Concern) -> str:
             f" them back with postroom queue redrive {quote(queue)}."
         )
     return f"See postroom queue ls and postroom app explain {quote(queue)}."
-
-
-async def _sending_domains(store: Store) -> list[str]:
-    page = await Services(store).lists.page(limit=_LISTS)
-    domains = {domain_of(parse_address(each.from_address)) for each in page.lists}
-    return sorted(domains)
 
 
 def _advice(exc: PostroomError, settings: Settings) -> str:

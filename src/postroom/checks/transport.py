@@ -1,4 +1,4 @@
-"""The way out, tried as far as possible without sending."""
+"""The mail server or provider, tried as far as possible without sending."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ async def check_transport(settings: Settings) -> list[Finding]:
             found = await transport.check()
     except PostroomError as exc:
         origin = settings.found["transport"].origin
-        advice = f"Look at the setting transport (from {origin})."
+        advice = f"Check the setting transport (from {origin})."
         return [Finding("transport", State.ERROR, one_line(exc), advice)]
     if not sends(settings):
-        advice = "To send mail, set transport to smtp://… or sendgrid://"
+        advice = "To send emails, set transport to smtp://… or sendgrid://."
         return [Finding("transport", State.WARNING, found, advice)]
     return [Finding("transport", State.OK, found)]
 
 
 async def send_test_mail(settings: Settings, to: str, from_address: str = "") -> Finding:
-    """Send a short mail to somebody who asked for it: the only check that sends."""
+    """Send a short email on request: the only check that sends."""
     address = parse_address(to)
     try:
         sender = parse_address(from_address) if from_address else await _sender(settings)
@@ -44,7 +44,7 @@ async def send_test_mail(settings: Settings, to: str, from_address: str = "") ->
     mailing = compile_notice(
         from_address=sender,
         subject="Postroom: a test mail",
-        text="If you read this, mails leave Postroom.\n",
+        text="If you read this, Postroom can send emails.\n",
         date=datetime.now(UTC),
         key=secrets.token_hex(8),
     )
@@ -55,7 +55,7 @@ async def send_test_mail(settings: Settings, to: str, from_address: str = "") ->
     except PostroomError as exc:
         return Finding("test mail", State.ERROR, one_line(exc))
     if result.kind is not ResultKind.ACCEPTED:
-        advice = "The server's own words say why."
+        advice = "The server's reply says why."
         return Finding("test mail", State.ERROR, f"{result.kind}: {result.reply}", advice)
     return Finding("test mail", State.OK, f"from {sender} to {address}: {result.reply}")
 
@@ -66,5 +66,5 @@ async def _sender(settings: Settings) -> Address:
 
 
 def sends(settings: Settings) -> bool:
-    """Whether mails leave this machine at all."""
+    """Return whether emails leave this machine at all."""
     return sends_mail(settings.transport.url)

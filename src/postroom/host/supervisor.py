@@ -18,6 +18,7 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import Protocol
 
 import msgspec
 
@@ -47,11 +48,12 @@ _CLEAN_SECONDS = 60.0
 _EXPIRE_SECONDS = 5.0
 
 
-class HostServices(msgspec.Struct, frozen=True):
-    """What a host needs of the rest."""
+class HostServices(Protocol):
+    """The services that a host uses; `wiring.Services` has all of them."""
 
     store: Store
-    registry: AppRegistry
+    events: EventService
+    apps: AppRegistry
     queues: QueueService
     hosts: HostStatusService
     access: AccessService
@@ -72,12 +74,11 @@ class Supervisor:
         self.id = f"{self.machine}-{os.getpid()}-{secrets.token_hex(4)}"
         self._services = services
         self._launcher = launcher
-        self._events = EventService(services.store)
         self._around = Surroundings(
             self.id,
             services.store,
             services.queues,
-            self._events,
+            services.events,
             launcher,
             settings,
             self._look_again,
@@ -98,7 +99,7 @@ class Supervisor:
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: start what is needed, stop what is not."""
         self._launcher.start()
-        self._events.note("host", f"the host on {self.machine} has started")
+        self._services.events.note("host", f"the host on {self.machine} has started")
         stop = asyncio.create_task(stopping.wait())
         parts = (self._watch, self._refresh, self._report, self._expire)
         beside = [asyncio.create_task(part()) for part in parts]
@@ -118,8 +119,8 @@ class Supervisor:
         if ending or self._retired:
             await asyncio.wait([*ending, *self._retired])
         await self._launcher.stop()
-        self._events.note("host", f"the host on {self.machine} has stopped")
-        await self._events.settle()
+        self._services.events.note("host", f"the host on {self.machine} has stopped")
+        await self._services.events.settle()
         with suppress(StoreError):  # what is left behind is cleaned up by others
             await self._services.hosts.forget(self.id)
 
@@ -234,9 +235,9 @@ class Supervisor:
         if not self._is_started:
             # Before the first look: from now on every change rings our bell.
             await self._services.hosts.report(self.id, self.machine, [])
-        version = await self._services.registry.version()
+        version = await self._services.apps.version()
         if version != self._version:
-            registry = self._services.registry
+            registry = self._services.apps
             self._apply(await registry.all(), await registry.controls())
             self._version = version
         self._generation += 1

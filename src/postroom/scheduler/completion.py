@@ -9,27 +9,26 @@ from datetime import UTC, datetime
 import msgspec
 
 from postroom.domain.errors import Overtaken
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageStatus, with_status
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.held_pages import HeldPages
+from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
-from postroom.services.events import EventService, Severity
-from postroom.services.messages.message_rows import MessageRows
-from postroom.services.messages.outcomes import OutcomeService
-from postroom.storage import Entity, KeyRange, StaleETag, Store, eq
+from postroom.services.events import Severity
+from postroom.storage import Entity, KeyRange, StaleETag, eq
 
 _PARKED_SECONDS = 30.0
 
 
 class Completion:
-    def __init__(self, store: Store, messages: MessageRows, outcomes: OutcomeService) -> None:
-        self._pages = store.table(entities.PAGES)
-        self._queue = store.queue(SEND_QUEUE)
-        self._messages = messages
-        self._outcomes = outcomes
-        self._events = EventService(store)
-        self._held = HeldPages(store)
+    def __init__(self, services: SchedulerServices) -> None:
+        self._pages = services.store.table(entities.PAGES)
+        self._queue = services.store.queue(SEND_QUEUE)
+        self._messages = services.message_rows
+        self._outcomes = services.outcomes
+        self._events = services.events
+        self._held = HeldPages(services)
         # Pages below are done. Looks begin here, and so cost little however many pages there are.
         self._first_open: dict[MessageRef, int] = {}
         self._look_for_parked_at: dict[MessageRef, float] = {}
@@ -53,9 +52,9 @@ class Completion:
                 # In doubt: an administrator has to decide, and may open an earlier page again.
                 self._first_open.pop(message.ref, None)
                 return False
-            message = msgspec.structs.replace(
+            message = with_status(
                 message,
-                status=MessageStatus.COMPLETED,
+                MessageStatus.COMPLETED,
                 completed_at=datetime.now(UTC),
                 counts=counts,
             )

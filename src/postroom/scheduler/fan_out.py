@@ -25,19 +25,18 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
 from postroom.domain.errors import Overtaken
-from postroom.domain.messages.messages import Message, MessageStatus, check_transition
+from postroom.domain.messages.messages import Message, MessageStatus, with_status
 from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
 from postroom.scheduler.refused import RefusedRecipients
+from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
-from postroom.services.messages.message_rows import MessageRows
+from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import (
     AlreadyExists,
     Entity,
     Insert,
     InsertMany,
     KeyRange,
-    StaleETag,
-    Store,
     Value,
     eq,
 )
@@ -58,18 +57,18 @@ class Superseded(Exception):
 
 
 class FanOut:
-    def __init__(self, store: Store, messages: MessageRows) -> None:
+    def __init__(self, services: SchedulerServices) -> None:
+        store = services.store
         self._lists = store.table(entities.LISTS)
         self._emails = store.table(entities.MESSAGES)
         self._archive = store.table(entities.ARCHIVE)
         self._pages = store.table(entities.PAGES)
         self._queue = store.queue(SEND_QUEUE)
-        self._messages = messages
-        self._refused = RefusedRecipients(store, messages)
+        self._messages = services.message_rows
+        self._refused = RefusedRecipients(services)
 
     async def begin(self, message: Message) -> Message:
         """Pending → Queuing, with what the list says now."""
-        check_transition(message.status, MessageStatus.QUEUING)
         found = await self._lists.get(message.list_name, entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:
             message = msgspec.structs.replace(message, reason=NO_LIST)
@@ -83,11 +82,8 @@ class FanOut:
                 list_postal_address=mailing_list.postal_address,
             )
         return await self._save(
-            msgspec.structs.replace(
-                message,
-                status=MessageStatus.QUEUING,
-                queued_at=datetime.now(UTC),
-                first_keyed_page=0,
+            with_status(
+                message, MessageStatus.QUEUING, queued_at=datetime.now(UTC), first_keyed_page=0
             )
         )
 
@@ -112,7 +108,7 @@ class FanOut:
         if message.queued_pages == 0:
             reason = NO_LIST if message.from_address is None else NO_SUBSCRIBER
             message = msgspec.structs.replace(message, reason=reason)
-        return await self._save(msgspec.structs.replace(message, status=MessageStatus.PROCESSING))
+        return await self._save(with_status(message, MessageStatus.PROCESSING))
 
     async def finish_interrupted(self, message: Message) -> tuple[Message, AddressKey | None]:
         """Finish pages that an interruption left half made; return behind whom to continue."""
@@ -207,16 +203,14 @@ class FanOut:
 
         If this is interrupted, the next one finds a page whose emails are not as many as planned.
         """
-        for _ in range(10):
-            counts = msgspec.structs.replace(entities.counts_from(page), planned=planned)
+
+        async def change() -> None:
+            current = await self._pages.get(page.partition, page.row) or page
+            counts = msgspec.structs.replace(entities.counts_from(current), planned=planned)
             changed: dict[str, Value] = {"Planned": planned, "Done": counts.pending == 0}
-            try:
-                await self._pages.merge(Entity(page.partition, page.row, changed), page.etag)
-            except StaleETag:
-                page = await self._pages.get(page.partition, page.row) or page
-                continue
-            return
-        raise Superseded
+            await self._pages.merge(Entity(page.partition, page.row, changed), current.etag)
+
+        await retry_on_conflict(change, "page", page.row)
 
     async def _read(self, message: Message, after: AddressKey | None) -> _Members:
         """The next verified subscribers behind an address, in the order of their addresses."""

@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef
+from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
-from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.holds import Hold, HoldKey, Holds, message_key
 from postroom.services.messages.waiting_reasons import HELD, held_by
-from postroom.storage import Conflict, Entity, KeyRange, Merge, Store, eq
+from postroom.storage import Conflict, Entity, KeyRange, Merge, eq
 
 _FRESH_SECONDS = 0.5
 _TIDY_SECONDS = 5.0
@@ -27,10 +27,10 @@ _AT_ONCE = 100  # pages: what one batch of the store holds
 
 
 class HeldPages:
-    def __init__(self, store: Store) -> None:
-        self._pages = store.table(entities.PAGES)
-        self._queue = store.queue(SEND_QUEUE)
-        self._holds = HoldService(store)
+    def __init__(self, services: SchedulerServices) -> None:
+        self._pages = services.store.table(entities.PAGES)
+        self._queue = services.store.queue(SEND_QUEUE)
+        self._holds = services.holds
         self._known = Holds()
         self._read_at = -math.inf
         self._tidied_at = -math.inf

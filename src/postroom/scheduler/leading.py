@@ -19,10 +19,9 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.observability.spans import span
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import FanOut, Superseded
-from postroom.services.messages.message_rows import MessageRows
-from postroom.services.messages.outcomes import OutcomeService
+from postroom.scheduler.services import SchedulerServices
 from postroom.services.operations.disk_space import SpaceWatch
-from postroom.storage import Lease, LeaseLost, Store, StoreOutage
+from postroom.storage import Lease, LeaseLost, StoreOutage
 from postroom.tasks import end_tasks
 from postroom.watchdog import Doing
 
@@ -40,19 +39,19 @@ _RELEASE_SECONDS = 5.0  # during an outage the lease is left to run out
 class Scheduler:
     def __init__(
         self,
-        store: Store,
+        services: SchedulerServices,
         *,
         lease_seconds: float = LEASE_SECONDS,
         space: SpaceWatch | None = None,
     ) -> None:
         """`space` keeps messages from starting while there is too little disk space."""
-        self._store = store
+        self._store = services.store
         self._space = space
         self._lease_seconds = lease_seconds
-        self._bell = store.queue(SCHEDULE_QUEUE)
-        self._messages = MessageRows(store)
-        self._fan_out = FanOut(store, self._messages)
-        self._completion = Completion(store, self._messages, OutcomeService(store))
+        self._bell = services.store.queue(SCHEDULE_QUEUE)
+        self._messages = services.message_rows
+        self._fan_out = FanOut(services)
+        self._completion = Completion(services)
         self._tasks: dict[MessageRef, asyncio.Task[None]] = {}
         self._leads_until = 0.0
         self._turns = 0  # of the loop that looks for messages
@@ -152,7 +151,7 @@ class Scheduler:
     async def _advance(self, ref: MessageRef) -> None:
         """Take a message as far as it goes: until it is done, or paused."""
         try:
-            message: Message | None = await self._messages.get(ref)
+            message: Message | None = await self._messages.get_for_change(ref)
             while message is not None and _wants_something(message):
                 message = await self._step(message)
         except (Superseded, Overtaken, NoSuch) as exc:

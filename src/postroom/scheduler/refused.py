@@ -12,19 +12,18 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
+from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
-from postroom.services.messages.message_rows import MessageRows
-from postroom.services.messages.outcomes import OutcomeService
-from postroom.storage import KeyRange, Store
+from postroom.storage import KeyRange
 
 _AT_ONCE: Final = 100
 
 
 class RefusedRecipients:
-    def __init__(self, store: Store, messages: MessageRows) -> None:
-        self._lists = store.table(entities.LISTS)
-        self._messages = messages
-        self._outcomes = OutcomeService(store)
+    def __init__(self, services: SchedulerServices) -> None:
+        self._lists = services.store.table(entities.LISTS)
+        self._messages = services.message_rows
+        self._outcomes = services.outcomes
 
     async def after(
         self, message: Message, original: MessageRef, address: AddressKey | None

@@ -16,15 +16,12 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import page_partition
 from postroom.domain.messages.refs import MessageRef
+from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
-from postroom.services.accounts.audit import AuditService
-from postroom.services.events import EventService
-from postroom.services.messages.lifecycle import MessageService
-from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.queues.attempt_retention import HistoryRetention
 from postroom.services.row_removal import remove_rows
 from postroom.services.turns import now_and_then
-from postroom.storage import Entity, KeyRange, Store
+from postroom.storage import Entity, KeyRange
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +30,22 @@ _EVERY = 3600.0
 
 class Retention:
     def __init__(
-        self, store: Store, *, archive: timedelta | None, events: timedelta | None
+        self,
+        services: SchedulerServices,
+        *,
+        archive: timedelta | None,
+        events: timedelta | None,
     ) -> None:
-        self._store = store
+        self._store = store = services.store
         self._index = store.table(entities.INDEX)
         self._archive = store.table(entities.ARCHIVE)
         self._pages = store.table(entities.PAGES)
-        self._messages = MessageService(store)
-        self._outcomes = OutcomeService(store)
-        self._events = EventService(store)
+        self._messages = services.messages
+        self._message_rows = services.message_rows
+        self._outcomes = services.outcomes
+        self._events = services.events
         self._histories = HistoryRetention(store)
-        self._audit = AuditService(store)
+        self._audit = services.audit
         self._keep_archive = archive
         self._keep_events = events
 
@@ -77,7 +79,7 @@ class Retention:
         try:
             message = await self._messages.get(entry.row.rpartition(",")[2])
         except NoSuch:
-            await self._messages.forget_done(entry.row)
+            await self._message_rows.forget_done(entry.row)
             return True
         if ended is None and (message.completed_at or message.created_at) >= before:
             return False  # archived by an earlier version, which did not note it in the index

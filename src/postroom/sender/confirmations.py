@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 import msgspec
 
@@ -34,11 +34,11 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.sender.faults.faults import Faults
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.policy import RetryPlan
+from postroom.sender.settings import SenderServices
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.messages.holds import ACCOUNT
-from postroom.services.messages.lifecycle import MessageService
-from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
+from postroom.storage import LeaseLost, QueueMessage, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Scope, Transport
 from postroom.watchdog import Doing
 
@@ -55,6 +55,13 @@ _NO_MESSAGE = MessageRef("confirmation")
 _UNKNOWN_REFUSALS = 3
 """Attempts before a refusal by an unknown reply is believed: it may be about us."""
 _STORE_SECONDS = 1.0
+
+
+class ConfirmationServices(SenderServices, Protocol):
+    """The services that confirmations use; `wiring.Services` has all of them."""
+
+    lists: ListService
+    subscriptions: SubscriptionService
 
 
 class ConfirmationSettings(msgspec.Struct, frozen=True):
@@ -82,7 +89,7 @@ class _Watcher:
 class Confirmations:
     def __init__(
         self,
-        store: Store,
+        services: ConfirmationServices,
         transport: Transport,
         settings: ConfirmationSettings,
         limits: DomainLimits | None = None,
@@ -90,11 +97,11 @@ class Confirmations:
         self._transport = transport
         self._settings = settings
         self._limits = limits
-        self._faults = Faults(store, "confirmations", stop=lambda _: None)
-        self._queue = store.queue(CONFIRM_QUEUE)
-        self._poison = store.queue(POISON_QUEUE)
-        self._lists = ListService(store, MessageService(store))
-        self._subscriptions = SubscriptionService(store, self._lists)
+        self._faults = Faults(services, "confirmations", stop=lambda _: None)
+        self._queue = services.store.queue(CONFIRM_QUEUE)
+        self._poison = services.store.queue(POISON_QUEUE)
+        self._lists = services.lists
+        self._subscriptions = services.subscriptions
         self._in_hand: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[list[Result]]] = set()
         self._stopping = False

@@ -8,7 +8,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
-from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome, check_outcome
 from postroom.domain.messages.messages import FINAL, Message
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.sender.pages.claims import ADMINISTRATOR, Claims, PageLost, PageTaken
@@ -53,6 +53,7 @@ class DoubtService:
                 # From a sender that did not finish: what it had in hand is for a sender to settle.
                 raise Overtaken("email", address)
             if was_sent:
+                check_outcome(found.outcome, EmailOutcome.ACCEPTED)
                 await self._archive.merge(
                     Entity(item.partition, found.row, {"Outcome": "accepted", "EmailSent": True})
                 )

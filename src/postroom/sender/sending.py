@@ -31,9 +31,9 @@ from postroom.sender.pages.claims import PageLost, PageTaken
 from postroom.sender.pages.in_hand import InHand
 from postroom.sender.pages.page_work import PageWork
 from postroom.sender.pages.window import Window
-from postroom.sender.settings import SenderSettings
+from postroom.sender.settings import SenderServices, SenderSettings
 from postroom.services.operations.store_history import StoreHistory
-from postroom.storage import LeaseLost, QueueMessage, Store, StoreOutage
+from postroom.storage import LeaseLost, QueueMessage, StoreOutage
 from postroom.tasks import end_tasks
 from postroom.transport.contract import Transport
 from postroom.tuning import kept_on_one_core
@@ -56,7 +56,7 @@ _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
 class Sender:
     def __init__(
         self,
-        store: Store,
+        services: SenderServices,
         transport: Transport,
         settings: SenderSettings,
         limits: DomainLimits | None = None,
@@ -66,8 +66,8 @@ class Sender:
         self._history = history
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
-        self._queue = store.queue(SEND_QUEUE)
-        self._poison = store.queue(POISON_QUEUE)
+        self._queue = services.store.queue(SEND_QUEUE)
+        self._poison = services.store.queue(POISON_QUEUE)
         self._journal = Journal(settings.journals, self.owner)
         self._room = asyncio.Event()
         self._window = Window(transport.at_once, settings.most_in_hand)
@@ -76,10 +76,10 @@ class Sender:
         self._in_hand: dict[asyncio.Task[None], InHand] = {}
         self._pages_in_hand: dict[str, InHand] = {}
         self._lost_history = LostHistory(
-            store, self.owner, settings, history, self._pages_in_hand.__contains__
+            services, self.owner, settings, history, self._pages_in_hand.__contains__
         )
         self._work = PageWork(
-            store,
+            services,
             transport,
             settings,
             limits,
@@ -89,9 +89,9 @@ class Sender:
             self._stop_sending,
         )
         self._store_wait = self._work.store_wait
-        self._restoring = Restoring(store, self.owner)
+        self._restoring = Restoring(services, self.owner)
         self._recovery = Recovery(
-            store,
+            services,
             self.owner,
             settings.retry,
             settings.in_doubt,

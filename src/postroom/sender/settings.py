@@ -1,12 +1,26 @@
-"""How a sender works."""
+"""What a sender is given: services and settings."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from postroom.sender.policy import RetryPlan, WhenInDoubt
+from postroom.services.events import EventService
+from postroom.services.messages.hold_rows import HoldService
+from postroom.services.messages.lifecycle import MessageService
+from postroom.storage import Store
+
+
+class SenderServices(Protocol):
+    """The services that senders use; `wiring.Services` has all of them."""
+
+    store: Store
+    messages: MessageService
+    holds: HoldService
+    events: EventService
 
 
 class SenderSettings(msgspec.Struct, frozen=True):

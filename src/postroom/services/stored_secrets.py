@@ -14,15 +14,14 @@ from typing import Final
 
 from postroom.encryption import DecryptionError, Keyring, is_encrypted
 from postroom.services.entities import read_optional
-from postroom.storage import Conflict, Entity, Store
+from postroom.services.optimistic import retry_on_conflict
+from postroom.storage import Entity, Store
 
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "users": ("TotpSecret",),
     "hostapps": ("Environment",),
 }
 """By table: properties that hold a secret, or nothing."""
-
-_LOOKS = 20  # at a row that others change at the same time
 
 
 class SecretState(StrEnum):
@@ -105,16 +104,13 @@ class StoredSecrets:
                         yield table, rows, entity, name
 
     async def _encrypt(self, table: str, rows: SecretRows, entity: Entity, name: str) -> None:
-        found: Entity | None = entity
-        for _ in range(_LOOKS):
+        async def encrypt() -> None:
+            found = await self._store.table(table).get(entity.partition, entity.row)
             if found is None or rows.state(found, name) is SecretState.CURRENT:
                 return
             text = rows.read(found, name)
             value = rows.encrypted(found.partition, found.row, name, text)
-            try:
-                changed = Entity(found.partition, found.row, {name: value})
-                await self._store.table(table).merge(changed, found.etag)
-            except Conflict:
-                found = await self._store.table(table).get(entity.partition, entity.row)
-                continue
-            return
+            changed = Entity(found.partition, found.row, {name: value})
+            await self._store.table(table).merge(changed, found.etag)
+
+        await retry_on_conflict(encrypt, table, entity.row)

@@ -170,7 +170,7 @@ def test_the_index_shows_open_messages_then_those_that_are_done(
     client.post(f"/messages/{refs[0]}/cancel")
 
     async def archive(services: Services) -> None:
-        await services.messages.archive(await services.messages.get(refs[0]))
+        await services.message_rows.archive(await services.messages.get(refs[0]))
 
     api.run(archive)
     found: list[str] = []
@@ -249,7 +249,7 @@ def test_what_became_of_each_email_is_counted_listed_and_decided(
     async def finish(services: Services) -> None:
         message = await services.messages.get(ref)
         await settle(services, message, 2, [ACCEPTED] * 50)
-        completion = Completion(services.store, services.messages, services.outcomes)
+        completion = Completion(services)
         assert await completion.check(message)
 
     api.run(finish)

@@ -194,7 +194,7 @@ def test_check_names_what_a_mistyped_variable_may_have_meant(cli: CommandLine) -
     found = cli.json("check", transprot="smtp://127.0.0.1:1")
     [warning] = [each for each in found["findings"] if each["part"] == "settings"]
     assert warning["state"] == "warning"
-    assert warning["text"] == "POSTROOM_TRANSPROT is no setting and is ignored"
+    assert warning["text"] == "POSTROOM_TRANSPROT is not a setting and is ignored"
     assert warning["advice"] == "Did you mean POSTROOM_TRANSPORT?"
 
 

@@ -80,7 +80,7 @@ async def check_pairs(store: Store, name: str) -> set[str]:
 
 async def open_refs(services: Services) -> list[str]:
     """What the scheduler would find, in its order."""
-    return [message.ref async for message in services.messages.open_messages()]
+    return [message.ref async for message in services.message_rows.open_messages()]
 
 
 async def blob_names(store: Store) -> list[str]:

@@ -22,7 +22,6 @@ from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.page import PageStore
 from postroom.sender.policy import Attempt, Verdict
 from postroom.services import entities
-from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.waiting_reasons import Waiting
 from postroom.storage import Store
 from postroom.wiring import Services
@@ -37,9 +36,9 @@ def use_small_pages(monkeypatch: pytest.MonkeyPatch, size: int, pages: int) -> N
 
 async def fan_out_whole(store: Store, ref: str) -> Message:
     """As a scheduler does that finds the message in any state before Processing."""
-    messages = MessageService(store)
-    working = FanOut(store, messages)
-    message = await messages.get(ref)
+    services = Services(store)
+    working = FanOut(services)
+    message = await services.message_rows.get_for_change(ref)
     if message.status is MessageStatus.PENDING:
         message = await working.begin(message)
     if message.status is MessageStatus.QUEUING:

@@ -1,6 +1,8 @@
 """The rules of the domain."""
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from email_validator import EmailNotValidError, validate_email
@@ -177,6 +179,23 @@ def test_a_message_goes_only_where_the_table_says(
     else:
         with pytest.raises(NotNow, match=current):
             check_transition(current, to)
+
+
+@pytest.mark.parametrize("current", EmailOutcome)
+@pytest.mark.parametrize("to", EmailOutcome)
+def test_an_outcome_changes_only_as_the_table_says(current: EmailOutcome, to: EmailOutcome) -> None:
+    if to in emails.TRANSITIONS[current]:
+        emails.check_outcome(current, to)
+    else:
+        with pytest.raises(NotNow, match=f"{current} cannot become {to}"):
+            emails.check_outcome(current, to)
+
+
+def test_no_status_is_changed_behind_the_back_of_the_table() -> None:
+    source = Path(messages.__file__).parents[2]
+    changed = re.compile(r"replace\([^()]*status=")
+    found = [each for each in source.rglob("*.py") if changed.search(each.read_text())]
+    assert found == [Path(messages.__file__)]
 
 
 def test_only_a_pending_or_paused_message_can_be_edited() -> None:

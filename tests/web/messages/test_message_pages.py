@@ -50,7 +50,7 @@ async def under_way(site: Site, *outcomes: EmailOutcome, waiting: int = 0) -> Me
 
 async def finish(site: Site, message: Message) -> Message:
     services = site.services
-    assert await Completion(services.store, services.messages, services.outcomes).check(message)
+    assert await Completion(services).check(message)
     return await services.messages.get(message.ref)
 
 
@@ -280,7 +280,7 @@ async def test_a_message_to_nobody_says_why_nothing_happened(site: Site, editor:
         "empty", "Hi", NewBodies("<p>Hi</p>"), datetime.now(UTC)
     )
     message = await fan_out_whole(site.services.store, message.ref)
-    done = Completion(site.services.store, site.services.messages, site.services.outcomes)
+    done = Completion(site.services)
     assert await done.check(message)
     page = await editor.get(f"/messages/{message.ref}")
     assert "Nobody got it: the list has no verified subscriber." in page.text

@@ -103,7 +103,7 @@ async def test_the_dashboard_shows_what_is_sent_what_comes_and_what_was(site: Si
     await services.messages.create("news", "Tomorrow", BODIES, NOW + timedelta(days=1))
     over = await services.messages.create("news", "Over", BODIES, NOW - timedelta(days=1))
     await services.messages.cancel(over.ref)
-    await services.messages.archive(await services.messages.get(over.ref))
+    await services.message_rows.archive(await services.messages.get(over.ref))
     partition = entities.pages_partition(moving.day, moving.ref)
     counts = entities.counts_properties(Counts(planned=1234, accepted=617))
     await services.store.table(entities.PAGES).upsert(Entity(partition, "000000", counts))

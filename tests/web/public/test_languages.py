@@ -159,7 +159,7 @@ async def confirmation_sent(site: Site) -> dict[str, str]:
     settings = site.context.settings
     async with opened_transport(settings) as transport:
         stopping = asyncio.Event()
-        confirmations = make_confirmations(site.services.store, transport, settings)
+        confirmations = make_confirmations(site.services, transport, settings)
         sending = asyncio.create_task(confirmations.run(stopping))
         queue = site.services.store.queue(CONFIRM_QUEUE)
         for _ in range(1200):

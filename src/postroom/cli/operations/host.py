@@ -25,6 +25,6 @@ def host(settings: Settings) -> None:
     async def work(stopping: asyncio.Event) -> None:
         async with opened_services(settings) as services:
             await register_apps(settings, services.apps)
-            await run_host(settings, services.store, stopping)
+            await run_host(services, settings, stopping)
 
     run_until_stopped(work, settings)

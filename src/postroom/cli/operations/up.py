@@ -46,10 +46,10 @@ def up(settings: Settings, demo: bool) -> None:
             context = make_context(services, settings)
             async with asyncio.TaskGroup() as parts:
                 parts.create_task(serve(context, listener, stopping))
-                parts.create_task(run_scheduler(services.store, settings, stopping))
-                parts.create_task(make_retention(services.store, settings).run(stopping))
-                parts.create_task(run_host(settings, services.store, stopping))
-                alerts = make_alerts(services.store, transport, settings)
+                parts.create_task(run_scheduler(services, settings, stopping))
+                parts.create_task(make_retention(services, settings).run(stopping))
+                parts.create_task(run_host(services, settings, stopping))
+                alerts = make_alerts(services, transport, settings)
                 if alerts is not None:
                     parts.create_task(alerts.run(stopping))
                 _say_where(settings, await first_step(context), listener, demo=filled)

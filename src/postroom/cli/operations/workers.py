@@ -11,8 +11,8 @@ from postroom.settings import Settings
 from postroom.wiring import (
     make_alerts,
     make_retention,
-    opened_for_work,
     opened_sending,
+    opened_services,
     opened_transport,
     run_confirmations,
     run_scheduler,
@@ -28,11 +28,11 @@ def scheduler(settings: Settings) -> None:
     """Find messages that are due and make pages of them. Any number may run; one acts."""
 
     async def work(stopping: asyncio.Event) -> None:
-        async with opened_for_work(settings) as store, opened_transport(settings) as transport:
-            alerts = make_alerts(store, transport, settings)
+        async with opened_services(settings) as services, opened_transport(settings) as transport:
+            alerts = make_alerts(services, transport, settings)
             async with asyncio.TaskGroup() as parts:
-                parts.create_task(run_scheduler(store, settings, stopping))
-                parts.create_task(make_retention(store, settings).run(stopping))
+                parts.create_task(run_scheduler(services, settings, stopping))
+                parts.create_task(make_retention(services, settings).run(stopping))
                 if alerts is not None:
                     parts.create_task(alerts.run(stopping))
 
@@ -47,10 +47,10 @@ def sender(settings: Settings) -> None:
 
     async def work(stopping: asyncio.Event) -> None:
         async with (
-            opened_sending(settings) as (store, transport),
+            opened_sending(settings) as (services, transport),
             asyncio.TaskGroup() as parts,
         ):
-            parts.create_task(run_sender(store, transport, settings, stopping))
-            parts.create_task(run_confirmations(store, transport, settings, stopping))
+            parts.create_task(run_sender(services, transport, settings, stopping))
+            parts.create_task(run_confirmations(services, transport, settings, stopping))
 
     run_until_stopped(work, settings)

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from postroom.domain.errors import NotNow
+
 
 class EmailOutcome(StrEnum):
     """Where an email stands. Deferred emails are pending: they will be tried again."""
@@ -35,6 +37,12 @@ TRANSITIONS: dict[EmailOutcome, frozenset[EmailOutcome]] = {
     EmailOutcome.ACCEPTED: frozenset(),
     EmailOutcome.SUPPRESSED: frozenset(),
 }
+
+
+def check_outcome(current: EmailOutcome, to: EmailOutcome) -> None:
+    """Raise `NotNow` unless the table allows this change."""
+    if to not in TRANSITIONS[current]:
+        raise NotNow(f"an email that is {current} cannot become {to}")
 
 
 class Counts(msgspec.Struct, frozen=True):

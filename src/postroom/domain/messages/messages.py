@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -125,6 +126,13 @@ def check_transition(current: MessageStatus, to: MessageStatus) -> None:
     possible = ", ".join(sorted(TRANSITIONS[current]))
     hint = f"only {possible}" if possible else "it is final"
     raise NotNow(f"a message that is {current} cannot become {to} ({hint})")
+
+
+def with_status(message: Message, to: MessageStatus, **changes: Any) -> Message:
+    """Return the message with another status and these changes. Raise `NotNow` unless the table
+    allows it. Every change of status goes through here."""
+    check_transition(message.status, to)
+    return msgspec.structs.replace(message, status=to, **changes)
 
 
 def may_be_edited(status: MessageStatus, counts: Counts) -> bool:

@@ -22,7 +22,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Recipient
 from postroom.sender.faults.refusals import RecentResults, Suspicion
 from postroom.sender.faults.suspicions import Suspicions
-from postroom.services.messages.hold_rows import HoldService
+from postroom.sender.settings import SenderServices
 from postroom.services.messages.holds import (
     ACCOUNT,
     Fault,
@@ -34,7 +34,7 @@ from postroom.services.messages.holds import (
     message_key,
     opened,
 )
-from postroom.storage import Store, StoreError
+from postroom.storage import StoreError
 from postroom.transport.contract import Result, ResultKind, Scope
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,11 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    def __init__(self, store: Store, owner: str, stop: Callable[[MessageRef | None], None]) -> None:
+    def __init__(
+        self, services: SenderServices, owner: str, stop: Callable[[MessageRef | None], None]
+    ) -> None:
         """`stop` ends what is being sent: of one message, or everything."""
-        self._service = HoldService(store)
+        self._service = services.holds
         self._stop = stop
         self._recent = RecentResults()
         self._known = _NONE
@@ -63,7 +65,7 @@ class Faults:
         self._reading = asyncio.Lock()
         self._met: dict[HoldKey, Fault] = {}
         """Faults that the store does not have yet."""
-        self._suspicions = Suspicions(store, owner)
+        self._suspicions = Suspicions(services.store, owner)
         self._suspected: Suspicion | None = None
         """To be compared with what other senders have met: until then nothing is sent."""
         self._compared = ("", -math.inf)

@@ -27,10 +27,10 @@ from postroom.sender.journal.sent_log import KEPT_SECONDS, DeadSentLog, SentLog,
 from postroom.sender.pages.claims import Claim, Claims, PageLost, PageTaken
 from postroom.sender.pages.page import LoadedPage, PageStore
 from postroom.sender.policy import Judge, Verdict
-from postroom.sender.settings import SenderSettings
-from postroom.services.events import EventService, Severity
+from postroom.sender.settings import SenderServices, SenderSettings
+from postroom.services.events import Severity
 from postroom.services.operations.store_history import StoreHistory
-from postroom.storage import Server, Store
+from postroom.storage import Server
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +59,14 @@ class LostHistory:
 
     def __init__(
         self,
-        store: Store,
+        services: SenderServices,
         owner: str,
         settings: SenderSettings,
         history: StoreHistory | None,
         is_in_hand: Callable[[str], bool],
     ) -> None:
-        self._store = store
+        self._store = store = services.store
+        self._events = services.events
         self._settings = settings
         self._history = history
         self._is_in_hand = is_in_hand
@@ -227,7 +228,7 @@ class LostHistory:
                 f" they are in doubt (server now: {self._store.server.history or 'unknown'})"
             )
             log.warning("%s", text)
-            await EventService(self._store).record("store", text, severity=Severity.WARNING)
+            await self._events.record("store", text, severity=Severity.WARNING)
 
     async def _compare(self, page: _SentPage) -> int | None:
         """Return how many emails of a page had no record; None if that is not known yet."""

@@ -19,11 +19,10 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef
 from postroom.sender.pages.claims import ADMINISTRATOR, Claims, PageLost, PageTaken
 from postroom.sender.pages.page import PageStore
+from postroom.sender.settings import SenderServices
 from postroom.services import entities
-from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.holds import Refusal
-from postroom.services.messages.lifecycle import MessageService
-from postroom.storage import Conflict, KeyRange, Store
+from postroom.storage import Conflict, KeyRange
 
 log = logging.getLogger(__name__)
 
@@ -31,15 +30,16 @@ _CLAIM_SECONDS = 10.0
 
 
 class Restoring:
-    def __init__(self, store: Store, owner: str) -> None:
+    def __init__(self, services: SenderServices, owner: str) -> None:
+        store = services.store
         # It hands nothing over: a page that is taken from it is not in doubt.
         self._owner = f"{ADMINISTRATOR}{owner}"
         self._archive = store.table(entities.ARCHIVE)
         self._queue = store.queue(SEND_QUEUE)
         self._claims = Claims(store, self._owner)
-        self._messages = MessageService(store)
+        self._messages = services.messages
         self._pages = PageStore(store)
-        self._holds = HoldService(store)
+        self._holds = services.holds
 
     async def restore(self) -> None:
         """Make everybody pending again whom a hold names. Pages that a sender has in hand are left

@@ -19,9 +19,9 @@ from postroom.sender.journal.journal import DeadJournal, JournalledPage, dead_jo
 from postroom.sender.pages.claims import Claims, PageLost
 from postroom.sender.pages.page import LoadedPage, PageStore
 from postroom.sender.policy import Judge, RetryPlan, Verdict, WhenInDoubt
-from postroom.services.messages.hold_rows import HoldService
+from postroom.sender.settings import SenderServices
 from postroom.services.messages.holds import Holds
-from postroom.storage import LeaseLost, QueueMessage, Store
+from postroom.storage import LeaseLost, QueueMessage
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ UNANSWERED = "handed over; the sender was killed before the answer came"
 class Recovery:
     def __init__(
         self,
-        store: Store,
+        services: SenderServices,
         owner: str,
         plan: RetryPlan,
         in_doubt: WhenInDoubt,
@@ -40,10 +40,11 @@ class Recovery:
     ) -> None:
         """`remember` is called with the emails of a page that were handed over: the store may have
         lost its records of them, or may lose those that are written now."""
+        store = services.store
         self._queue = store.queue(SEND_QUEUE)
         self._claims = Claims(store, owner)
         self._pages = PageStore(store)
-        self._holds = HoldService(store)
+        self._holds = services.holds
         self._plan = plan
         self._in_doubt = in_doubt
         self._lease = lease

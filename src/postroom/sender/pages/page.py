@@ -24,7 +24,7 @@ from typing import TypeAlias, cast
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.emails import Counts
+from postroom.domain.messages.emails import Counts, EmailOutcome, check_outcome
 from postroom.domain.messages.pages import WorkItem
 from postroom.sender.pages.claims import Claim, PageLost
 from postroom.sender.pages.settling import recounted, settlement
@@ -223,7 +223,9 @@ class PageStore:
     async def reopen(self, archived: Entity, marks: Mapping[str, Value]) -> None:
         """Make an email pending again that is done, for whoever has claimed its page. The page must
         be loaded from the archive and settled afterwards: until then its row counts the old
-        outcome."""
+        outcome. `NotNow` if this outcome is final."""
+        outcome = EmailOutcome(entities.read(archived, "Outcome", str))
+        check_outcome(outcome, EmailOutcome.PENDING)
         kept = {
             name: archived.properties[name]
             for name in ("SubscriberGUID", "EmailAddress", "Tries")

@@ -34,11 +34,10 @@ from postroom.sender.pages.page import LoadedPage, PageStore
 from postroom.sender.pages.recipients import Recipients
 from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
 from postroom.sender.policy import Attempt, Judge, Verdict
-from postroom.sender.settings import SenderSettings
+from postroom.sender.settings import SenderServices, SenderSettings
 from postroom.services.entities import EmailRow
-from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.waiting_reasons import Waiting
-from postroom.storage import NotFound, Store, StoreOutage
+from postroom.storage import NotFound, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Transport
 
 log = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ class PageWork:
 
     def __init__(
         self,
-        store: Store,
+        services: SenderServices,
         transport: Transport,
         settings: SenderSettings,
         limits: DomainLimits | None,
@@ -72,6 +71,7 @@ class PageWork:
     ) -> None:
         """`sending` is called when it is known what a page has to send, `stop` when nothing more of
         a message (or of all) should be sent."""
+        store = services.store
         self._transport = transport
         self._settings = settings
         self._limits = limits
@@ -82,7 +82,7 @@ class PageWork:
         # lost, because the answers are then forgotten.
         self._unsettled: set[str] = set()
         self._queue = store.queue(SEND_QUEUE)
-        self._messages = MessageService(store)
+        self._messages = services.messages
         self._pages = PageStore(store)
         self._recipients = Recipients(store)
         self._claims = Claims(
@@ -93,7 +93,7 @@ class PageWork:
             steady_for=lambda: self.store_wait.steady_for,
         )
         self.store_wait = StoreWait()
-        self.faults = Faults(store, journal.owner, stop)
+        self.faults = Faults(services, journal.owner, stop)
         self.leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.mailings = Mailings(self._messages, settings.base_url)
         self.is_stopping = False

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.emails import Counts, EmailOutcome, check_outcome
 from postroom.sender.policy import Attempt, Verdict
 from postroom.services import entities
 from postroom.storage import DeleteMany, Entity, InsertMany, Merge, Operation, Value
@@ -60,6 +60,7 @@ def settlement(
         changes.append(DeleteMany(partition, gone))
     tally = Counter[tuple[EmailOutcome, bool]]()
     for (outcome, _, was_in_doubt), rows in done.items():
+        check_outcome(pending, outcome)
         tally[outcome, was_in_doubt] += len(rows)
     return Settlement(
         archive=[InsertMany(partition, rows, _shared(*kind, now)) for kind, rows in done.items()],

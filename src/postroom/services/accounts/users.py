@@ -29,16 +29,14 @@ from postroom.services.accounts.login_pace import CODES, STRANGERS, Pace, TooMan
 from postroom.services.accounts.passwords import Passwords, check_password
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
+from postroom.services.optimistic import retry_on_conflict
 from postroom.services.stored_secrets import SecretRows
 from postroom.storage import (
     AlreadyExists,
-    Conflict,
     Delete,
     Entity,
     KeyRange,
     Merge,
-    NotFound,
-    StaleETag,
     Store,
     Value,
 )
@@ -46,7 +44,6 @@ from postroom.storage import (
 log = logging.getLogger(__name__)
 
 _USER = "user"
-_LOOKS = 50  # at a row that others change at the same time
 # A merge keeps what it does not name: what is no more is written as nothing.
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _TRIES, _CODES = "TriesMark", "CodesMark"  # marks of a `Pace`
@@ -277,17 +274,16 @@ class UserService:
     ) -> Entity | None:
         """Change a user's row as it is at that moment; answers how it was, None if `change` wants
         nothing. `NoSuch`."""
-        for _ in range(_LOOKS):
+
+        async def attempt() -> Entity | None:
             entity = await self._entity(email)
             values = change(entity)
             if values is None:
                 return None
-            try:
-                await self._users.merge(Entity(_USER, entity.row, values), entity.etag)
-            except Conflict:
-                continue
+            await self._users.merge(Entity(_USER, entity.row, values), entity.etag)
             return entity
-        raise Overtaken("user", email)
+
+        return await retry_on_conflict(attempt, "user", email)
 
     async def _counted_try(self, email: str) -> Entity | None:
         """The user's row with one try more on it; None for nobody, and if it is too early."""
@@ -323,17 +319,15 @@ class UserService:
     ) -> None:
         """Change a user's row in one step with a look at another administrator, who must still be
         one: two that remove each other at the same time cannot both succeed."""
-        for _ in range(_LOOKS):
+
+        async def attempt() -> None:
             user = await self.get(email)
             operations: list[Merge | Delete] = [change(user)]
             if loses and user.role is Role.ADMINISTRATOR:
                 operations.append(await self._other_administrator(user))
-            try:
-                await self._users.apply(operations)
-            except (StaleETag, NotFound):
-                continue
-            return
-        raise Overtaken("user", email)
+            await self._users.apply(operations)
+
+        await retry_on_conflict(attempt, "user", email)
 
     async def _other_administrator(self, user: User) -> Merge:
         for each in await self.all():

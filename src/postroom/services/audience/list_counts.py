@@ -15,13 +15,14 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.errors import Overtaken
 from postroom.services import entities
-from postroom.storage import Conflict, Entity, StaleETag, Store
+from postroom.services.optimistic import retry_on_conflict
+from postroom.storage import Entity, Store
 
 TABLE: Final = "growth"
 LATEST: Final = "latest"
 _SECONDS: Final = 1.0
-_TRIES: Final = 10
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -85,7 +86,7 @@ class ListCounts:
             await self._write(name, change)
 
     async def _write(self, name: ListName, change: Figures) -> None:
-        for _ in range(_TRIES):
+        async def change_row() -> None:
             found = await self._rows.get(LATEST, name)
             if found is None:
                 return
@@ -95,6 +96,7 @@ class ListCounts:
                 "Verified": max(0, now.verified),
                 "Recipients": max(0, now.recipients),
             }
-            with contextlib.suppress(Conflict, StaleETag):
-                await self._rows.merge(Entity(LATEST, name, figures), found.etag)
-                return
+            await self._rows.merge(Entity(LATEST, name, figures), found.etag)
+
+        with contextlib.suppress(Overtaken):  # counted again within a day
+            await retry_on_conflict(change_row, "list", name)

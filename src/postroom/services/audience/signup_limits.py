@@ -38,7 +38,9 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.audience.mailboxes import canonical_mailbox
+from postroom.domain.errors import Overtaken
 from postroom.services.entities import read
+from postroom.services.optimistic import retry_on_conflict
 from postroom.services.row_removal import remove_rows
 from postroom.storage import Batch, Conflict, Entity, Insert, KeyRange, Store, Value
 
@@ -60,7 +62,6 @@ _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 _PLACE_TIME = timedelta(minutes=10)
 _SWEEP_EVERY = timedelta(minutes=1)
 _SWEEP_ROWS = 500
-_ATTEMPTS = 10
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -131,14 +132,23 @@ class SignupLimits:
     async def take(self, allowance: Allowance) -> bool:
         """Count it. False: others were quicker, and now it is too much."""
         await self.sweep_now_and_then()
-        for _ in range(_ATTEMPTS):
-            if await self._write_all(allowance.changes):
-                return True
-            again = await self.look(allowance.address, allowance.list_name, allowance.place)
-            if again is None:
+        current: Allowance | None = allowance
+
+        async def attempt() -> bool:
+            nonlocal current
+            if current is None:
                 return False
-            allowance = again
-        return False
+            try:
+                await self._write_all(current.changes)
+            except Conflict:
+                current = await self.look(current.address, current.list_name, current.place)
+                raise
+            return True
+
+        try:
+            return await retry_on_conflict(attempt, "sign-up limits of", allowance.list_name)
+        except Overtaken:
+            return False
 
     async def forget(self, address: Address) -> None:
         """The owner of the mailbox has answered: nobody is being bombed here."""
@@ -150,23 +160,17 @@ class SignupLimits:
             except Conflict:
                 return  # signed up again at this moment, or swept
 
-    async def _write_all(self, changes: tuple[Entity, ...]) -> bool:
-        """One after the other up to the first conflict. The mailbox is the last one, so that it is
-        counted once for one confirmation, however often the others had to be tried."""
+    async def _write_all(self, changes: tuple[Entity, ...]) -> None:
+        """Write one after the other up to the first `Conflict`. The mailbox is the last one, so
+        that it is counted once per confirmation, however often the others had to be tried."""
         for each in changes:
-            if not await self._write(each):
-                return False
-        return True
+            await self._write(each)
 
-    async def _write(self, change: Entity) -> bool:
-        try:
-            if change.etag:
-                await self._rows.replace(change, change.etag)
-            else:
-                await self._rows.insert(change)
-        except Conflict:
-            return False
-        return True
+    async def _write(self, change: Entity) -> None:
+        if change.etag:
+            await self._rows.replace(change, change.etag)
+        else:
+            await self._rows.insert(change)
 
     # -- lists -------------------------------------------------------------------------------
 
@@ -184,15 +188,18 @@ class SignupLimits:
             return True
 
     async def _take_share(self, key: tuple[str, str]) -> int:
-        for _ in range(_ATTEMPTS):
+        async def attempt() -> int:
             found = await self._rows.get(*key)
             count = 0 if found is None else read(found, "Count", int)
-            share = min(_SHARE, PER_LIST - count)
-            if share <= 0:
-                return 0
-            if await self._write(_counted(key, found, count + share)):
-                return share
-        return 0
+            share = max(0, min(_SHARE, PER_LIST - count))
+            if share:
+                await self._write(_counted(key, found, count + share))
+            return share
+
+        try:
+            return await retry_on_conflict(attempt, "sign-up limit of", key[1])
+        except Overtaken:
+            return 0
 
     # -- what is over ------------------------------------------------------------------------
 

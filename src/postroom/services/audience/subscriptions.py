@@ -33,6 +33,7 @@ from postroom.services.audience.departures import Departures
 from postroom.services.audience.list_counts import ListCounts
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup_limits import SignupLimits
+from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import (
     AlreadyExists,
     Batch,
@@ -70,8 +71,8 @@ class SubscriptionService:
         self,
         store: Store,
         lists: ListService,
+        counts: ListCounts,
         limits: SignupLimits | None = None,
-        counts: ListCounts | None = None,
     ) -> None:
         self._store = store
         self._rows = store.table(entities.LISTS)
@@ -80,7 +81,7 @@ class SubscriptionService:
         self._limits = limits or SignupLimits(store)
         self._seen: dict[ListName, float] = {}  # the list that was last signed up for
         self._departures = Departures(store)
-        self._counts = counts or ListCounts(store)
+        self._counts = counts
 
     # -- sign-up and leaving, by the subscriber ----------------------------------------------
 
@@ -163,33 +164,34 @@ class SubscriptionService:
 
         That they had left before is forgotten first: whoever is interrupted here confirms again.
         """
-        for _ in range(10):
+
+        async def attempt() -> Subscriber | None:
             subscriber = await self.by_guid(list_name, guid)
             if subscriber is None or subscriber.verified:
                 return subscriber
             await self._departures.forget(subscriber.list_name, subscriber.address)
-            try:
-                saved = await self._save(subscriber, _verified(subscriber), subscriber.etag)
-            except Overtaken:
-                continue  # look again: it may be verified, or gone
+            saved = await self._save(subscriber, _verified(subscriber), subscriber.etag)
             await self._limits.forget(saved.address)
             return saved
-        raise Overtaken("subscriber", guid)
+
+        return await retry_on_conflict(attempt, "subscriber", guid)
 
     async def unsubscribe(self, list_name: str, guid: str) -> Subscriber | None:
         """Remove the owner of an unsubscribe link; None: is off the list already.
 
         That they left is remembered before they are removed: no import brings them back.
         """
-        for _ in range(10):
+
+        async def attempt() -> Subscriber | None:
             subscriber = await self.by_guid(list_name, guid)
             if subscriber is None:
                 return None
-            if await self._leave(subscriber):
-                await self._limits.forget(subscriber.address)
-                return subscriber
-            # Gone between the looks: off the list, or under another address.
-        raise Overtaken("subscriber", guid)
+            if not await self._leave(subscriber):
+                raise Overtaken("subscriber", guid)  # gone, or under another address by now
+            await self._limits.forget(subscriber.address)
+            return subscriber
+
+        return await retry_on_conflict(attempt, "subscriber", guid)
 
     async def left_at(self, list_name: ListName, address: Address) -> datetime | None:
         """When the owner of an address left a list by their own act; None: did not."""

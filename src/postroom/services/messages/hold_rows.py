@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from postroom.domain.errors import Overtaken
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
 from postroom.services.messages.holds import (
@@ -31,21 +32,21 @@ from postroom.services.messages.holds import (
     opened,
     probed,
 )
+from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import Conflict, Entity, KeyRange, NotFound, Store, Value
 from postroom.transport.contract import Result, Scope
 
 TABLE = "holds"
 _PARTITION = "hold"
-_LOOKS = 20  # at a row that others change at the same time
 _UNTOLD = timedelta(seconds=5)  # then whoever changed the hold was interrupted
 _LONGEST_TEXT = 1000
 _MOST_REFUSED = 50
 
 
 class HoldService:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, events: EventService) -> None:
         self._table = store.table(TABLE)
-        self._events = EventService(store)
+        self._events = events
 
     async def all(self) -> list[Hold]:
         """Return every hold, also those that were lifted lately."""
@@ -144,25 +145,27 @@ class HoldService:
     async def _change(
         self, key: HoldKey, change: Callable[[Hold | None], Hold | None]
     ) -> Hold | None:
-        """Change a hold under its ETag, and tell of it if it was opened or lifted. Return the hold
-        as it was written; None if nothing was to be changed."""
-        for _ in range(_LOOKS):
+        """Change a hold under its ETag, and record an event if it was opened or lifted. Return the
+        hold as it was written; None if nothing was to be changed."""
+
+        async def attempt() -> Hold | None:
             before = await self._get(key)
             after = change(before)
             if after is None:
                 return None
-            try:
-                if before is None:
-                    etag = await self._table.insert(_entity(after))
-                else:
-                    etag = await self._table.replace(_entity(after), before.etag)
-            except Conflict:
-                continue
-            after = msgspec.structs.replace(after, etag=etag)
-            if _event_of(after) != after.told:
-                await self._tell(after)
-            return after
-        return None
+            if before is None:
+                etag = await self._table.insert(_entity(after))
+            else:
+                etag = await self._table.replace(_entity(after), before.etag)
+            return msgspec.structs.replace(after, etag=etag)
+
+        try:
+            after = await retry_on_conflict(attempt, "hold", key)
+        except Overtaken:
+            return None  # the next email that meets the fault tries again
+        if after is not None and _event_of(after) != after.told:
+            await self._tell(after)
+        return after
 
     async def _tell(self, hold: Hold) -> None:
         """Record the event, then that it was: interrupted in between, it is told twice."""

@@ -1,7 +1,7 @@
 """Messages: schedule, edit, delete, pause, resume, cancel.
 
-Where they are kept and how they are found is in `message_rows.py`, what one may consist of in
-`message_contents.py`, what has become of its emails in `outcomes.py`.
+`message_rows.py` stores and finds them, `message_contents.py` says what one may consist of, and
+`outcomes.py` what happened to its emails.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from postroom.domain.messages.messages import (
     MessageStatus,
     check_deletable,
     check_editable,
-    check_transition,
     day_of,
+    with_status,
 )
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
@@ -37,27 +37,38 @@ from postroom.services.messages.message_contents import (
     checked_time,
     with_text,
 )
-from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.message_rows import MessagePage, MessageRows
 from postroom.services.messages.unsent import UnsentCheck
+from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
 
-_LOOKS = 20  # at a row that others change at the same time
 
-
-class MessageService(MessageRows):
+class MessageService:
     """Messages as people and senders deal with them."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
+    def __init__(
+        self, store: Store, rows: MessageRows, events: EventService, holds: HoldService
+    ) -> None:
+        self._rows = rows
         self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
         self._bell = store.queue(SCHEDULE_QUEUE)
-        self._events = EventService(store)
-        self._holds = HoldService(store)
+        self._events = events
+        self._holds = holds
         self._unsent = UnsentCheck(store)
 
-    # -- what it says ------------------------------------------------------------------------
+    async def get(self, ref: str) -> Message:
+        """Return a message, open or finished. `NoSuch`."""
+        return await self._rows.get(ref)
+
+    async def page(
+        self, *, done: bool = False, limit: int = 100, after: str | None = None
+    ) -> MessagePage:
+        """Return messages in the order of their times, open or finished ones."""
+        return await self._rows.page(done=done, limit=limit, after=after)
+
+    # -- content -----------------------------------------------------------------------------
 
     async def create(
         self,
@@ -69,19 +80,20 @@ class MessageService(MessageRows):
         ref: MessageRef | None = None,
         retry_of: MessageRef | None = None,
     ) -> Message:
-        """Schedule a message. A time that has passed means: now. `Invalid`, `NoSuch` list.
+        """Schedule a message, at once if the time has passed. `Invalid`, `NoSuch` list.
 
-        Without a text (None), one is made of the HTML.
+        Without a text (None), one is generated from the HTML.
 
-        The message's own row comes last: what an interruption leaves before it is nobody's. With
-        `ref`, which the caller has kept, an interrupted call can be repeated: it makes one message.
+        The message's own row is written last: what an interruption leaves before it belongs to no
+        message. With a `ref` that the caller has stored, an interrupted call can be repeated and
+        creates one message.
         """
-        if ref is not None and (made := await self._made_before(ref)) is not None:
-            await self._wake_scheduler(made)
-            return made
+        if ref is not None and (created := await self._find(ref)) is not None:
+            await self._wake_scheduler(created)
+            return created
         subject, bodies, scheduled_at = await self.checked(list_name, subject, bodies, scheduled_at)
         message = Message(
-            ref=await self._reserve_ref(day_of(scheduled_at), ref),
+            ref=await self._rows.reserve_ref(day_of(scheduled_at), ref),
             list_name=parse_list_name(list_name),
             subject=subject,
             scheduled_at=scheduled_at,
@@ -94,16 +106,16 @@ class MessageService(MessageRows):
         )
         await self._bodies.write(message, bodies)
         try:
-            message = await self._insert(message)
+            message = await self._rows.insert(message)
         except AlreadyExists:
-            return await self.get(message.ref)  # by the same call, repeated at the same moment
+            return await self.get(message.ref)  # created by the same call, repeated meanwhile
         await self._wake_scheduler(message)
         return message
 
     async def checked(
         self, list_name: str, subject: str, bodies: NewBodies, scheduled_at: datetime
     ) -> tuple[str, NewBodies, datetime]:
-        """Subject, bodies and time as they would be kept. `Invalid`, `NoSuch` list."""
+        """Return subject, bodies and time as they would be stored. `Invalid`, `NoSuch` list."""
         await self._check_list(list_name)
         check_any_body(bodies)
         bodies = await checked_bodies(bodies)
@@ -123,12 +135,12 @@ class MessageService(MessageRows):
         """Change what is given, while the message is Pending, or Paused and none of it was sent.
         `Overtaken`, `NotNow`. Once its recipients have been planned, list and time stay.
 
-        A text that was made of the HTML is made anew with it, unless another one is given.
+        A text that was generated from the HTML is generated again with it, unless one is given.
 
-        New bodies are written beside the old ones; only the row's replacement, under its ETag,
-        points to them. Who loses that race has changed nothing.
+        New bodies are written beside the old ones; only the row, replaced under its ETag, points to
+        them. An edit that loses that race changes nothing.
         """
-        old = await self.get(ref)
+        old = await self._rows.get_for_change(ref)
         check_editable(old.status)
         if etag is not None and etag != old.etag:
             raise Overtaken("message", ref)
@@ -146,7 +158,7 @@ class MessageService(MessageRows):
         if bodies is not None and (bodies.html is not None or bodies.text is not None):
             new = await self._write_new_version(old, new, bodies)
         try:
-            saved = await self._save_edit(old, new)
+            saved = await self._rows.save_edit(old, new)
         except Conflict as exc:
             if new.body_version != old.body_version:
                 await self._bodies.delete(new)
@@ -157,36 +169,36 @@ class MessageService(MessageRows):
         return saved
 
     async def delete(self, ref: str, etag: str | None = None) -> None:
-        """Remove a message that is Pending, with its bodies. `NotNow`, `Overtaken`."""
-        message = await self.get(ref)
+        """Delete a message that is Pending, with its bodies. `NotNow`, `Overtaken`."""
+        message = await self._rows.get_for_change(ref)
         check_deletable(message.status)
         if etag is not None and etag != message.etag:
             raise Overtaken("message", ref)
         try:
-            await self._remove(message)
+            await self._rows.remove(message)
         except Conflict as exc:
             raise Overtaken("message", ref) from exc
         await self._bodies.delete_all(message.ref)
 
     async def bodies(self, message: Message) -> NewBodies:
-        """The HTML and the text of a message, as they are sent."""
+        """Return the HTML and the text of a message, as they are sent."""
         return await self._bodies.read(message)
 
     async def remove_done(self, message: Message) -> None:
-        """Forget a message that is done; its emails are gone already. Can be repeated."""
+        """Delete a finished message whose emails are deleted already. Can be repeated."""
         await self._bodies.delete(message)
-        await self._remove_archived(message)
+        await self._rows.remove_archived(message)
 
-    # -- its life ----------------------------------------------------------------------------
+    # -- status ------------------------------------------------------------------------------
 
     async def pause(self, ref: str, reason: str = "", *, resumptions: int | None = None) -> Message:
-        """Stop for now. Senders obey within a second or a page.
+        """Pause sending. Senders stop within a second or a page. `NotNow`.
 
-        `resumptions`: only if the message has not gone on since it had so many. A sender that is
-        told late of a fault must not pause what somebody has mended meanwhile. `NotNow`.
+        With `resumptions`, only if the message has not been resumed since it had this number: a
+        sender that learns of a fault late must not pause a message after the fault was fixed.
         """
         paused = await self._change_status(ref, MessageStatus.PAUSED, reason, resumptions)
-        if resumptions is not None:  # a sender did it, by itself
+        if resumptions is not None:  # by a sender, not by a person
             await self._events.record(
                 "sender",
                 f"the message {paused.subject!r} to {paused.list_name} paused itself: {reason}",
@@ -196,24 +208,22 @@ class MessageService(MessageRows):
         return paused
 
     async def resume(self, ref: str) -> Message:
-        """Go on where the message was paused. Whoever resumes it has perhaps dealt with the cause
-        of a hold, which is therefore probed at once."""
+        """Resume sending. Its holds are probed at once: perhaps their cause has been fixed."""
         resumed = await self._change_status(ref, None)
         await self._holds.try_now([ACCOUNT, message_key(resumed.ref)])
         return resumed
 
     async def ask_for_retry(self, ref: str) -> Message:
-        """Note that deferred emails are to be tried again at once."""
-        for _ in range(_LOOKS):
-            old = await self.get(ref)
-            try:
-                return await self.save(msgspec.structs.replace(old, retry_at=datetime.now(UTC)))
-            except Overtaken:
-                continue  # the scheduler saves its progress: look again
-        raise Overtaken("message", ref)
+        """Record that deferred emails are to be retried at once."""
+
+        async def change() -> Message:
+            old = await self._rows.get_for_change(ref)
+            return await self._rows.save(msgspec.structs.replace(old, retry_at=datetime.now(UTC)))
+
+        return await retry_on_conflict(change, "message", ref)
 
     async def cancel(self, ref: str) -> Message:
-        """End it for good: whoever has not got it yet will not."""
+        """Cancel for good: nobody gets the message who has not got it yet."""
         return await self._change_status(ref, MessageStatus.CANCELLED, "cancelled")
 
     # -- parts -------------------------------------------------------------------------------
@@ -223,7 +233,7 @@ class MessageService(MessageRows):
         if found is None or found.properties.get("Deleting") is True:
             raise NoSuch("list", name)
 
-    async def _made_before(self, ref: MessageRef) -> Message | None:
+    async def _find(self, ref: MessageRef) -> Message | None:
         try:
             return await self.get(ref)
         except NoSuch:
@@ -232,7 +242,7 @@ class MessageService(MessageRows):
     async def _write_new_version(self, old: Message, new: Message, bodies: NewBodies) -> Message:
         bodies = await checked_bodies(bodies)
         current = await self.bodies(old)
-        if bodies.text is None and await _has_made_text(current):
+        if bodies.text is None and await _has_generated_text(current):
             bodies = await with_text(bodies)
         merged = NewBodies(
             current.html if bodies.html is None else bodies.html,
@@ -255,36 +265,35 @@ class MessageService(MessageRows):
         reason: str = "",
         resumptions: int | None = None,
     ) -> Message:
-        """None stands for where it was paused."""
-        for _ in range(_LOOKS):
-            old = await self.get(ref)
+        """Change the status; None restores the one before the pause."""
+
+        async def change() -> Message:
+            old = await self._rows.get_for_change(ref)
             if resumptions is not None and old.resumptions != resumptions:
-                raise NotNow(f"the message {ref} has gone on meanwhile")
+                raise NotNow(f"the message {ref} has been resumed meanwhile")
             status = to or old.paused_from or MessageStatus.PENDING
-            check_transition(old.status, status)
-            new = msgspec.structs.replace(
-                old,
-                status=status,
-                reason=reason,
-                paused_from=old.status if status is MessageStatus.PAUSED else None,
-                resumptions=old.resumptions + (old.status is MessageStatus.PAUSED),
+            return await self._rows.save(
+                with_status(
+                    old,
+                    status,
+                    reason=reason,
+                    paused_from=old.status if status is MessageStatus.PAUSED else None,
+                    resumptions=old.resumptions + (old.status is MessageStatus.PAUSED),
+                )
             )
-            try:
-                saved = await self.save(new)
-            except Overtaken:
-                continue  # the scheduler saves its progress: look again
-            await self._bell.put(saved.ref)
-            return saved
-        raise Overtaken("message", ref)
+
+        saved = await retry_on_conflict(change, "message", ref)
+        await self._bell.put(saved.ref)
+        return saved
 
     async def _wake_scheduler(self, message: Message) -> None:
-        """Put a bell that rings when the message is due, or now."""
+        """Put a queue message that the scheduler receives when the message is due, or now."""
         due_in = (message.scheduled_at - datetime.now(UTC)).total_seconds()
         await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))
 
 
 def _check_kept(old: Message, list_name: str | None, scheduled_at: datetime | None) -> None:
-    """Raise `Invalid` if a message whose recipients are planned is to get others."""
+    """Raise `Invalid` if an edit changes the list or time of a message with planned recipients."""
     why = "cannot be changed any more: the recipients have been planned"
     if list_name is not None and parse_list_name(list_name) != old.list_name:
         raise Invalid("list", why)
@@ -292,8 +301,8 @@ def _check_kept(old: Message, list_name: str | None, scheduled_at: datetime | No
         raise Invalid("scheduled_at", why)
 
 
-async def _has_made_text(bodies: NewBodies) -> bool:
-    """Whether the text is the one that was made of the HTML."""
+async def _has_generated_text(bodies: NewBodies) -> bool:
+    """Return whether the text is the one that is generated from the HTML."""
     if not bodies.html or not bodies.text:
         return False
     return (await with_text(NewBodies(bodies.html))).text == bodies.text

@@ -22,18 +22,17 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName, Subscriber
-from postroom.domain.errors import Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import page_partition
 from postroom.services import entities
 from postroom.services.audience.departures import DepartedFrom, Departures
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.page_search import PageSearch
-from postroom.storage import Conflict, Delete, Entity, Insert, KeyRange, Merge, Replace, Store
+from postroom.services.optimistic import retry_on_conflict
+from postroom.storage import Delete, Entity, Insert, KeyRange, Merge, Replace, Store
 
 _ROWS: Final = 1000  # of one look at the store
 _AT_ONCE: Final = 32
-_TRIES: Final = 10
 _TELL_EVERY: Final = 50_000  # subscribers
 
 Keep: TypeAlias = Callable[[], Awaitable[None]]
@@ -127,16 +126,13 @@ class _ListConversion:
 
     async def _change(self, change: Callable[[Entity], Awaitable[None]], row: str) -> None:
         """Change a row as it is now, unless it is gone. Somebody else may change it, too."""
-        for _ in range(_TRIES):
+
+        async def attempt() -> None:
             found = await self._rows.get(self._name, row)
-            if found is None:
-                return
-            try:
+            if found is not None:
                 await change(found)
-            except Conflict:
-                continue
-            return
-        raise Overtaken("subscriber", row.removeprefix(entities.EMAIL_PREFIX))
+
+        await retry_on_conflict(attempt, "subscriber", row.removeprefix(entities.EMAIL_PREFIX))
 
     async def _remove(self, found: Entity) -> None:
         """They have unsubscribed after this row was written: it was another spelling's."""

@@ -94,9 +94,11 @@ class SpaceWaits:
 class SpaceWatch:
     """Decides for the scheduler that acts whether messages may start."""
 
-    def __init__(self, store: Store, folders: Iterable[Path], mark: SpaceMark) -> None:
-        self._waits = SpaceWaits(store)
-        self._events = EventService(store)
+    def __init__(
+        self, waits: SpaceWaits, events: EventService, folders: Iterable[Path], mark: SpaceMark
+    ) -> None:
+        self._waits = waits
+        self._events = events
         self._folders = tuple(folders)
         self._mark = mark
         self._is_known = False

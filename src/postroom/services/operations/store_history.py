@@ -22,6 +22,7 @@ import os
 import secrets
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -51,12 +52,21 @@ class _FolderMark(msgspec.Struct):
     at: datetime
 
 
+class HistoryServices(Protocol):
+    """The services that are needed when history is lost; `wiring.Services` has all of them."""
+
+    store: Store
+    messages: MessageService
+    message_rows: MessageRows
+    events: EventService
+
+
 class StoreHistory:
     """The marks of one store and one data folder."""
 
-    def __init__(self, store: Store, data: Path) -> None:
-        self._store = store
-        self._table = store.table(TABLE)
+    def __init__(self, services: HistoryServices, data: Path) -> None:
+        self._services = services
+        self._table = services.store.table(TABLE)
         self._data = data
         self._store_id = ""
 
@@ -129,7 +139,7 @@ class StoreHistory:
         if before and before != server.history:
             now = server.history or "unknown"
             text = f"the database has failed over or was moved: {before} before, {now} now"
-            await EventService(self._store).record("store", text, severity=Severity.WARNING)
+            await self._services.events.record("store", text, severity=Severity.WARNING)
 
     async def accept_loss(self) -> None:
         """Go on from the state that the store has now: what was lost has been dealt with."""
@@ -184,16 +194,15 @@ class StoreHistory:
 
     async def _pause_unfinished(self, reached: datetime | None, known_at: datetime) -> int:
         now = datetime.now(UTC)
-        messages = MessageService(self._store)
         unfinished: list[Message] = [
             each
-            async for each in MessageRows(self._store).open_messages()
+            async for each in self._services.message_rows.open_messages()
             if each.status in _CAN_SEND and each.scheduled_at <= now
         ]
         paused = 0
         for message in unfinished:
             try:
-                await messages.pause(message.ref, _explanation(reached, known_at))
+                await self._services.messages.pause(message.ref, _explanation(reached, known_at))
                 paused += 1
             except DomainError as exc:
                 log.info("message %s is not paused: %s", message.ref, exc)
@@ -205,7 +214,7 @@ class StoreHistory:
             restores = entities.read(found, "Restores", int) + 1
             await self._table.merge(Entity(*_IDENTITY, {"Restores": restores}))
         log.error("%s", text)
-        await EventService(self._store).record("store", text, severity=Severity.ERROR)
+        await self._services.events.record("store", text, severity=Severity.ERROR)
 
     async def _identify(self) -> str:
         """Return the id of the store, which gets one if it has none."""

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +23,7 @@ from postroom.domain.queues.matching import Match, match
 from postroom.domain.queues.queue_names import segments
 from postroom.encryption import DecryptionError, Keyring, without_key
 from postroom.services import entities
+from postroom.services.optimistic import retry_on_conflict
 from postroom.services.queues.hosts import AppStatus, HostReport, HostStatusService
 from postroom.services.stored_secrets import SecretRows
 from postroom.storage import (
@@ -47,7 +47,6 @@ _APP = "app"
 _CONTROL = "control"
 _VERSION = "version"
 _ENVIRONMENT = "Environment"
-_TRIES = 10
 _BATCH = 99  # changes that go into one batch with the version
 
 
@@ -184,17 +183,16 @@ class AppRegistry:
 
     async def _decide(self, path: str, decide: Callable[[AppControl], AppControl]) -> None:
         row = _control_row(_without_environment(await self._found(path)).path)
-        for _ in range(_TRIES):
+
+        async def change() -> None:
             found = await self._table.get(PARTITION, row)
             control = decide(_control_from(found) if found is not None else AppControl())
             entity = Entity(
                 PARTITION, row, {"Paused": control.is_paused, "Restarts": control.restarts}
             )
-            change = Insert(entity) if found is None else Replace(entity, found.etag)
-            with contextlib.suppress(Conflict):  # somebody else decides at this moment
-                await self._change([change])
-                return
-        raise Overtaken("application", path)
+            await self._change([Insert(entity) if found is None else Replace(entity, found.etag)])
+
+        await retry_on_conflict(change, "application", path)
 
     async def controls(self) -> dict[tuple[str, ...], AppControl]:
         """What was decided, by the segments of the path; what is not here has the default. What
@@ -217,15 +215,13 @@ class AppRegistry:
         machine may say it anew, as when machines are upgraded one after the other; what it leaves
         out goes once no host lives there any more. `Exists` if a path belongs to somebody else.
         """
-        for _ in range(_TRIES):
+
+        async def change() -> None:
             changes = await self._changes(origin, apps)
-            if not changes:
-                return
-            with contextlib.suppress(Conflict):  # another host says the same at this moment
-                for start in range(0, len(changes), _BATCH):
-                    await self._change(changes[start : start + _BATCH])
-                return
-        raise Overtaken("origin of applications", origin)
+            for start in range(0, len(changes), _BATCH):
+                await self._change(changes[start : start + _BATCH])
+
+        await retry_on_conflict(change, "origin of applications", origin)
 
     async def _changes(self, origin: str, apps: Sequence[App]) -> list[Operation]:
         """What makes the registry what an origin says."""

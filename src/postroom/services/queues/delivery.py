@@ -26,6 +26,7 @@ from postroom.domain.queues.queue_names import (
     retry_queue,
     root_queue,
 )
+from postroom.services.events import EventService
 from postroom.services.queues.attempts import (
     CYCLE,
     STABLE_ID,
@@ -70,13 +71,14 @@ class QueueService:
         store: Store,
         hosts: HostStatusService,
         access: AccessService,
+        events: EventService,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._access = access
         self._history = MessageHistory(store)
         self._faults = QueueFaults(store, hosts)
-        self._dispositions = Dispositions(store, self._history, self._faults, now)
+        self._dispositions = Dispositions(store, self._history, self._faults, events, now)
         self._expiry = ExpiryIndex(store)
         self._redriver = Redriver(store, self._history, redriven, origin_of, now)
         self._now = now

@@ -68,12 +68,13 @@ class Dispositions:
         store: Store,
         history: MessageHistory,
         faults: QueueFaults,
+        events: EventService,
         now: Callable[[], datetime],
     ) -> None:
         self._store = store
         self._history = history
         self._faults = faults
-        self._events = EventService(store)
+        self._events = events
         self._notices = PoisonNotices(self._events)
         self._now = now
 

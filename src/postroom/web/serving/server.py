@@ -13,7 +13,6 @@ from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from postroom.errors import PostroomError
-from postroom.services.operations.proxy_sightings import ProxySightings
 from postroom.services.stored_secrets import SecretState
 from postroom.settings import Settings
 from postroom.trusted_proxies import TrustedProxies
@@ -60,7 +59,7 @@ def _behind_proxies(context: WebContext, trusted: TrustedProxies) -> ASGIApp:
     app = make_app(context)
     if named := context.settings.web.trusted_proxies:
         app = ProxyHeadersMiddleware(app, trusted_hosts=named)  # type: ignore[arg-type, assignment]
-    sightings = ProxySightings(context.services.store)
+    sightings = context.services.proxy_sightings
     return ProxyWatch(app, trusted, sightings, context.background)
 
 

@@ -4,14 +4,12 @@ import asyncio
 import io
 from collections.abc import Awaitable, Callable
 
-import msgspec
 import pytest
 
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
-from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.messages import MessageStatus, with_status
 from postroom.services import entities
-from postroom.services.messages.lifecycle import MessageService
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -268,7 +266,7 @@ async def test_a_list_stays_while_a_message_for_it_is_not_done(
     await make_list(services, "contoso2")
     await schedule(services, "contoso2", days(1))
     message = await schedule(services, name, days(1))
-    messages = MessageService(store)
+    messages = services.messages
     for status in (
         MessageStatus.PENDING,
         MessageStatus.PAUSED,
@@ -282,7 +280,7 @@ async def test_a_list_stays_while_a_message_for_it_is_not_done(
         elif current.status is MessageStatus.PAUSED:
             await messages.resume(message.ref)
         elif current.status is not status:
-            await messages.save(msgspec.structs.replace(current, status=status))
+            await services.message_rows.save(with_status(current, status))
         with pytest.raises(NotNow, match=f"{message.ref}.*{status}"):
             await services.lists.delete(name)
         assert (await services.lists.get(name)).name == name

@@ -189,7 +189,7 @@ def test_a_home_is_one_place_and_a_proxy_is_none(host: str, place: str) -> None:
 async def test_too_many_sign_ups_change_nothing_and_are_answered_alike(
     services: Services, store: Store
 ) -> None:
-    use = SubscriptionService(store, services.lists, SignupLimits(store, Clock()))
+    use = SubscriptionService(store, services.lists, services.counts, SignupLimits(store, Clock()))
     name, place = await make_list(services), place_of("93.184.216.34")
     answers = [
         await use.subscribe(name, f"u{n}@example.com", place=place) for n in range(PER_PLACE + 5)

@@ -12,7 +12,6 @@ from postroom.domain.messages.messages import MessageStatus
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER, FanOut, Superseded
 from postroom.services import entities
 from postroom.services.audience.subscriptions import new_subscriber
-from postroom.services.messages.lifecycle import MessageService
 from postroom.storage import Insert, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -171,7 +170,7 @@ async def test_two_fan_outs_at_once_make_every_page_once(
     assert superseded > 0
     for _ in range(3):
         message = await schedule(services)
-        begun = await FanOut(store, MessageService(store)).begin(message)
+        begun = await FanOut(Services(store)).begin(message)
         results = await asyncio.gather(
             *(fan_out_whole(store, begun.ref) for _ in range(3)), return_exceptions=True
         )
@@ -188,7 +187,7 @@ async def test_only_one_begins_a_message(services: Services, store: Store) -> No
     await make_list(services)
     message = await schedule(services)
     results = await asyncio.gather(
-        *(FanOut(store, MessageService(store)).begin(message) for _ in range(4)),
+        *(FanOut(Services(store)).begin(message) for _ in range(4)),
         return_exceptions=True,
     )
     assert sum(isinstance(each, Superseded) for each in results) == 3
@@ -246,7 +245,7 @@ async def test_a_list_without_anybody_gives_an_explicit_reason(
 
     message = await schedule(services)
     await services.lists.finish_deletion(name)
-    begun = await FanOut(store, MessageService(store)).begin(message)
+    begun = await FanOut(Services(store)).begin(message)
     assert begun.reason == NO_LIST
     # Paused, the list made anew, resumed: the message was for the list that is gone.
     await services.messages.pause(message.ref)

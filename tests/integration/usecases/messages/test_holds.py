@@ -70,18 +70,18 @@ async def test_pages_go_on_when_their_hold_is_lifted_and_one_page_probes(
     [shown] = (await services.message_holds.standing(message)).holds
     assert shown.reason == AWAY.reason
 
-    scheduler = HeldPages(store)
+    scheduler = HeldPages(Services(store))
     item = str(WorkItem(message.day, message.ref, 0, restarted=True))
     await scheduler.look(message)
     assert await bodies_of(store, SEND_QUEUE) == []
     await services.message_holds.try_now(message.ref)
-    probing = HeldPages(store)
+    probing = HeldPages(Services(store))
     for _ in range(3):  # one item, however often it looks
         await probing.look(message)
     assert await bodies_of(store, SEND_QUEUE) == [item]
     await services.holds.probed(ACCOUNT, ACCEPTED)
     # Also a scheduler that was not there when the hold was lifted finds the page.
-    await HeldPages(store).look(message)
+    await HeldPages(Services(store)).look(message)
     assert await bodies_of(store, SEND_QUEUE) == [item]
     with pytest.raises(NotNow):
         await services.message_holds.try_now(message.ref)
@@ -97,7 +97,7 @@ async def test_who_was_refused_by_a_reply_about_us_is_pending_again(
         Fault(Scope.ACCOUNT, ACCOUNT, "Nearly all are refused", "550 no", "550 no", refused)
     )
     for _ in range(2):  # it can be repeated
-        await Restoring(store, "a sender").restore()
+        await Restoring(Services(store), "a sender").restore()
     counts = await check_sum(services, message)
     assert (counts.accepted, counts.refused, counts.pending) == (1, 1, 3)
     [hold] = await services.holds.all()
@@ -153,5 +153,5 @@ async def test_a_hold_of_a_message_ends_with_it(services: Services, store: Store
     await services.holds.open(other)
     [hold] = (await services.message_holds.standing(message)).holds
     assert hold.scope is Scope.MESSAGE
-    await HeldPages(store).forget(message)
+    await HeldPages(Services(store)).forget(message)
     assert list((await services.holds.open_holds()).by_key) == ["provider:x.example"]

@@ -32,9 +32,9 @@ async def test_messages_pause_if_the_store_has_lost_more_than_senders_remember(
     name = await make_list(services)
     await fill(store, name, 3)
     message = await fan_out_whole(store, (await schedule(services, name)).ref)
-    history = StoreHistory(store, tmp_path)
+    history = StoreHistory(Services(store), tmp_path)
     settings = SenderSettings("http://localhost", tmp_path / "journals")
-    lost = LostHistory(store, "me", settings, history, lambda _: False)
+    lost = LostHistory(Services(store), "me", settings, history, lambda _: False)
     assert await history.advance()
     await lost.watch(is_behind=False)
     assert await lost.free_at() is None
@@ -55,7 +55,7 @@ async def test_a_change_of_servers_is_recorded_and_reported_once(
 ) -> None:
     first, restarted = Server("system 1, timeline 1", "1"), Server("system 1, timeline 1", "2")
     promoted = Server("system 1, timeline 2", "3")
-    history = StoreHistory(store, tmp_path)
+    history = StoreHistory(Services(store), tmp_path)
     assert await history.server() is None
     for server in (first, restarted, promoted, promoted):
         await history.record_server(server)

@@ -4,7 +4,6 @@ import asyncio
 
 from postroom.domain.errors import NotNow
 from postroom.sender.mailings import Mailings
-from postroom.services.messages.lifecycle import MessageService
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list, schedule
 from tests.integration.usecases.pages import fan_out_whole
@@ -13,7 +12,7 @@ from tests.integration.usecases.pages import fan_out_whole
 async def test_pages_that_begin_together_share_one_mail(services: Services) -> None:
     await fill(services.store, await make_list(services), 3)
     message = await fan_out_whole(services.store, (await schedule(services)).ref)
-    mailings = Mailings(MessageService(services.store), "http://localhost")
+    mailings = Mailings(services.messages, "http://localhost")
     made = await asyncio.gather(*(mailings.mailing(message) for _ in range(20)))
     assert len({id(each) for each in made}) == 1
     assert await mailings.mailing(message) is made[0]
@@ -24,7 +23,7 @@ async def test_a_few_messages_are_remembered(services: Services) -> None:
     messages = [
         await fan_out_whole(services.store, (await schedule(services)).ref) for _ in range(10)
     ]
-    mailings = Mailings(MessageService(services.store), "http://localhost")
+    mailings = Mailings(services.messages, "http://localhost")
     made = [await mailings.mailing(each) for each in messages]
     assert await mailings.mailing(messages[-1]) is made[-1]
     assert await mailings.mailing(messages[0]) is not made[0], "its bodies are not kept for ever"
@@ -35,7 +34,7 @@ async def test_a_mail_that_cannot_be_made_is_tried_once_for_all_who_wait(
 ) -> None:
     await fill(services.store, await make_list(services), 3)
     early = await schedule(services)
-    mailings = Mailings(MessageService(services.store), "http://localhost")
+    mailings = Mailings(services.messages, "http://localhost")
     failures = await asyncio.gather(
         *(mailings.mailing(early) for _ in range(20)), return_exceptions=True
     )

@@ -79,7 +79,7 @@ async def test_a_decision_that_it_was_sent_ends_the_doubt(services: Services, st
 
     counts = await check_sum(services, message)
     assert (counts.accepted, counts.in_doubt, counts.pending) == (2, 0, 0)
-    assert await Completion(store, services.messages, services.outcomes).check(message)
+    assert await Completion(services).check(message)
     with pytest.raises(NotNow):
         await services.doubts.decide(
             await services.messages.get(message.ref), made[1], was_sent=True
@@ -97,7 +97,7 @@ async def test_a_decision_to_send_again_makes_it_pending_and_queues_its_page(
     assert (counts.accepted, counts.in_doubt, counts.pending) == (1, 0, 1)
     assert await store.queue(SEND_QUEUE).wait(5)
     assert await bodies_of(store, SEND_QUEUE) == [f"{message.day},{message.ref},000000,1"]
-    completion = Completion(store, services.messages, services.outcomes)
+    completion = Completion(services)
     assert not await completion.check(message)
     await settle(services, message, 0, [ACCEPTED])
     counts = await check_sum(services, message)
@@ -135,7 +135,7 @@ async def test_a_decision_that_is_interrupted_anywhere_can_be_brought_to_its_end
         died = await dies(
             Services(Fated(store, fate)).doubts.decide(message, made[1], was_sent=was_sent)
         )
-        completion = Completion(store, services.messages, services.outcomes)
+        completion = Completion(services)
         if died:
             assert not await completion.check(message), "nothing is done that nobody has decided"
         found = await services.outcomes.email(message, made[1])

@@ -35,7 +35,7 @@ async def half_refused(services: Services, store: Store) -> tuple[Message, list[
     message = await fan_out_whole(store, (await schedule(services, name)).ref)
     for page in range(message.queued_pages):
         await settle(services, message, page, [REFUSED, ACCEPTED, REFUSED, ACCEPTED])
-    assert await Completion(store, services.messages, services.outcomes).check(message)
+    assert await Completion(services).check(message)
     return await services.messages.get(message.ref), [each.address for each in made[::2]]
 
 
@@ -78,7 +78,7 @@ async def test_it_is_refused_before_the_end_and_without_a_failure(
     with pytest.raises(NotNow, match="wait until it is done"):
         await services.retries.retry_refused(message.ref)
     await settle(services, message, 0, [ACCEPTED, ACCEPTED])
-    assert await Completion(store, services.messages, services.outcomes).check(message)
+    assert await Completion(services).check(message)
     with pytest.raises(NotNow, match="no email was refused"):
         await services.retries.retry_refused(message.ref)
     with pytest.raises(NoSuch):

@@ -34,12 +34,16 @@ from tests.integration.usecases.making import (
 from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, use_small_pages
 
 
+def space_watch(services: Services, folder: Path, mark: SpaceMark) -> SpaceWatch:
+    return SpaceWatch(services.space_waits, services.events, [folder], mark)
+
+
 @asynccontextmanager
 async def scheduling(
     store: Store, schedulers: int = 1, space: SpaceWatch | None = None
 ) -> AsyncIterator[list[Scheduler]]:
     stopping = asyncio.Event()
-    made = [Scheduler(store, space=space) for _ in range(schedulers)]
+    made = [Scheduler(Services(store), space=space) for _ in range(schedulers)]
     running = [asyncio.create_task(scheduler.run(stopping)) for scheduler in made]
     try:
         yield made
@@ -120,7 +124,7 @@ async def test_without_disk_space_no_message_starts_and_that_is_no_stall(
             await until(services, message.ref, lambda m: m.status is MessageStatus.PROCESSING)
     waiting = await schedule(services, name)
     for message in started:  # the second scheduler continues the wait that the first one found
-        too_little = SpaceWatch(store, [tmp_path], SpaceMark(size=10**18))
+        too_little = space_watch(services, tmp_path, SpaceMark(size=10**18))
         async with scheduling(store, space=too_little) as [scheduler]:
             current = await services.messages.get(message.ref)
             await settle(services, current, 0, [EmailOutcome.ACCEPTED] * 3)
@@ -136,7 +140,7 @@ async def test_without_disk_space_no_message_starts_and_that_is_no_stall(
                     lambda _, scheduler=scheduler: "working on messages" not in scheduler.doing(),  # type: ignore[misc]
                 )
         assert (await services.messages.get(waiting.ref)).status is MessageStatus.PENDING
-    async with scheduling(store, space=SpaceWatch(store, [tmp_path], SpaceMark())):
+    async with scheduling(store, space=space_watch(services, tmp_path, SpaceMark())):
         await until(services, waiting.ref, lambda m: m.status is MessageStatus.PROCESSING)
     assert await services.space_waits.current() is None
     found = (await services.events.page()).events
@@ -150,7 +154,7 @@ async def test_a_message_that_was_put_off_at_the_last_moment_is_not_begun(
     await make_list(services)
     message = await schedule(services)
     await services.messages.edit(message.ref, scheduled_at=days(7))
-    await Scheduler(store)._advance(message.ref)
+    await Scheduler(Services(store))._advance(message.ref)
     assert (await services.messages.get(message.ref)).status is MessageStatus.PENDING
 
 
@@ -161,7 +165,7 @@ async def test_a_message_is_complete_only_when_nothing_is_pending_or_in_doubt(
     name = await make_list(services)
     made = await fill(store, name, 5)
     message = await fan_out_whole(store, (await schedule(services)).ref)
-    completion = Completion(store, services.messages, services.outcomes)
+    completion = Completion(services)
 
     assert not await completion.check(message)
     await settle(services, message, 2, [EmailOutcome.REFUSED])
@@ -199,9 +203,9 @@ async def test_a_completion_that_is_interrupted_anywhere_is_finished_by_the_next
     async def attempt(fate: Fate, writes: int) -> None:
         message = await fan_out_whole(store, (await schedule(services)).ref)
         other = Services(Fated(store, fate))
-        await dies(Completion(other.store, other.messages, other.outcomes).check(message))
+        await dies(Completion(other).check(message))
         current = await services.messages.get(message.ref)
-        completion = Completion(store, services.messages, services.outcomes)
+        completion = Completion(services)
         assert await completion.check(current)
         assert (await services.messages.get(message.ref)).status is MessageStatus.COMPLETED
         assert await open_refs(services) == []
@@ -224,7 +228,7 @@ async def test_parked_pages_go_on_after_a_pause_and_a_cancelled_message_ends_its
 
     async def put_back(fate: Fate, writes: int) -> None:
         other = Services(Fated(store, fate))
-        await dies(Completion(other.store, other.messages, other.outcomes).put_back(message))
+        await dies(Completion(other).put_back(message))
 
     await cut_after_each_write(put_back)
     items = set(await bodies_of(store, SEND_QUEUE))
@@ -234,7 +238,7 @@ async def test_parked_pages_go_on_after_a_pause_and_a_cancelled_message_ends_its
     assert page.properties["Parked"] is False
 
     cancelled = await services.messages.cancel(message.ref)
-    completion = Completion(store, services.messages, services.outcomes)
+    completion = Completion(services)
     await completion.put_back(cancelled)
     assert set(await bodies_of(store, SEND_QUEUE)) == {
         f"{partition},000001,1",

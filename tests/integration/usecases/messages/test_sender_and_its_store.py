@@ -52,7 +52,7 @@ async def sender(
     transport = open_transport(server.url, folder=folder)
     settings = SenderSettings("http://localhost", folder / "journals", retry=retry, lease=lease)
     stopping = asyncio.Event()
-    running = asyncio.create_task(Sender(store, transport, settings).run(stopping))
+    running = asyncio.create_task(Sender(Services(store), transport, settings).run(stopping))
     try:
         yield
     finally:

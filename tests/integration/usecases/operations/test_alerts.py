@@ -54,7 +54,7 @@ def running_webhook(*statuses: int) -> Iterator[tuple[str, list[dict[str, str]]]
 
 
 async def begun(store: Store, *channels: Channel) -> Alerts:
-    alerts = Alerts(store, channels)
+    alerts = Alerts(store, EventService(store), channels)
     assert await alerts.tell_new_ones() == 0  # notes where to begin
     return alerts
 
@@ -80,7 +80,9 @@ async def test_warnings_are_told_once_and_in_their_order(store: Store) -> None:
 
         assert await alerts.tell_new_ones() == 2
         assert await alerts.tell_new_ones() == 0
-        assert await Alerts(store, [WebhookChannel(url)]).tell_new_ones() == 0, "after a restart"
+        assert (
+            await Alerts(store, EventService(store), [WebhookChannel(url)]).tell_new_ones() == 0
+        ), "after a restart"
 
     assert [each["text"] for each in posted] == [
         "message 1 pauses itself",
@@ -133,7 +135,7 @@ async def test_alerts_continue_where_an_earlier_version_stopped(store: Store) ->
     await store.table("alerts").insert(Entity("alerts", "last", {"EventId": told.id}))
     await events.record("host", "not told yet", severity=Severity.ERROR)
     with running_webhook() as (url, posted):
-        assert await Alerts(store, [WebhookChannel(url)]).tell_new_ones() == 1
+        assert await Alerts(store, EventService(store), [WebhookChannel(url)]).tell_new_ones() == 1
 
     assert [each["text"] for each in posted] == ["not told yet"]
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from postroom.domain.queues.apps import App, OnPoison
 from postroom.domain.queues.queue_names import dead_letter_queue, poison_queue
 from postroom.scheduler.retention import Retention
+from postroom.services.events import EventService
 from postroom.services.queues.apps import AppRegistry
 from postroom.services.queues.attempt_retention import HistoryRetention
 from postroom.services.queues.attempts import Failure
@@ -42,7 +43,9 @@ def queues_long_ago(store: Store) -> QueueService:
     """The service as it was before all that is kept."""
     hosts = HostStatusService(store)
     access = AccessService(store, hosts, AppRegistry(store, hosts))
-    return QueueService(store, hosts, access, lambda: datetime.now(UTC) - LATER)
+    return QueueService(
+        store, hosts, access, EventService(store), lambda: datetime.now(UTC) - LATER
+    )
 
 
 async def receive(store: Store, queue: str = QUEUE) -> QueueMessage:
@@ -105,7 +108,7 @@ async def test_young_messages_in_its_queue_do_not_keep_the_history_of_a_purged_o
     young = await fails(services.queues, store, app())
     await services.queues.put(QUEUE, "an order")
 
-    await Retention(store, archive=None, events=KEPT).remove_old()
+    await Retention(Services(store), archive=None, events=KEPT).remove_old()
 
     assert await services.queues.history(old) == []
     assert await services.queues.history(young) != []
@@ -114,7 +117,7 @@ async def test_young_messages_in_its_queue_do_not_keep_the_history_of_a_purged_o
 async def test_without_a_limit_histories_are_kept(services: Services, store: Store) -> None:
     identity = await fails(queues_long_ago(store), store, app(OnPoison.DROP))
 
-    await Retention(store, archive=None, events=None).remove_old()
+    await Retention(Services(store), archive=None, events=None).remove_old()
 
     assert await services.queues.history(identity) != []
 

@@ -36,7 +36,7 @@ async def scheduled(services: Services, subject: str, at: datetime) -> str:
 async def done(services: Services, subject: str, at: datetime) -> str:
     message = await services.messages.create("news", subject, BODIES, at)
     await services.messages.cancel(message.ref)
-    await services.messages.archive(await services.messages.get(message.ref))
+    await services.message_rows.archive(await services.messages.get(message.ref))
     return message.ref
 
 

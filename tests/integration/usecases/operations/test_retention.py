@@ -47,7 +47,7 @@ async def sent_now(services: Services, store: Store, name: str, ago: float) -> M
     message = await fan_out_whole(store, message.ref)
     await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 2)
     await settle(services, message, 1, [EmailOutcome.REFUSED])
-    completion = Completion(store, services.messages, services.outcomes)
+    completion = Completion(services)
     assert await completion.check(message)
     return message
 
@@ -69,7 +69,7 @@ async def test_old_messages_go_and_young_ones_stay(services: Services, store: St
     old, young = await sent(services, store, name, 40), await sent(services, store, name, 20)
     waiting = await schedule_at(services, name, days(2))
 
-    assert await Retention(store, archive=KEPT, events=None).remove_old() == 1
+    assert await Retention(Services(store), archive=KEPT, events=None).remove_old() == 1
 
     assert await mentions(store, old) == []
     with pytest.raises(NoSuch):
@@ -89,9 +89,9 @@ async def test_what_was_sent_or_cancelled_late_is_kept_from_its_end_on(
     await note_end(store, archived_before, None)
     cancelled = await schedule_at(services, name, days(-200))
     cancelled = await services.messages.cancel(cancelled.ref)
-    assert await Completion(store, services.messages, services.outcomes).check(cancelled)
+    assert await Completion(services).check(cancelled)
     old = await sent(services, store, name, 40)
-    retention = Retention(store, archive=KEPT, events=None)
+    retention = Retention(Services(store), archive=KEPT, events=None)
 
     assert await retention.remove_old() == 1  # those that are kept come first and hide nothing
 
@@ -108,7 +108,7 @@ async def test_for_ever_is_for_ever(services: Services, store: Store) -> None:
     await fill(store, name, 3)
     old = await sent(services, store, name, 4000)
 
-    assert await Retention(store, archive=None, events=None).remove_old() == 0
+    assert await Retention(Services(store), archive=None, events=None).remove_old() == 0
     assert (await services.messages.get(old.ref)).ref == old.ref
 
 
@@ -119,9 +119,9 @@ async def test_an_interrupted_removal_is_finished_by_the_next_round(
         name = await make_list(services, f"list{writes}")
         await fill(store, name, 3)
         old = await sent(services, store, name, 40)
-        await dies(Retention(Fated(store, fate), archive=KEPT, events=None).remove_old())
+        await dies(Retention(Services(Fated(store, fate)), archive=KEPT, events=None).remove_old())
 
-        await Retention(store, archive=KEPT, events=None).remove_old()
+        await Retention(Services(store), archive=KEPT, events=None).remove_old()
 
         assert await mentions(store, old) == []
 

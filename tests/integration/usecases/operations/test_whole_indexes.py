@@ -57,7 +57,7 @@ async def test_messages_that_are_open_and_those_that_are_done(
     done = await fan_out_whole(store, (await schedule(services, name, subject="Done")).ref)
     outcomes = [EmailOutcome.ACCEPTED, EmailOutcome.REFUSED, EmailOutcome.ACCEPTED]
     await settle(services, done, 0, outcomes)
-    assert await Completion(store, services.messages, services.outcomes).check(done)
+    assert await Completion(services).check(done)
 
     lines = await services.times.whole(done=False, most=4)
     assert lines is not None

@@ -16,7 +16,7 @@ from postroom.domain.queues.queue_names import (
     poison_queue,
     retry_queue,
 )
-from postroom.services.events import Severity
+from postroom.services.events import EventService, Severity
 from postroom.services.queues.apps import AppRegistry
 from postroom.services.queues.attempts import UNANSWERED, Failure, stable_id
 from postroom.services.queues.delivery import QueueService
@@ -316,7 +316,13 @@ def make_later(store: Store, *, hours: float) -> QueueService:
     """The service as it will be then."""
     hosts = HostStatusService(store)
     access = AccessService(store, hosts, AppRegistry(store, hosts))
-    return QueueService(store, hosts, access, lambda: datetime.now(UTC) + timedelta(hours=hours))
+    return QueueService(
+        store,
+        hosts,
+        access,
+        EventService(store),
+        lambda: datetime.now(UTC) + timedelta(hours=hours),
+    )
 
 
 async def test_messages_rejected_to_the_senders_own_queue_can_be_redriven(
@@ -362,7 +368,13 @@ def later_queues(store: Store, by: timedelta) -> QueueService:
     """The service as it is some time from now."""
     hosts = HostStatusService(store)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC) + by  # noqa: E731
-    return QueueService(store, hosts, AccessService(store, hosts, AppRegistry(store, hosts)), clock)
+    return QueueService(
+        store,
+        hosts,
+        AccessService(store, hosts, AppRegistry(store, hosts)),
+        EventService(store),
+        clock,
+    )
 
 
 async def test_an_expired_message_is_a_dead_letter_not_delivered(

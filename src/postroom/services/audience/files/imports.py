@@ -33,7 +33,6 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid, new_guids
-from postroom.domain.errors import Overtaken
 from postroom.services import entities
 from postroom.services.audience.departures import DepartedFrom, Departures
 from postroom.services.audience.files.columns import Column, Meaning
@@ -42,6 +41,7 @@ from postroom.services.audience.files.unusable_lines import UnusableLines
 from postroom.services.audience.list_counts import Figures, ListCounts, figures_of
 from postroom.services.audience.lists import ListService
 from postroom.services.events import EventService
+from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import (
     Conflict,
     Entity,
@@ -57,7 +57,6 @@ CHUNK_LINES = 20_000
 BATCH = 50  # subscribers: two rows each make the 100 operations of one atomic batch
 BATCHES_AT_ONCE = 32
 REJECTED_KEPT = 10_000
-_TRIES = 10
 
 T = TypeVar("T")
 
@@ -100,12 +99,14 @@ OnRejected = Callable[[RejectedLine], None]
 
 
 class ImportService:
-    def __init__(self, store: Store, lists: ListService, counts: ListCounts | None = None) -> None:
+    def __init__(
+        self, store: Store, lists: ListService, counts: ListCounts, events: EventService
+    ) -> None:
         self._rows = store.table(entities.LISTS)
         self._lists = lists
         self._departures = Departures(store)
-        self._events = EventService(store)
-        self._counts = counts or ListCounts(store)
+        self._events = events
+        self._counts = counts
 
     async def import_csv(
         self,
@@ -313,8 +314,10 @@ class _Importing:
     async def _write_batch(self, chunk: _Prepared, batch: _Batch) -> None:
         """Add those that are new and change the others. Somebody else may do so, too."""
         addresses, guids = batch.addresses, batch.guids
-        there: dict[AddressKey, Subscriber] = {}
-        for _ in range(_TRIES):
+
+        async def attempt() -> None:
+            nonlocal guids
+            there: dict[AddressKey, Subscriber] = {}
             if self._look_first:
                 there = await self._read(addresses)
                 self._look_first = bool(there) or self._report.dry_run
@@ -324,15 +327,15 @@ class _Importing:
                     await self._rows.apply(operations)
             except Conflict:
                 self._look_first = True
-                guids = new_guids(len(addresses))  # theirs are not to blame, but could be
-                continue
+                guids = new_guids(len(addresses))  # one of them may be taken
+                raise
             self._change += change
             self._report.added += added
             self._report.updated += updated
             self._report.unchanged += len(addresses) - added - updated
             self._count_states(chunk, addresses, there)
-            return
-        raise Overtaken("list", self._list)
+
+        await retry_on_conflict(attempt, "list", self._list)
 
     def _operations(
         self,

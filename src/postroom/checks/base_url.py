@@ -1,4 +1,4 @@
-"""The public address: do links in mails lead to a running Postroom?"""
+"""The public address: do links in emails lead to a running Postroom?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 
 
 async def check_base_url(settings: Settings) -> list[Finding]:
-    url: str = settings.web.base_url
+    url = settings.web.base_url
     found = [await asyncio.to_thread(_reach, url)]
     if not sends(settings):
         return found
@@ -26,7 +26,7 @@ async def check_base_url(settings: Settings) -> list[Finding]:
             Finding(
                 "base_url",
                 State.WARNING,
-                f"links in mails lead to {url}, which only this machine can open",
+                f"links in emails lead to {url}, which only this machine can open",
                 "Set base_url to the address that subscribers can reach.",
             )
         )
@@ -35,7 +35,7 @@ async def check_base_url(settings: Settings) -> list[Finding]:
             Finding(
                 "base_url",
                 State.WARNING,
-                f"links in mails lead to {url}, without encryption",
+                f"links in emails lead to {url}, without encryption",
                 "One-click unsubscribing needs https (RFC 8058).",
             )
         )
@@ -54,7 +54,7 @@ def _reach(url: str) -> Finding:
         return Finding(
             "web",
             State.WARNING,
-            f"nobody answers at {url} ({reason})",
+            f"no answer at {url} ({reason})",
             "Is `postroom up` or `postroom web` running, and does base_url lead to it?",
         )
     if status != 200:

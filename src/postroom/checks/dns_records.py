@@ -1,4 +1,4 @@
-"""What receivers look up about a domain that sends: SPF, DKIM and DMARC."""
+"""The DNS records that receivers look up about a sending domain: SPF, DKIM and DMARC."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import dns.resolver
 
 from postroom.checks.findings import Finding, State
 from postroom.checks.transport import sends
+from postroom.errors import PostroomError
 from postroom.settings import Settings
 
 _SECONDS = 5.0
@@ -19,8 +20,8 @@ _MOST_DOMAINS = 20
 _RESERVED = re.compile(r"(^|\.)(example(\.(com|net|org))?|test|invalid|localhost|local)$")
 
 
-class _NoAnswer(Exception):
-    """DNS itself did not answer."""
+class _NoAnswer(PostroomError):
+    """DNS did not answer."""
 
 
 async def check_sending_domains(
@@ -82,7 +83,7 @@ async def _check_dkim(resolver: dns.asyncresolver.Resolver, domain: str, selecto
         return Finding(
             part,
             State.WARNING,
-            "was not looked up: the mail server that signs knows its selector",
+            "not looked up: the signing mail server knows its selector",
             "Set dkim_selector.",
         )
     name = f"{selector}._domainkey.{domain}"
@@ -112,7 +113,7 @@ async def _check_dmarc(resolver: dns.asyncresolver.Resolver, domain: str) -> Fin
 
 
 def _upwards(domain: str) -> list[str]:
-    """The domain and those above it, without the last label."""
+    """Return the domain and those above it, without the last label."""
     labels = domain.split(".")
     return [".".join(labels[start:]) for start in range(max(1, len(labels) - 1))]
 
@@ -122,7 +123,7 @@ def _is_spf(text: str) -> bool:
 
 
 async def _texts(resolver: dns.asyncresolver.Resolver, name: str) -> list[str]:
-    """The TXT records of a name; none if it does not exist."""
+    """Return the TXT records of a name; none if it does not exist. `_NoAnswer`."""
     try:
         answer = await resolver.resolve(name, "TXT")
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):

@@ -1,0 +1,25 @@
+"""The services that the scheduler needs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from postroom.services.accounts.audit import AuditService
+from postroom.services.events import EventService
+from postroom.services.messages.hold_rows import HoldService
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.outcomes import OutcomeService
+from postroom.storage import Store
+
+
+class SchedulerServices(Protocol):
+    """What scheduling, completion and retention use; `wiring.Services` has all of it."""
+
+    store: Store
+    messages: MessageService
+    message_rows: MessageRows
+    outcomes: OutcomeService
+    holds: HoldService
+    events: EventService
+    audit: AuditService
