@@ -260,12 +260,10 @@ class PageWork:
         else:
             allowed = await self._recipients.allowed(message.list_name, due) if due else {}
         verdicts = doubts
-        recipients = []
-        for address in due:
-            if (recipient := allowed.get(address)) is not None:
-                recipients.append(recipient)
-            else:
-                verdicts[address] = _suppressed(LEFT, loaded.before(address))
+        recipients = [allowed[address] for address in due if address in allowed]
+        if len(recipients) < len(due):
+            left = [address for address in due if address not in allowed]
+            verdicts |= {address: _suppressed(LEFT, loaded.before(address)) for address in left}
         admission = await self.faults.admit(message.ref, recipients)
         recipients = admission.recipients
         if self._limits is not None:
