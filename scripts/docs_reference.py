@@ -172,7 +172,8 @@ def errors() -> set[type[PostroomError]]:
 
 def api_page() -> str:
     from postroom.services.accounts.api_keys import SCOPES
-    from postroom.web.api.app import PLACE, document
+    from postroom.web.api.app import document
+    from postroom.web.api.documenting import PLACE
     from postroom.web.api.problems import KINDS
 
     openapi = document()
@@ -213,7 +214,7 @@ def api_page() -> str:
 def _operation(
     openapi: dict[str, Any], method: str, path: str, operation: dict[str, Any]
 ) -> list[str]:
-    from postroom.web.api.routing import SCOPE
+    from postroom.web.api.documenting import SCOPE
 
     lines = [f"### `{method} {path}`", "", f"{_escaped(operation['summary'])}.", ""]
     if operation.get("description"):
@@ -303,7 +304,7 @@ def rights_page() -> str:
     from postroom.services.accounts.api_keys import SCOPES
     from postroom.services.accounts.users import ROLES
     from postroom.web.api.app import document
-    from postroom.web.api.routing import SCOPE
+    from postroom.web.api.documenting import SCOPE
     from postroom.web.app import PAGES
 
     lines = [

@@ -22,7 +22,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import assert_never
 
-from postroom.domain.queues.apps import App, OnPoison
+from postroom.domain.queues.app_options import OnPoison
+from postroom.domain.queues.apps import App
 from postroom.host.patience import pause_after
 from postroom.host.processes.process_states import Handed, Process
 from postroom.host.processes.scaling import MOST_ON_THE_WAY, Demand

@@ -33,12 +33,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.colours import Colour
+from postroom.domain.audience.list_properties import PROPERTIES, ListProperty
 from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.messages.emails import Counts
@@ -125,44 +125,28 @@ def logo_prefix(name: ListName) -> str:
 
 
 def list_entity(mailing_list: MailingList) -> Entity:
-    properties: dict[str, Value] = {
-        "Description": mailing_list.description,
-        "FromEmailAddress": mailing_list.from_address,
-        "CreatedAt": mailing_list.created_at,
-        "Public": mailing_list.public,
-    }
-    optional: dict[str, str] = {
-        "SignupText": mailing_list.signup_text,
-        "WelcomeText": mailing_list.welcome_text,
-        "Colour": mailing_list.colour,
-        "Logo": mailing_list.logo,
-        "Language": mailing_list.language,
-        "PostalAddress": mailing_list.postal_address,
-    }
-    properties |= {name: value for name, value in optional.items() if value}
+    properties: dict[str, Value] = {"CreatedAt": mailing_list.created_at}
+    for each in PROPERTIES.values():
+        value = getattr(mailing_list, each.name)
+        if value != "":
+            properties[each.stored_as] = value
     return Entity(mailing_list.name, LIST_ROW, properties)
 
 
 def list_from(entity: Entity) -> MailingList:
     return MailingList(
         name=ListName(entity.partition),
-        description=read(entity, "Description", str),
-        from_address=Address(read(entity, "FromEmailAddress", str)),
         created_at=read(entity, "CreatedAt", datetime),
         etag=entity.etag,
-        public=read_optional(entity, "Public", bool) is not False,
-        signup_text=read_optional(entity, "SignupText", str) or "",
-        welcome_text=read_optional(entity, "WelcomeText", str) or "",
-        colour=Colour(read_optional(entity, "Colour", str) or ""),
-        logo=read_optional(entity, "Logo", str) or "",
-        language=_language(entity, "Language"),
-        postal_address=read_optional(entity, "PostalAddress", str) or "",
+        **{name: _stored_property(entity, each) for name, each in PROPERTIES.items()},
     )
 
 
-def _language(entity: Entity, name: str) -> str:
-    """A row without a language was written before lists had one, when all emails were English."""
-    return known_language(read_optional(entity, name, str) or "") or LANGUAGES[0]
+def _stored_property(entity: Entity, wanted: ListProperty) -> Any:
+    if wanted.is_required:
+        return read(entity, wanted.stored_as, wanted.type)
+    value = read_optional(entity, wanted.stored_as, wanted.type)
+    return wanted.default if value is None else wanted.restore(value)
 
 
 def subscriber_entity(subscriber: Subscriber) -> Entity:
@@ -317,7 +301,8 @@ def message_from(entity: Entity) -> Message:
         created_at=read(entity, "CreatedAt", datetime),
         from_address=None if from_address is None else Address(from_address),
         list_description=read_optional(entity, "ListDescription", str),
-        list_language=_language(entity, "ListLanguage"),
+        list_language=known_language(read_optional(entity, "ListLanguage", str) or "")
+        or LANGUAGES[0],
         list_postal_address=read_optional(entity, "ListPostalAddress", str) or "",
         paused_from=None if paused_from is None else MessageStatus(paused_from),
         reason=read(entity, "Reason", str),

@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from postroom.services.accounts import api_keys
-from postroom.web.api import guarding
-from postroom.web.api.paging import Kind, Place
-from postroom.web.api.throttling import Bucket
+from postroom.web.api import middleware
+from postroom.web.api.middleware import Bucket
+from postroom.web.api.paging import Cursor, IndexName
 from tests.services.api_server import ApiServer, serving_api
 from tests.services.postroom import CommandLine
 from tests.services.waiting import wait_until
@@ -150,7 +150,7 @@ def test_calls_are_counted_and_too_many_are_told_to_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A minute's worth at once, and no more: the clock stands still."""
-    monkeypatch.setattr(guarding, "Bucket", partial(Bucket, clock=lambda: 0.0))
+    monkeypatch.setattr(middleware, "Bucket", partial(Bucket, clock=lambda: 0.0))
     with (
         serving_api(f"sqlite:///{tmp_path}/api.db", tmp_path, api_rate="1") as api,
         api.client() as client,
@@ -268,15 +268,15 @@ def test_a_place_to_go_on_in_another_index_names_the_parameter(
     """Also one that was cut off, and one of the same kind that is somebody else's."""
     ref = client.post("/messages", json={"list": "news", "subject": "x", "text": "x"}).json()["ref"]
     tokens = {
-        "/lists": Place(None, Kind.LISTS).next("x"),
-        "/lists/news/subscribers": Place(None, Kind.SUBSCRIBERS, "news").next("x"),
-        "/messages": Place(None, Kind.MESSAGES).next("x"),
-        f"/messages/{ref}/emails": Place(None, Kind.EMAILS, ref).next("x"),
-        "/queues": Place(None, Kind.QUEUES).next("x"),
-        "/queues/q/messages": Place(None, Kind.QUEUE_MESSAGES, "q").next("x"),
-        "/apps": Place(None, Kind.APPS).next("x"),
+        "/lists": Cursor(None, IndexName.LISTS).next("x"),
+        "/lists/news/subscribers": Cursor(None, IndexName.SUBSCRIBERS, "news").next("x"),
+        "/messages": Cursor(None, IndexName.MESSAGES).next("x"),
+        f"/messages/{ref}/emails": Cursor(None, IndexName.EMAILS, ref).next("x"),
+        "/queues": Cursor(None, IndexName.QUEUES).next("x"),
+        "/queues/q/messages": Cursor(None, IndexName.QUEUE_MESSAGES, "q").next("x"),
+        "/apps": Cursor(None, IndexName.APPS).next("x"),
     }
-    others = [Place(None, kind, "other").next("x") for kind in Kind]
+    others = [Cursor(None, index, "other").next("x") for index in IndexName]
     for path, own in tokens.items():
         wrong = [*others, *(token for token in tokens.values() if token != own)]
         for token in [*wrong, str(own)[:-1], str(own)[:-4]]:

@@ -9,10 +9,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from postroom.domain.audience.list_properties import PROPERTIES
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from tests.services.api_server import ApiServer, serving_api
 from tests.services.postgres import PostgresServer
 
+NAMES_OF_SIGN_UP = {"email_address": "ann@example.org", "list_name": "news"}
 NEWS = {"name": "news", "description": "The news", "from_address": "news@contoso.com"}
 
 
@@ -100,6 +102,19 @@ def test_a_list_has_a_language_and_a_postal_address(client: httpx2.Client) -> No
         assert fields_of(client.patch("/lists/b", json={field: value})) == [field]
     problem = client.patch("/lists/b", json={"language": "xx"}).json()["errors"][0]["problem"]
     assert "must be one of en, fr, de, ko, ru, not 'xx'" in problem
+
+
+def test_every_property_of_a_list_is_set_and_changed(client: httpx2.Client) -> None:
+    changed = {
+        each.name: (not each.default) if each.type is bool else each.example
+        for each in PROPERTIES.values()
+        if each.in_api
+    }
+    given = client.post("/lists", json={**changed, "name": "all"})
+    assert given.status_code == 201, given.text
+    later = client.patch("/lists/news", json=changed).json()
+    for name, value in changed.items():
+        assert given.json()[name] == later[name] == value, name
 
 
 def test_null_is_no_value_and_no_change_is_no_new_etag(client: httpx2.Client) -> None:
@@ -303,9 +318,28 @@ def test_sign_up_asks_for_confirmation_once_verified_not_any_more(
         assert fields_of(site.post("/subscribe", json={**body, "email_address": "x"})) == [
             "email_address"
         ]
+        same = {"email": "ann@example.org", "list": "news"}
+        also = site.post("/subscribe", json=same)
+        assert (also.status_code, also.json()) == (
+            200,
+            {**same, "verified": True, **NAMES_OF_SIGN_UP},
+        )
+        assert fields_of(site.post("/subscribe", json={**same, "email": "x"})) == ["email"]
+        assert fields_of(site.post("/subscribe", json={**same, "list_name": "news"})) == ["list"]
         assert site.get("/lists").status_code == 403
     waiting = api.run(lambda s: s.store.queue(CONFIRM_QUEUE).peek(32))
     assert len(waiting) == 1
+
+
+def test_only_keys_with_the_scope_subscribers_see_guids(
+    api: ApiServer, client: httpx2.Client
+) -> None:
+    assert client.post("/lists/news/subscribers", json={"email": "ann@a.org"}).json()["guid"]
+    with api.client(api.key_for("read")) as reader:
+        for query in ("", "?q=nn", "?prefix=a", "/ann@a.org"):
+            found = reader.get(f"/lists/news/subscribers{query}").json()
+            [each] = found.get("items", [found])
+            assert each["guid"] is None, query
 
 
 def test_a_list_that_a_message_needs_is_not_deleted(client: httpx2.Client) -> None:

@@ -90,7 +90,7 @@ def test_a_time_that_has_passed_means_now(client: httpx2.Client, passed: str | N
     assert made.status_code == 201, made.text
     at = datetime.fromisoformat(made.json()["scheduled_at"])
     assert at <= datetime.now(UTC)
-    told = None if passed is None else "the time has passed: it is sent now"
+    told = None if passed is None else "the time has passed: sending starts now"
     assert made.json()["note"] == told
     place = f"/messages/{made.json()['ref']}"
     later = client.patch(place, json={"scheduled_at": LATER})

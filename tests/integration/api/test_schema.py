@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from postroom.domain.queues.apps import parse_app
 from tests.services.api_server import ApiServer, serving_api
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")
@@ -20,7 +21,9 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[ApiServer]:
+    app = parse_app({"path": "/shop", "command": ["true"]}, folder=str(tmp_path), origin="a test")
     with serving_api(f"sqlite:///{tmp_path}/api.db", tmp_path) as server:
+        server.run(lambda s: s.apps.add(app))  # or a field that is missing would not be noticed
         yield server
 
 

@@ -36,7 +36,7 @@ def test_a_list_is_made_shown_changed_and_deleted(cli: CommandLine) -> None:
     found = cli.json("list", "show", "a", "--count")
     assert found["description"] == "Another"
     assert (found["subscribers"], found["verified"], found["blocked"]) == (1, 1, 0)
-    assert cli.json("list", "delete", "a", "--yes") == {"name": "a", "removed_subscribers": 1}
+    assert cli.json("list", "delete", "a", "--yes") == {"list": "a", "removed_subscribers": 1}
     assert cli.json("list", "ls") == {"items": [], "next": None}
 
 
@@ -127,7 +127,7 @@ def test_whoever_looks_into_a_wrong_folder_is_told_so(tmp_path: Path) -> None:
     assert (first.returncode, first.stdout) == (0, "")
     assert first.stderr.splitlines() == [
         "./postroom-data/postroom.db was not there: this is a new store.",
-        "There are no lists in ./postroom-data/postroom.db: make one with postroom list create.",
+        "No lists in ./postroom-data/postroom.db. Create one with: postroom list create",
     ]
     assert "was not there" not in cli.run("list", "ls").stderr
     (tmp_path / "other").mkdir()

@@ -92,7 +92,7 @@ def test_a_past_time_is_allowed_and_it_says_that_it_is_sent_now(cli: CommandLine
         "message", "create", "news", "--subject", "Hi", "--text", "body.txt",
         "--at", "2020-01-01T00:00Z",
     )  # fmt: skip
-    assert past["note"] == "the time has passed: it is sent now"
+    assert past["note"] == "the time has passed: sending starts now"
 
 
 def test_mistakes_with_messages_are_one_line_and_leave_nothing(cli: CommandLine) -> None:

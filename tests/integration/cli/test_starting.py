@@ -30,7 +30,10 @@ def cli(tmp_path: Path) -> CommandLine:
             '[[apps]]\npath="/a"\ncommand=["true"]\n[[apps]]\npath="/A"\ncommand=["true"]\n',
             "line 5",
         ),
-        ('[[apps]]\npath="/a"\ncommand=["true"]\non_poison="burn"\n', "line 4: on_poison: 'burn'"),
+        (
+            '[[apps]]\npath="/a"\ncommand=["true"]\non_poison="burn"\n',
+            "line 4: on_poison: must be",
+        ),
         ('[[apps]]\npath="/a"\nhandler="nomod:fn"\n', "line 3: handler: 'nomod:fn' cannot be"),
         ('[[apps]]\npath="/mail/send"\ncommand=["true"]\n', "'/mail/send' exists already"),
     ],

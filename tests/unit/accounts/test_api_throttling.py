@@ -1,6 +1,6 @@
 """How often one key may call the API."""
 
-from postroom.web.api.throttling import Bucket
+from postroom.web.api.middleware import Bucket
 
 
 def test_who_was_quiet_may_be_quick_and_then_waits_for_each_call() -> None:

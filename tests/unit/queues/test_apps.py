@@ -1,20 +1,16 @@
 """What can be said about an application, and what is refused."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from postroom.domain.durations import parse_duration, show_duration
 from postroom.domain.errors import Invalid
-from postroom.domain.queues.apps import (
-    App,
-    OnPoison,
-    app_values,
-    attempts_allowed,
-    parse_app,
-    parse_path,
-)
+from postroom.domain.queues.app_options import FIELDS, OnPoison, parse_path
+from postroom.domain.queues.apps import App, app_values, attempts_allowed, parse_app
 
 EVERYTHING = {
     "path": "/msmqWebHost/orderProcessing",
@@ -89,20 +85,28 @@ def test_a_revision_changes_with_the_configuration_alone() -> None:
 @pytest.mark.parametrize(
     ("change", "field", "problem"),
     [
-        ({"max_processes": 1, "min_processes": 2}, "max_processes", "less than min_processes"),
+        (
+            {"max_processes": 1, "min_processes": 2},
+            "max_processes",
+            "at least min_processes (2), not 1",
+        ),
         ({"max_processes": 0}, "max_processes", "from 1 to 1,000"),
         ({"min_processes": -1}, "min_processes", "from 0"),
         ({"min_processes": True}, "min_processes", "whole number"),
         ({"concurrency": "4"}, "concurrency", "whole number"),
-        ({"on_poison": "burn"}, "on_poison", "not one of move, reject, drop, fault"),
-        ({"idle_timeout": "20 minutes"}, "idle_timeout", "must be a duration"),
-        ({"idle_timeout": 20}, "idle_timeout", "must be a duration"),
-        ({"idle_timeout": "0s"}, "idle_timeout", "is not from 10ms"),
-        ({"retry_cycle_delay": "8d"}, "retry_cycle_delay", "8d is not from 0s to 7d"),
+        (
+            {"on_poison": "burn"},
+            "on_poison",
+            "must be one of move, reject, drop, fault, not 'burn'",
+        ),
+        ({"idle_timeout": "20 minutes"}, "idle_timeout", "not '20 minutes'"),
+        ({"idle_timeout": 20}, "idle_timeout", "not 20"),
+        ({"idle_timeout": "0s"}, "idle_timeout", "must be from 10ms"),
+        ({"retry_cycle_delay": "8d"}, "retry_cycle_delay", "must be from 0s to 7d, not 8d"),
         ({"recycle_memory": "plenty"}, "recycle_memory", "written like 200MB"),
         ({"recycle_memory": 12}, "recycle_memory", "at least 1MB"),
         ({"memory_limit": "1MB"}, "memory_limit", "at least 64MB"),
-        ({"cpu_limit": "10ms"}, "cpu_limit", "10ms is not from 1s"),
+        ({"cpu_limit": "10ms"}, "cpu_limit", "must be from 1s to 366d, not 10ms"),
         ({"open_files": 3}, "open_files", "from 32 to 1,000,000, not 3"),
         ({"user": "no body"}, "user", "the name of a user of this machine, not 'no body'"),
         ({"environment": ["A"]}, "environment", "table of names and texts"),
@@ -114,17 +118,17 @@ def test_a_revision_changes_with_the_configuration_alone() -> None:
         ({"handler": "orders:process; rm"}, "handler", "module:callable"),
         ({"command": "cat"}, "command", "list of texts"),
         ({"command": [""]}, "command", "names a program"),
-        ({"command": ["cat"]}, "handler", "only one of them"),
+        ({"command": ["cat"]}, "handler", "not both"),
         ({"handler": None}, "handler", "module:callable"),
-        ({"serve": "postroom.hosted:serve_sender"}, "serve", "no such option"),
-        ({"max_proceses": 1}, "max_proceses", "no such option"),
-        ({"path": "shop"}, "path", "begins with a slash, as in /shop"),
+        ({"serve": "postroom.hosted:serve_sender"}, "serve", "is not an option"),
+        ({"max_proceses": 1}, "max_proceses", "is not an option"),
+        ({"path": "shop"}, "path", "must begin with a slash: /shop"),
         ({"path": "/shop\n"}, "path", ""),
         ({"path": 3}, "path", "text"),
         ({"path": "/shop;retry"}, "path", "kept by the host"),
         ({"path": "/shop;Dead-Letter"}, "path", "kept by the host"),
-        ({"path": "/mail/schedule"}, "path", "bells"),
-        ({"path": "/Host/Bell/x"}, "path", "bells"),
+        ({"path": "/mail/schedule"}, "path", "reserved for Postroom"),
+        ({"path": "/Host/Bell/x"}, "path", "reserved for Postroom"),
     ],
 )
 def test_nonsense_is_refused_with_the_name_of_the_field(
@@ -142,7 +146,7 @@ def test_nonsense_is_refused_with_the_name_of_the_field(
 def test_what_is_missing_is_said() -> None:
     with pytest.raises(Invalid, match="path: is missing"):
         parse_app({"handler": "orders:process"})
-    with pytest.raises(Invalid, match="say handler or command: one of them"):
+    with pytest.raises(Invalid, match="give handler or command: one is required"):
         parse_app({"path": "/"})
 
 
@@ -161,3 +165,20 @@ def test_durations_are_shown_as_they_are_written(text: str) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="must be"):
         parse_duration(text)
+
+
+def test_every_field_of_an_application_can_be_set_or_is_set_by_postroom() -> None:
+    fields = {each.name for each in msgspec.structs.fields(App)}
+    assert fields == {*FIELDS, "serve", "folder", "origin"}
+    assert {*EVERYTHING, "command"} == set(FIELDS), "EVERYTHING lacks an option"
+
+
+def test_the_table_of_options_in_the_documentation_is_complete() -> None:
+    page = Path(__file__).parents[3] / "docs" / "host.md"
+    table = page.read_text().split("## Options of an application")[1].split("\n\n")[1]
+    rows = [[cell.strip() for cell in row.split("|")[1:3]] for row in table.splitlines()[2:]]
+    described = {name: default for names, default in rows for name in re.findall(r"`(\w+)`", names)}
+    assert list(described) == list(FIELDS)
+    for name, value in app_values(App(path="/")).items():
+        if name not in ("path", "environment") and value is not None:
+            assert described[name] == f"`{value}`", name

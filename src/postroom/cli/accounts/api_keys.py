@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.support import output
 from postroom.cli.support.calling import call
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.accounts import describe_api_key
 
 if TYPE_CHECKING:
     from postroom.services.accounts.api_keys import ApiKey
@@ -37,7 +38,7 @@ def create(settings: Settings, name: str, scopes: tuple[str, ...], as_json: bool
     """Make a key. It is printed this once and cannot be shown again."""
     made = call(settings, lambda s: s.keys.create(name, scopes))
     if as_json:
-        output.print_json({"key": made.secret, **_shape(made.key)})
+        output.print_json({"key": made.secret, **output.builtins(describe_api_key(made.key))})
         return
     output.note(f"The key {made.key.id} may {_may(made.key)}. Keep it: it is not shown again.")
     output.say(made.secret)
@@ -50,7 +51,7 @@ def ls(settings: Settings, as_json: bool) -> None:
     """Show the keys, without their secrets."""
     found = call(settings, lambda s: s.keys.all())
     if as_json:
-        output.print_json({"items": list(map(_shape, found)), "next": None})
+        output.print_items(map(describe_api_key, found))
         return
     if not found:
         output.note("There are no keys: make one with postroom apikey create.")
@@ -80,9 +81,3 @@ def revoke(settings: Settings, key_id: str) -> None:
 
 def _may(key: ApiKey) -> str:
     return ", ".join(sorted(key.scopes)) or "everything"
-
-
-def _shape(key: ApiKey) -> dict[str, Any]:
-    from postroom.services import shapes
-
-    return shapes.of_api_key(key)

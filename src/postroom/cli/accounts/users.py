@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from postroom.cli.support import output
 from postroom.cli.support.calling import call, operator
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.accounts import describe_user
 
 if TYPE_CHECKING:
-    from postroom.services.accounts.users import User
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -44,7 +44,7 @@ def add(settings: Settings, email: str, role: str, password_stdin: bool, as_json
     password = sys.stdin.read().rstrip("\r\n")
     made = call(settings, lambda s: s.users.create(email, password, Role(role)))
     if as_json:
-        output.print_json(_shape(made))
+        output.print_json(describe_user(made))
     else:
         output.say(f"{made.email} can log in as {made.role}.")
 
@@ -56,7 +56,7 @@ def ls(settings: Settings, as_json: bool) -> None:
     """Show the users, in the order of their addresses."""
     found = call(settings, lambda s: s.users.all())
     if as_json:
-        output.print_json({"items": list(map(_shape, found)), "next": None})
+        output.print_items(map(describe_user, found))
         return
     if not found:
         output.note("There are no users: add one with postroom user add EMAIL.")
@@ -101,7 +101,7 @@ def role(settings: Settings, email: str, role: str, as_json: bool) -> None:
 
     saved = call(settings, lambda s: s.users.set_role(email, Role(role)))
     if as_json:
-        output.print_json(_shape(saved))
+        output.print_json(describe_user(saved))
     else:
         output.say(f"{saved.email} has the role {saved.role} now.")
 
@@ -132,15 +132,3 @@ def _show_link(settings: Settings, token: str, as_json: bool, told: str) -> None
         return
     output.note(told)
     output.say(address)
-
-
-def _shape(user: User) -> dict[str, Any]:
-    from postroom.services.shapes import of_moment
-
-    return {
-        "email": user.email,
-        "role": user.role.value,
-        "second_factor": user.has_second_factor,
-        "slowed_down": user.is_slowed_down,
-        "created_at": of_moment(user.created_at),
-    }

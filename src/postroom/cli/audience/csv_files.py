@@ -21,6 +21,7 @@ from postroom.cli.support.calling import call
 from postroom.cli.support.files import STANDARD, FileTrouble, written
 from postroom.cli.support.running import with_settings
 from postroom.folders import open_private
+from postroom.services.resources.audience import describe_import
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -84,8 +85,6 @@ def import_file(
     that cannot be used are reported and do not stop the others. An interrupted import is finished
     by importing again.
     """
-    from postroom.services import shapes
-
     started = time.monotonic()
     with ExitStack() as stack:
         file = stack.enter_context(_opened(source))
@@ -109,7 +108,7 @@ def import_file(
         except KeyboardInterrupt as exc:
             raise FileTrouble("interrupted: import the same file again to finish it") from exc
     if as_json:
-        output.print_json(shapes.of_import(report))
+        output.print_json(describe_import(report))
     else:
         if dry_run:
             _show_preview(report)

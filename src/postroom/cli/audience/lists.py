@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from postroom.cli.support import output
 from postroom.cli.support.calling import call, place_of_store
 from postroom.cli.support.running import with_settings
+from postroom.domain.audience.list_properties import PROPERTIES, Input, ListProperty
+from postroom.services.resources.audience import describe_list
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from postroom.domain.audience.lists import MailingList
     from postroom.settings import Settings
     from postroom.wiring import Services
 
+F = TypeVar("F", bound=Callable[..., Any])
+_PROPERTIES: Final = tuple(each for each in PROPERTIES.values() if each.in_api)
 
-_language_option = partial(
-    click.option,
-    "--language",
-    help="What footers and confirmation emails speak: en, fr, de, ko or ru.",
-)
-_postal_address_option = partial(
-    click.option,
-    "--postal-address",
-    help="Shown at the end of every email; may have several lines.",
-)
+
+def _property_options(*, is_new: bool) -> Callable[[F], F]:
+    """Give a command an option for each property of a list."""
+
+    def decorate(command: F) -> F:
+        for each in reversed(_PROPERTIES):
+            command = _property_option(each, is_new=is_new)(command)
+        return command
+
+    return decorate
+
+
+def _property_option(of: ListProperty, *, is_new: bool) -> Callable[[F], F]:
+    help_text = of.help.replace("\u2019", "'")
+    if of.choices:
+        help_text += f" One of {', '.join(of.choices)}."
+    if of.input is Input.FLAG:
+        default = of.default if is_new else None
+        return click.option(
+            f"--{of.name}/--private", default=default, show_default=is_new, help=help_text
+        )
+    option = "--from" if of.name == "from_address" else f"--{of.name.replace('_', '-')}"
+    default = of.default if is_new and of.default else None
+    return click.option(
+        option,
+        of.name,
+        required=is_new and of.is_required,
+        default=default,
+        show_default=default is not None,
+        help=help_text,
+    )
 
 
 @click.group("list")
@@ -36,13 +63,7 @@ def lists() -> None:
 
 @lists.command()
 @click.argument("name")
-@click.option("--description", required=True, help="What subscribers see, e.g. in the From field.")
-@click.option("--from", "from_address", required=True, help="The address that mails come from.")
-@click.option(
-    "--public/--private", default=True, show_default=True, help="Who may sign up on the page."
-)
-@_language_option(default="en", show_default=True)
-@_postal_address_option(default="")
+@_property_options(is_new=True)
 @output.json_option
 @with_settings
 def create(
@@ -50,24 +71,12 @@ def create(
     name: str,
     description: str,
     from_address: str,
-    public: bool,
-    language: str,
-    postal_address: str,
     as_json: bool,
+    **others: str | bool | None,
 ) -> None:
-    """Make a list."""
-    made = call(
-        settings,
-        lambda s: s.lists.create(
-            name,
-            description,
-            from_address,
-            public=public,
-            language=language,
-            postal_address=postal_address,
-        ),
-    )
-    _show(made, as_json, f"The list {made.name} is there.")
+    """Create a list."""
+    created = call(settings, lambda s: s.lists.create(name, description, from_address, **others))
+    _show(created, as_json, f"List {created.name} created.")
 
 
 @lists.command()
@@ -75,16 +84,14 @@ def create(
 @output.json_option
 @with_settings
 def ls(settings: Settings, limit: int, after: str | None, as_json: bool) -> None:
-    """Show the lists, in the order of their names."""
-    from postroom.services import shapes
-
+    """Show all lists, sorted by name."""
     page = call(settings, lambda s: s.lists.page(limit=limit, after=after))
     if as_json:
-        output.print_json({"items": list(map(shapes.of_list, page.lists)), "next": page.next})
+        output.print_items(map(describe_list, page.lists), page.next)
         return
     if not page.lists:
         output.note(
-            f"There are no lists in {place_of_store(settings)}: make one with postroom list create."
+            f"No lists in {place_of_store(settings)}. Create one with: postroom list create"
         )
         return
     rows = [
@@ -97,7 +104,7 @@ def ls(settings: Settings, limit: int, after: str | None, as_json: bool) -> None
 
 @lists.command()
 @click.argument("name")
-@click.option("--count", is_flag=True, help="Count the subscribers: reads all of them.")
+@click.option("--count", is_flag=True, help="Count the subscribers, which reads them all.")
 @output.json_option
 @with_settings
 def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
@@ -113,41 +120,15 @@ def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
 
 @lists.command()
 @click.argument("name")
-@click.option("--description")
-@click.option("--from", "from_address", help="The address that mails come from.")
-@click.option("--public/--private", default=None, help="Whether everybody may sign up.")
-@_language_option()
-@_postal_address_option()
+@_property_options(is_new=False)
 @output.json_option
 @with_settings
-def edit(
-    settings: Settings,
-    name: str,
-    description: str | None,
-    from_address: str | None,
-    public: bool | None,
-    language: str | None,
-    postal_address: str | None,
-    as_json: bool,
-) -> None:
-    """Change a list: only what is given changes. An empty --postal-address removes it."""
-    if all(x is None for x in (description, from_address, public, language, postal_address)):
-        raise click.UsageError(
-            "say what to change: --description, --from, --public, --private, --language"
-            " or --postal-address"
-        )
-    saved = call(
-        settings,
-        lambda s: s.lists.edit(
-            name,
-            description=description,
-            from_address=from_address,
-            public=public,
-            language=language,
-            postal_address=postal_address,
-        ),
-    )
-    _show(saved, as_json, f"The list {saved.name} is changed.")
+def edit(settings: Settings, name: str, as_json: bool, **changes: Any) -> None:
+    """Change a list. Options that you leave out stay as they are; an empty text removes it."""
+    if all(value is None for value in changes.values()):
+        raise click.UsageError("nothing to change: give at least one option, such as --description")
+    saved = call(settings, lambda s: s.lists.edit(name, **changes))
+    _show(saved, as_json, f"List {saved.name} saved.")
 
 
 @lists.command()
@@ -158,14 +139,14 @@ def edit(
 def delete(settings: Settings, name: str, yes: bool, as_json: bool) -> None:
     """Delete a list with all its subscribers.
 
-    Not while a message for it is not done. An interrupted deletion is finished by deleting again.
+    Refused while one of its messages is unfinished. If the deletion is interrupted, run it again.
     """
     output.confirm(f"Delete the list {name} with all its subscribers?", yes=yes)
     removed = call(settings, lambda s: s.lists.delete(name))
     if as_json:
-        output.print_json({"name": name, "removed_subscribers": removed})
+        output.print_json({"list": name, "removed_subscribers": removed})
     else:
-        output.say(f"The list {name} is deleted, with {removed:,} subscribers.")
+        output.say(f"List {name} deleted, with {output.counted(removed, 'subscriber')}.")
 
 
 async def _count(services: Services, mailing_list: MailingList) -> dict[str, int]:
@@ -183,20 +164,20 @@ def _show(
     news: str | None,
     counts: dict[str, int] | None = None,
 ) -> None:
-    from postroom.services import shapes
-
     if as_json:
-        output.print_json({**shapes.of_list(mailing_list), **(counts or {})})
+        output.print_json({**output.builtins(describe_list(mailing_list)), **(counts or {})})
         return
     if news is not None:
         output.say(news)
     values: dict[str, Any] = {
         "list": mailing_list.name,
-        "description": output.plain(mailing_list.description),
-        "from": mailing_list.from_address,
-        "language": mailing_list.language,
-        "postal address": output.plain(mailing_list.postal_address or "(none)"),
+        **{each.label.lower(): _property_value(mailing_list, each) for each in _PROPERTIES},
         "created": output.when(mailing_list.created_at),
         **{name: f"{count:,}" for name, count in (counts or {}).items()},
     }
     output.console().print(output.details(values))
+
+
+def _property_value(mailing_list: MailingList, wanted: ListProperty) -> Text:
+    value = getattr(mailing_list, wanted.name)
+    return output.yes_or_no(value) if wanted.type is bool else output.plain(value or "(none)")

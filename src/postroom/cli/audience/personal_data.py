@@ -9,6 +9,7 @@ import click
 from postroom.cli.support import output
 from postroom.cli.support.calling import call
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.audience import describe_trace
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
 @with_settings
 def export_data(settings: Settings, email: str, as_json: bool) -> None:
     """Print everything that is kept about a person, as JSON for them to read or take along."""
-    from postroom.services import shapes
-
     del as_json  # a person takes data along as JSON in any case
-    output.print_json(shapes.of_trace(call(settings, lambda s: s.tracing.trace(email))))
+    output.print_json(describe_trace(call(settings, lambda s: s.tracing.trace(email))))
 
 
 @click.command()

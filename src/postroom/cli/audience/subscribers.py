@@ -11,6 +11,7 @@ from postroom.cli.audience.personal_data import erase, export_data
 from postroom.cli.support import output
 from postroom.cli.support.calling import call
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.audience import describe_subscriber
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -78,7 +79,6 @@ def ls(
     as_json: bool,
 ) -> None:
     """Show the subscribers of a list, by address. Upper and lower case do not matter."""
-    from postroom.services import shapes
     from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
     from postroom.services.audience.subscriptions import SubscriberPage
 
@@ -102,8 +102,8 @@ def ls(
 
     page = call(settings, find)
     if as_json:
-        items = list(map(shapes.of_subscriber, page.subscribers))
-        output.print_json({"items": items, "next": page.next})
+        items = list(map(describe_subscriber, page.subscribers))
+        output.print_items(items, page.next)
         return
     if not page.subscribers:
         output.note("There are none.")
@@ -202,10 +202,8 @@ def move(settings: Settings, list_name: str, email: str, to_list: str, as_json: 
 
 
 def _show(subscriber: Subscriber, as_json: bool, news: str | None = None) -> None:
-    from postroom.services import shapes
-
     if as_json:
-        output.print_json(shapes.of_subscriber(subscriber))
+        output.print_json(describe_subscriber(subscriber))
         return
     if news is not None:
         output.say(news)

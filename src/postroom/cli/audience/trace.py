@@ -9,6 +9,7 @@ import click
 from postroom.cli.support import output
 from postroom.cli.support.calling import call
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.audience import describe_trace
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -25,11 +26,10 @@ def trace(settings: Settings, address: str, as_json: bool) -> None:
     email to it, with the mail server's reply.
     """
     from postroom.cli.audience.subscribers import state_of
-    from postroom.services import shapes
 
     found = call(settings, lambda s: s.tracing.trace(address))
     if as_json:
-        output.print_json(shapes.of_trace(found))
+        output.print_json(describe_trace(found))
         return
     console = output.console()
     if found.subscriptions:

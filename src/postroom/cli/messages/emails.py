@@ -10,6 +10,7 @@ import click
 from postroom.cli.support import output
 from postroom.cli.support.calling import call
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.messages import describe_email
 
 if TYPE_CHECKING:
     from postroom.services.messages.outcomes import EmailRecord
@@ -114,10 +115,8 @@ async def _find(services: Services, ref: str, address: str) -> EmailRecord:
 
 
 def _show_one(record: EmailRecord, as_json: bool) -> None:
-    from postroom.services import shapes
-
     if as_json:
-        output.print_json(shapes.of_email(record))
+        output.print_json(describe_email(record))
         return
     output.console().print(
         output.details(
@@ -157,10 +156,8 @@ class _JsonItems:
         self._separator = "\n"
 
     def show(self, record: EmailRecord) -> None:
-        from postroom.services import shapes
-
         click.echo(
-            f"{self._separator}  {json.dumps(shapes.of_email(record), ensure_ascii=False)}",
+            f"{self._separator}  {output.json_line(describe_email(record))}",
             nl=False,
         )
         self._separator = ",\n"

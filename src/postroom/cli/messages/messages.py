@@ -14,6 +14,10 @@ from postroom.cli.messages.retries import retry, test, try_now
 from postroom.cli.support import output
 from postroom.cli.support.calling import call, place_of_store
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.messages import (
+    describe_message_summary,
+    describe_scheduled_message,
+)
 
 if TYPE_CHECKING:
     from postroom.domain.messages.messages import Message
@@ -91,7 +95,6 @@ def create(
     """
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import has_passed
-    from postroom.services import shapes
     from postroom.services.messages.message_holds import Standing
 
     asked_at = datetime.now(UTC)
@@ -104,7 +107,7 @@ def create(
     made = call(settings, work)
     passed = has_passed(at, asked_at)
     if as_json:
-        output.print_json(shapes.of_scheduled(made, Standing(Counts()), has_passed=passed))
+        output.print_json(describe_scheduled_message(made, Standing(Counts()), has_passed=passed))
         return
     output.say(f"The message {made.ref} is scheduled.")
     if passed:
@@ -119,7 +122,6 @@ def create(
 @with_settings
 def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: bool) -> None:
     """Show the messages that are not done, by time, or those that are, newest first."""
-    from postroom.services import shapes
 
     async def look(services: Services) -> MessagePage | NewestMessages:
         if done:
@@ -128,8 +130,8 @@ def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: b
 
     page = call(settings, look)
     if as_json:
-        items = list(map(shapes.of_message, page.messages))
-        output.print_json({"items": items, "next": page.next})
+        items = list(map(describe_message_summary, page.messages))
+        output.print_items(items, page.next)
         return
     if not page.messages:
         hint = "" if done else " Those that are done: --done"

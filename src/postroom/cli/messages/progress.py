@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from collections import deque
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from postroom.cli.support import output
+from postroom.services.resources.messages import describe_message
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -64,10 +64,8 @@ async def look(services: Services, ref: str) -> tuple[Message, Standing]:
 
 
 def show_message(message: Message, standing: Standing, as_json: bool) -> None:
-    from postroom.services import shapes
-
     if as_json:
-        output.print_json(shapes.of_message(message, standing))
+        output.print_json(describe_message(message, standing))
     else:
         output.console().print(_view(message, standing))
 
@@ -255,7 +253,5 @@ def _plain_line(message: Message, standing: Standing, rate: Rate) -> str:
 
 
 def _json_line(message: Message, standing: Standing, rate: Rate) -> str:
-    from postroom.services import shapes
-
-    shown = {**shapes.of_message(message, standing), "per_second": round(rate.per_second, 1)}
-    return json.dumps(shown, ensure_ascii=False)
+    shown = output.builtins(describe_message(message, standing))
+    return output.json_line({**shown, "per_second": round(rate.per_second, 1)})

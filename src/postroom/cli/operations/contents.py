@@ -11,6 +11,8 @@ from postroom.cli.support import output
 from postroom.cli.support.calling import call, call_store
 from postroom.cli.support.files import STANDARD, written
 from postroom.cli.support.running import with_settings
+from postroom.services.resources import describe_time
+from postroom.services.resources.operations import describe_row
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,7 +34,7 @@ def list_tables(settings: Settings, as_json: bool) -> None:
     """Show the names of the tables."""
     found = call_store(settings, lambda store: store.tables())
     if as_json:
-        output.print_json({"items": [{"name": name} for name in found], "next": None})
+        output.print_items([{"name": name} for name in found])
     else:
         output.print_or_none(("table",), [(name,) for name in found])
 
@@ -57,7 +59,6 @@ def show_table(
 
     A table that may hold secrets, such as users, is not shown.
     """
-    from postroom.services import shapes
     from postroom.storage import QueryResult
 
     if row is not None and partition is None:
@@ -70,8 +71,8 @@ def show_table(
 
     found = call(settings, look)
     if as_json:
-        items = list(map(shapes.of_entity, found.entities))
-        output.print_json({"items": items, "next": found.next})
+        items = list(map(describe_row, found.entities))
+        output.print_items(items, found.next)
         return
     rows = [
         (output.plain(each.partition), output.plain(each.row), _properties(each))
@@ -114,21 +115,19 @@ def list_blobs(
     if container is None:
         names = call_store(settings, lambda store: store.containers())
         if as_json:
-            output.print_json({"items": [{"name": name} for name in names], "next": None})
+            output.print_items([{"name": name} for name in names])
         else:
             output.print_or_none(("container",), [(name,) for name in names])
         return
-    from postroom.services.shapes import of_moment
-
     found = call_store(
         settings, lambda store: store.container(container).list(prefix, limit=limit, after=after)
     )
     if as_json:
         items = [
-            {"name": b.name, "size": b.size, "modified_at": of_moment(b.modified_at)}
+            {"name": b.name, "size": b.size, "modified_at": describe_time(b.modified_at)}
             for b in found.blobs
         ]
-        output.print_json({"items": items, "next": found.next})
+        output.print_items(items, found.next)
         return
     rows = [(output.plain(b.name), f"{b.size:,}", output.when(b.modified_at)) for b in found.blobs]
     output.print_or_none(("blob", "#bytes", "written"), rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,7 @@ import click
 from postroom.cli.support import output
 from postroom.cli.support.calling import call
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.operations import describe_event
 
 if TYPE_CHECKING:
     from postroom.services.events import Event, Severity
@@ -57,7 +57,7 @@ def events(
             return  # the way to end it
     page = call(settings, lambda s: s.events.page(least=least, limit=limit, after=after))
     if as_json:
-        output.print_json({"items": list(map(_shape, page.events)), "next": page.next})
+        output.print_items(map(describe_event, page.events), page.next)
         return
     if not page.events:
         output.note("There are no events.")
@@ -81,7 +81,7 @@ async def _watch(services: Services, least: Severity, limit: int, as_json: bool)
     last: str | None = None
     while True:
         for event in await services.events.since(last, least=least, limit=limit):
-            click.echo(json.dumps(_shape(event), ensure_ascii=False) if as_json else _line(event))
+            click.echo(output.json_line(describe_event(event)) if as_json else _line(event))
             last = event.id
         limit = 1000  # the first look shows some, later ones all that is new
         await asyncio.sleep(_LOOK_SECONDS)
@@ -97,15 +97,3 @@ def _severity(event: Event) -> Any:
     from rich.text import Text
 
     return Text(event.severity.value, _STYLES[event.severity.value])
-
-
-def _shape(event: Event) -> dict[str, Any]:
-    from postroom.services.shapes import of_moment
-
-    return {
-        "at": of_moment(event.at),
-        "severity": event.severity.value,
-        "part": event.part,
-        "text": event.text,
-        "subject": event.subject or None,
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.support import output
+from postroom.services.resources.queues import describe_app
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,10 +23,8 @@ _LOOK_SECONDS = 1.0
 
 
 def show_apps(states: Sequence[AppState], as_json: bool) -> None:
-    from postroom.services import shapes
-
     if as_json:
-        output.print_json({"items": list(map(shapes.of_app_state, states)), "next": None})
+        output.print_items(map(describe_app, states))
     elif not states:
         output.note("There are no applications: make one with postroom app add.")
     else:
@@ -47,14 +45,12 @@ async def watch_apps(services: Services, as_json: bool) -> None:
 
 
 async def _watch_changes(services: Services, as_json: bool) -> None:
-    from postroom.services import shapes
-
     last: list[AppState] | None = None
     while True:
         states = await services.apps.states()
         if states != last:
             if as_json:
-                click.echo(json.dumps({"items": list(map(shapes.of_app_state, states))}))
+                click.echo(output.json_line({"items": list(map(describe_app, states))}))
             else:
                 output.console().print(_table(states))
             last = states

@@ -16,49 +16,41 @@ from postroom.cli.support.calling import call
 from postroom.cli.support.durations import DURATION
 from postroom.cli.support.pairs import read_pairs
 from postroom.cli.support.running import with_settings
+from postroom.domain.queues.app_options import FIELDS, OptionKind
+from postroom.domain.queues.apps import COMMAND_LINE, App, app_values, changed_app, parse_app
+from postroom.services.resources.queues import describe_app, describe_match
 
 if TYPE_CHECKING:
-    from postroom.domain.queues.apps import App
     from postroom.settings import Settings
     from postroom.wiring import Services
 
 
-_OPTIONS = (
-    click.option("--min-processes", type=int, help="Processes kept running. [default: 0]"),
-    click.option("--max-processes", type=int, help="On each host. [default: 4]"),
-    click.option("--concurrency", type=int, help="Messages per process at a time. [default: 1]"),
-    click.option(
-        "--idle-timeout",
-        type=DURATION,
-        help="Stop a process after this time without work. [default: 20m]",
-    ),
-    click.option("--handler-timeout", type=DURATION, help="For one message. [default: no limit]"),
-    click.option("--receive-retry-count", type=int, help="Retries in one cycle. [default: 5]"),
-    click.option("--max-retry-cycles", type=int, help="Cycles after the first. [default: 2]"),
-    click.option("--retry-cycle-delay", type=DURATION, help="Between two cycles. [default: 30m]"),
-    click.option("--on-poison", help="move, reject, drop or fault. [default: move]"),
-    click.option("--drain-timeout", type=DURATION, help="To finish when stopped. [default: 30s]"),
-    click.option("--recycle-after", type=DURATION, help="A new process after that time."),
-    click.option("--recycle-messages", type=int, help="A new process after so many messages."),
-    click.option("--recycle-memory", metavar="SIZE", help="A new process above that, as in 200MB."),
-    click.option("--memory-limit", metavar="SIZE", help="For one process, as in 200MB."),
-    click.option("--cpu-limit", type=DURATION, help="CPU time for one message."),
-    click.option("--open-files", type=int, help="Descriptors that a process may have."),
-    click.option("--user", help="Run its processes as this user, which only root can."),
-    click.option(
-        "--env",
-        "variables",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A variable of its environment; repeatable.",
-    ),
-)
+_TYPES: dict[OptionKind, Any] = {OptionKind.NUMBER: int, OptionKind.DURATION: DURATION}
+_METAVARS = {"handler": "MODULE:CALLABLE", "recycle_memory": "SIZE", "memory_limit": "SIZE"}
+_WITHOUT_DEFAULT = ("handler", "command", "user")
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for everything that can be said about how an application runs."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
+def _app_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each field of an application except its path."""
+    defaults = app_values(App(path="/"))
+    for name, field in reversed(list(FIELDS.items())):
+        default = "no limit" if field.can_be_none else defaults.get(name)
+        shown = "" if name in _WITHOUT_DEFAULT else f" [default: {default}]"
+        if name == "environment":
+            command = click.option(
+                "--env",
+                "variables",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="A variable of its environment; repeatable.",
+            )(command)
+        elif name != "path":
+            command = click.option(
+                f"--{name.replace('_', '-')}",
+                type=_TYPES.get(field.kind, str),
+                metavar=_METAVARS.get(name),
+                help=field.help + shown,
+            )(command)
     return command
 
 
@@ -86,15 +78,13 @@ def ls(settings: Settings, watch: bool, as_json: bool) -> None:
 
 @apps.command()
 @click.argument("path")
-@click.option("--handler", metavar="MODULE:CALLABLE", help="A Python function.")
-@click.option("--command", help="A program: the message on its standard input, 0 accepts it.")
 @click.option(
     "--folder",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=".",
-    help="Where handler or program are, on every machine. [default: this folder]",
+    help="The folder of the handler or program, on every machine. [default: this folder]",
 )
-@_options
+@_app_options
 @click.option("--unchecked", is_flag=True, help="Do not look whether it can run on this machine.")
 @output.json_option
 @with_settings
@@ -114,8 +104,6 @@ def add(
     postroom app add /shop/orders --handler orders:process
     postroom app add /shop/labels --command "./print-label --quiet"
     """
-    from postroom.domain.queues.apps import COMMAND_LINE, parse_app
-    from postroom.services import shapes
     from postroom.services.queues.apps import AppState
     from postroom.services.queues.handler_checks import problems_of
 
@@ -126,16 +114,14 @@ def add(
             raise problem
     call(settings, lambda s: s.apps.add(app))
     if as_json:
-        output.print_json(shapes.of_app_state(AppState(app)))
+        output.print_json(describe_app(AppState(app)))
     else:
         output.say(f"The application {app.path} is registered.")
 
 
 @apps.command()
 @click.argument("path")
-@click.option("--handler", metavar="MODULE:CALLABLE", help="A Python function.")
-@click.option("--command", help="A program: the message on its standard input, 0 accepts it.")
-@_options
+@_app_options
 @click.option(
     "--default", "defaults", multiple=True, metavar="OPTION", help="Set an option to its default."
 )
@@ -160,8 +146,6 @@ def update(
     \b
     postroom app update /shop/orders --max-processes 8 --default idle-timeout
     """
-    from postroom.domain.queues.apps import changed_app
-    from postroom.services import shapes
     from postroom.services.queues.apps import AppState
     from postroom.services.queues.handler_checks import problems_of
 
@@ -179,7 +163,7 @@ def update(
 
     app = call(settings, work)
     if as_json:
-        output.print_json(shapes.of_app_state(AppState(app)))
+        output.print_json(describe_app(AppState(app)))
     else:
         output.say(f"Application {app.path} updated.")
 
@@ -248,11 +232,9 @@ def remove(settings: Settings, path: str) -> None:
 @with_settings
 def explain(settings: Settings, queue: str, as_json: bool) -> None:
     """Show which application a queue activates, and why."""
-    from postroom.services import shapes
-
     found = call(settings, lambda s: s.apps.explain(queue))
     if as_json:
-        output.print_json(shapes.of_match(found))
+        output.print_json(describe_match(found))
         return
     output.say(f"{queue} → {found.winner or 'no application'}: {found.reason}")
     rows = [

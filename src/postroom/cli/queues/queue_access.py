@@ -9,6 +9,7 @@ import click
 from postroom.cli.support import output
 from postroom.cli.support.calling import call
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.queues import describe_access_rule
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -29,11 +30,9 @@ def access() -> None:
 @with_settings
 def ls(settings: Settings, as_json: bool) -> None:
     """Show the rules."""
-    from postroom.services import shapes
-
     found = call(settings, lambda s: s.access.rules())
     if as_json:
-        output.print_json({"items": list(map(shapes.of_rule, found)), "next": None})
+        output.print_items(map(describe_access_rule, found))
         return
     rows = [
         (

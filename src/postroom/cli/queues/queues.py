@@ -14,6 +14,11 @@ from postroom.cli.support.calling import call
 from postroom.cli.support.durations import DURATION
 from postroom.cli.support.pairs import read_pairs
 from postroom.cli.support.running import with_settings
+from postroom.services.resources.queues import (
+    describe_attempt,
+    describe_queue,
+    describe_queue_message,
+)
 
 if TYPE_CHECKING:
     from postroom.settings import Settings
@@ -35,11 +40,9 @@ queues.add_command(access)
 @with_settings
 def list_queues(settings: Settings, as_json: bool) -> None:
     """Show the queues: what waits in each and in its subqueues, for how long, and for whom."""
-    from postroom.services import shapes
-
     found = call(settings, lambda s: s.queue_overview.overview())
     if as_json:
-        output.print_json({"items": list(map(shapes.of_queue_overview, found)), "next": None})
+        output.print_items(map(describe_queue, found))
         return
     rows = [
         (
@@ -65,11 +68,9 @@ def list_queues(settings: Settings, as_json: bool) -> None:
 @with_settings
 def peek(settings: Settings, queue: str, limit: int, as_json: bool) -> None:
     """Show the next messages of a queue without touching them."""
-    from postroom.services import shapes
-
     found = call(settings, lambda s: s.queues.peek(queue, limit))
     if as_json:
-        output.print_json({"items": list(map(shapes.of_queue_message, found)), "next": None})
+        output.print_items(map(describe_queue_message, found))
         return
     rows = [
         (
@@ -178,11 +179,9 @@ def purge(settings: Settings, queue: str, yes: bool) -> None:
 @with_settings
 def history(settings: Settings, identity: str, as_json: bool) -> None:
     """Show what happened to a message: each failed attempt, and where it went."""
-    from postroom.services import shapes
-
     found = call(settings, lambda s: s.queues.history(identity))
     if as_json:
-        output.print_json({"items": list(map(shapes.of_history, found)), "next": None})
+        output.print_items(map(describe_attempt, found))
         return
     rows = [
         (

@@ -76,7 +76,25 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    """Print a resource, or a dictionary that may hold some, over several lines."""
+    click.echo(json.dumps(builtins(value), ensure_ascii=False, indent=2))
+
+
+def json_line(value: Any) -> str:
+    """Return a resource as JSON in one line."""
+    return json.dumps(builtins(value), ensure_ascii=False)
+
+
+def builtins(value: Any) -> Any:
+    """Return a resource as a dictionary."""
+    import msgspec
+
+    return msgspec.to_builtins(value)
+
+
+def print_items(items: Iterable[Any], following: str | None = None) -> None:
+    """Print an index as the API returns it."""
+    print_json({"items": list(items), "next": following})
 
 
 def say(text: str) -> None:
@@ -169,6 +187,11 @@ def span(length: timedelta) -> str:
     while len(parts) > 1 and parts[0][0] == 0:
         parts.pop(0)
     return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count) or "0 s"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 subscriber`, `1,200 subscribers`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def more(token: str | None, command: str) -> None:

@@ -19,9 +19,6 @@ ListName = NewType("ListName", str)
 SubscriberGuid = NewType("SubscriberGuid", str)
 
 _LIST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-LONGEST_DESCRIPTION = 200
-LONGEST_TEXT = 2000  # of what a list says on its public pages
-LONGEST_POSTAL_ADDRESS = 500
 
 # RFC 9562 5.4: the version in the first half of byte 6, the variant in two bits of byte 8.
 _RANDOM_BITS = bytes.fromhex("ffffffffffff0fff3fffffffffffffff")
@@ -31,10 +28,8 @@ _FIXED_BITS = bytes.fromhex("00000000000040008000000000000000")
 class MailingList(msgspec.Struct, frozen=True):
     """A list, as the store keeps it. The ETag guards an edit.
 
-    `public`: whoever likes may sign up on the page; otherwise only administrators and programs with
-    a key put somebody on the list. `logo` names the picture that its public pages show. `language`
-    is what its emails speak, and its public pages where the visitor's language is unknown.
-    `postal_address` is shown at the end of every email.
+    `list_properties` describes the properties. If the list is not `public`, only administrators and
+    programs with a key can add subscribers. `logo` names the picture on the list's public pages.
     """
 
     name: ListName
@@ -86,9 +81,9 @@ def parse_list_name(text: str, field: str = "list") -> ListName:
 
 
 def parse_new_list_name(text: str, field: str = "name") -> ListName:
-    """As `parse_list_name`, for a list that is to be made: its page must have an address."""
+    """As `parse_list_name`, for a list to be created: `/lists/new` is the form for it."""
     if text == "new":
-        raise Invalid(field, "a list cannot be called 'new': that is where lists are made")
+        raise Invalid(field, "must not be 'new', which is reserved")
     return parse_list_name(text, field)
 
 

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
 
 import msgspec
 
-from postroom.domain.audience.addresses import parse_address
-from postroom.domain.audience.colours import parse_colour
+from postroom.domain.audience.list_properties import checked_properties
 from postroom.domain.audience.lists import (
-    LONGEST_DESCRIPTION,
-    LONGEST_POSTAL_ADDRESS,
-    LONGEST_TEXT,
     ListName,
     MailingList,
     parse_list_name,
     parse_new_list_name,
 )
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
-from postroom.domain.languages import LANGUAGES, parse_list_language
 from postroom.domain.messages.messages import FINAL
-from postroom.domain.plain_text import one_line, some_lines
 from postroom.services import entities
 from postroom.services.audience.departures import Departures
 from postroom.services.messages.message_rows import MessageRows
@@ -42,29 +34,6 @@ from postroom.storage import (
 
 _BATCH = 99  # rows that go with one batch of the store, beside the mark of their list
 _PAIRS = 49  # with the list's mark they fill a batch
-
-
-def _some_lines(field: str, longest: int) -> Callable[[str], str]:
-    return lambda text: some_lines(field, text, longest=longest)
-
-
-# What each property of a list must look like: the value as it is kept, or `Invalid`.
-_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
-    "description": lambda text: one_line("description", text, longest=LONGEST_DESCRIPTION),
-    "from_address": lambda text: parse_address(text, "from_address"),
-    "public": bool,
-    "signup_text": _some_lines("signup_text", LONGEST_TEXT),
-    "welcome_text": _some_lines("welcome_text", LONGEST_TEXT),
-    "colour": parse_colour,
-    "language": parse_list_language,
-    "postal_address": _some_lines("postal_address", LONGEST_POSTAL_ADDRESS),
-    "logo": str,
-}
-
-
-def _checked(**given: object) -> dict[str, Any]:
-    """Return the values that are given (not None), as a list keeps them. `Invalid`."""
-    return {name: _CHECKS[name](value) for name, value in given.items() if value is not None}
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -87,32 +56,14 @@ class ListService:
         self._messages = messages
 
     async def create(
-        self,
-        name: str,
-        description: str,
-        from_address: str,
-        *,
-        public: bool = True,
-        signup_text: str = "",
-        welcome_text: str = "",
-        colour: str = "",
-        language: str = LANGUAGES[0],
-        postal_address: str = "",
+        self, name: str, description: str, from_address: str, **others: object
     ) -> MailingList:
-        """Make a list. `Invalid`, `Exists`."""
+        """Create a list; `others` are further `PROPERTIES`. `Invalid`, `Exists`."""
+        given = {"description": description, "from_address": from_address, **others}
         new = MailingList(
             name=parse_new_list_name(name),
             created_at=datetime.now(UTC),
-            **_checked(
-                description=description,
-                from_address=from_address,
-                public=public,
-                signup_text=signup_text,
-                welcome_text=welcome_text,
-                colour=colour,
-                language=language,
-                postal_address=postal_address,
-            ),
+            **checked_properties(given),
         )
         # The index first: a list that an interruption left out of it could never be found.
         entry = Entity(entities.BY_NAME, new.name, {})
@@ -149,40 +100,14 @@ class ListService:
         result = await self._index.query(KeyRange.only(entities.BY_NAME), limit=limit)
         return [ListName(entry.row) for entry in result.entities]
 
-    async def edit(
-        self,
-        name: str,
-        *,
-        description: str | None = None,
-        from_address: str | None = None,
-        public: bool | None = None,
-        signup_text: str | None = None,
-        welcome_text: str | None = None,
-        colour: str | None = None,
-        logo: str | None = None,
-        language: str | None = None,
-        postal_address: str | None = None,
-        etag: str | None = None,
-    ) -> MailingList:
-        """Change what is given. With `etag`: `Overtaken` if somebody else saved first.
+    async def edit(self, name: str, *, etag: str | None = None, **changes: object) -> MailingList:
+        """Change the `PROPERTIES` that are given (not None).
 
-        `logo` is the name of a picture that is there (`LogoService`), or nothing.
+        With `etag`: `Overtaken` if somebody else saved first. `logo` names a stored picture
+        (`LogoService`), or empty.
         """
         old = await self.get(name)
-        new = msgspec.structs.replace(
-            old,
-            **_checked(
-                description=description,
-                from_address=from_address,
-                public=public,
-                signup_text=signup_text,
-                welcome_text=welcome_text,
-                colour=colour,
-                logo=logo,
-                language=language,
-                postal_address=postal_address,
-            ),
-        )
+        new = msgspec.structs.replace(old, **checked_properties(changes))
         try:
             saved = await self._lists.replace(entities.list_entity(new), etag or old.etag)
         except StaleETag as exc:

@@ -13,7 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.queues.apps import App, OnPoison
+from postroom.domain.queues.app_options import OnPoison
+from postroom.domain.queues.apps import App
 from postroom.domain.queues.queue_names import (
     POISON,
     dead_letter_queue,

@@ -1,90 +1,142 @@
-"""The types of fields and parameters: what they accept, and how the document describes them.
+"""The types of fields and parameters: what they accept, and how the OpenAPI document shows them.
 
-The two agree exactly where a schema can say it: a test compares them by sending what the document
-allows and what it forbids. What only code can decide (an address, a merge field) the services do.
+The two agree wherever a schema can express it; a test sends what the document allows and what it
+forbids. What only code can decide (an address, a merge field) is left to the services.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from postroom.domain.audience.addresses import LONGEST as LONGEST_ADDRESS
 from postroom.domain.audience.addresses import parse_address
-from postroom.domain.audience.lists import (
-    LONGEST_DESCRIPTION,
-    LONGEST_POSTAL_ADDRESS,
-    parse_list_name,
-    parse_new_list_name,
-)
+from postroom.domain.audience.lists import parse_list_name, parse_new_list_name
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.domain.languages import LANGUAGES, parse_language, parse_list_language
+from postroom.domain.languages import parse_language
 from postroom.domain.messages.messages import LONGEST_SUBJECT
 from postroom.domain.messages.refs import parse_ref
 from postroom.domain.plain_text import one_line, some_lines
 
-# -- text of one line ----------------------------------------------------------------------------
+# -- request bodies -------------------------------------------------------------------------------
 
-# As `domain.texts.one_line` has it: control characters, line breaks, overrides of the direction,
-# and code points that are no characters (those of the first plane: the others never occur).
+
+class Body(BaseModel):
+    """Exactly these fields with exactly these types: nothing is converted."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+def _without_null(schema: dict[str, Any], model: type[Any]) -> None:
+    for name, each in schema["properties"].items():
+        each.pop("default", None)
+        if name not in model.nullable:
+            [only] = [some for some in each.pop("anyOf") if some.get("type") != "null"]
+            each.update({**only, **each})
+
+
+class Change(Body):
+    """Fields that are left out stay as they are. Null is refused, except where it has a meaning."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_without_null)
+    nullable: ClassVar[frozenset[str]] = frozenset()
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_null(cls, value: object, info: ValidationInfo) -> object:
+        if value is None and info.field_name not in cls.nullable:
+            raise ValueError("must not be null: leave it out to keep its value")
+        return value
+
+
+WITHOUT_NUL = {"type": "string", "pattern": "^[^\\u0000]*$"}
+
+
+def without_nul(text: str) -> str:
+    """Refuse NUL, which not every store can keep, and no email."""
+    if "\0" in text:
+        raise ValueError("must not contain NUL")
+    return text
+
+
+Text = Annotated[str, AfterValidator(without_nul), WithJsonSchema(WITHOUT_NUL)]
+
+
+def whole_number(value: object) -> object:
+    """Accept 3.0 as 3: JSON has one kind of number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# -- text of one line and of several --------------------------------------------------------------
+
+# As `plain_text.one_line` has it: control characters, line breaks, overrides of the direction,
+# and code points that are not characters (those of the first plane: the others never occur).
 _NOT_IN_A_LINE = r"\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufdd0-\ufdef\ufffe\uffff"
 _LINE = f"^[^{_NOT_IN_A_LINE}]*[^{_NOT_IN_A_LINE}\\s][^{_NOT_IN_A_LINE}]*$"
 _IS_LINE = re.compile(_LINE.removesuffix("$"))
+_NOT_IN_LINES = _NOT_IN_A_LINE.replace(r"\u0000-\u001f", r"\u0000-\u0008\u000b\u000c\u000e-\u001f")
+_CONTROL_CHARACTER = "must not begin or end with a control character"
 
 
-def _line(longest: int) -> Any:
+def line(longest: int, description: str, example: str) -> Any:
+    """Return the type of a text of one line."""
+
     def check(text: str) -> str:
-        if len(text) > longest:
-            raise ValueError(f"has {len(text)} characters; {longest} are allowed")
+        _check_length(text, longest)
         if not _IS_LINE.fullmatch(text):
             one_line("", text, longest=longest)
-            raise ValueError("must not begin or end with a control character")
+            raise ValueError(_CONTROL_CHARACTER)
         return text
 
-    return check
+    schema = {"minLength": 1, "maxLength": longest, "pattern": _LINE}
+    return _text(check, {**schema, "description": description, "examples": [example]})
 
 
-def _line_schema(longest: int, description: str, example: str) -> dict[str, Any]:
-    return {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": longest,
-        "pattern": _LINE,
-        "description": description,
-        "examples": [example],
-    }
+def lines(longest: int, description: str, example: str) -> Any:
+    """Return the type of a text of several lines, which may be empty."""
+
+    def check(text: str) -> str:
+        _check_length(text, longest)
+        checked = some_lines("", text, longest=longest)
+        if re.search(f"[{_NOT_IN_LINES}]", text):
+            raise ValueError(_CONTROL_CHARACTER)
+        return checked
+
+    schema = {"maxLength": longest, "pattern": f"^[^{_NOT_IN_LINES}]*$"}
+    return _text(check, {**schema, "description": description, "examples": [example]})
 
 
-Description = Annotated[
-    str,
-    AfterValidator(_line(LONGEST_DESCRIPTION)),
-    WithJsonSchema(
-        _line_schema(LONGEST_DESCRIPTION, "What subscribers see in the From field.", "Contoso news")
-    ),
-]
-Subject = Annotated[
-    str,
-    AfterValidator(_line(LONGEST_SUBJECT)),
-    WithJsonSchema(
-        _line_schema(
-            LONGEST_SUBJECT,
-            "May hold the merge fields {{email}} and {{list_description}}.",
-            "What is new in November",
-        )
-    ),
-]
-Reason = Annotated[
-    str,
-    AfterValidator(_line(200)),
-    WithJsonSchema(_line_schema(200, "Why nothing is sent to it; null unblocks.", "bounced")),
-]
+def _text(check: Callable[[str], str], schema: dict[str, Any]) -> Any:
+    return Annotated[str, AfterValidator(check), WithJsonSchema({"type": "string", **schema})]
 
-# -- lists, addresses, references ----------------------------------------------------------------
+
+def _check_length(text: str, longest: int) -> None:
+    if len(text) > longest:
+        raise ValueError(f"must have at most {longest} characters, not {len(text)}")
+
+
+Subject = line(
+    LONGEST_SUBJECT,
+    "May contain the merge fields {{email}} and {{list_description}}.",
+    "What is new in November",
+)
+Reason = line(200, "Why nothing is sent to this address; null unblocks.", "bounced")
+
+# -- lists, addresses, references -----------------------------------------------------------------
 
 _LIST_NAME = {
     "type": "string",
@@ -111,16 +163,15 @@ NewListName = Annotated[str, AfterValidator(parse_new_list_name), WithJsonSchema
 
 
 def _address(text: str) -> str:
-    if len(text) > LONGEST_ADDRESS:
-        raise ValueError(f"has {len(text)} characters; {LONGEST_ADDRESS} are allowed")
+    _check_length(text, LONGEST_ADDRESS)
     return parse_address(text)
 
 
 Address = Annotated[str, AfterValidator(_address), WithJsonSchema(_ADDRESS)]
 
 
-def _in_path(kind: str, parse: Any) -> Any:
-    """What can be no name of a thing names nothing: it is not found, and not the field's fault."""
+def in_path(kind: str, parse: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a check of a name in a path: one that cannot exist is not found, not invalid."""
 
     def check(text: str) -> str:
         try:
@@ -134,19 +185,19 @@ def _in_path(kind: str, parse: Any) -> Any:
 ListPath = Annotated[
     str,
     Path(description="The list's name."),
-    AfterValidator(_in_path("list", parse_list_name)),
+    AfterValidator(in_path("list", parse_list_name)),
     WithJsonSchema(_LIST_NAME),
 ]
 AddressPath = Annotated[
     str,
     Path(description="The address, percent-encoded."),
-    AfterValidator(_in_path("subscriber", parse_address)),
+    AfterValidator(in_path("subscriber", parse_address)),
     WithJsonSchema(_ADDRESS),
 ]
 RefPath = Annotated[
     str,
     Path(description="The message's reference."),
-    AfterValidator(_in_path("message", parse_ref)),
+    AfterValidator(in_path("message", parse_ref)),
     WithJsonSchema(_REF),
 ]
 
@@ -162,49 +213,7 @@ Language = Annotated[
     ),
 ]
 
-ListLanguage = Annotated[
-    str,
-    AfterValidator(parse_list_language),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "enum": list(LANGUAGES),
-            "description": "What emails say that is not the author's: footer and confirmation."
-            " Also what the public pages speak to visitors whose language is unknown.",
-            "examples": ["fr"],
-        }
-    ),
-]
-
-# -- text of several lines -----------------------------------------------------------------------
-
-_NOT_IN_LINES = _NOT_IN_A_LINE.replace(r"\u0000-\u001f", r"\u0000-\u0008\u000b\u000c\u000e-\u001f")
-
-
-def _lines(text: str) -> str:
-    if len(text) > LONGEST_POSTAL_ADDRESS:
-        raise ValueError(f"has {len(text)} characters; {LONGEST_POSTAL_ADDRESS} are allowed")
-    checked = some_lines("", text, longest=LONGEST_POSTAL_ADDRESS)
-    if re.search(f"[{_NOT_IN_LINES}]", text):
-        raise ValueError("must not begin or end with a control character")
-    return checked
-
-
-PostalAddress = Annotated[
-    str,
-    AfterValidator(_lines),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "maxLength": LONGEST_POSTAL_ADDRESS,
-            "pattern": f"^[^{_NOT_IN_LINES}]*$",
-            "description": "Shown at the end of every email; lines are separated by line feeds.",
-            "examples": ["Contoso Ltd\n1 Main Street\nDublin"],
-        }
-    ),
-]
-
-# -- times ---------------------------------------------------------------------------------------
+# -- times ----------------------------------------------------------------------------------------
 
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)", re.ASCII | re.IGNORECASE
@@ -213,15 +222,15 @@ _LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 def _moment(value: object) -> object:
-    """ISO 8601 with a zone; beyond the years that can be told in UTC it is the last of them."""
+    """Return ISO 8601 with a zone as a time in UTC, at the latest the end of the year 9999."""
     if value is None:
         return None
     if not isinstance(value, str) or not _TIME.fullmatch(value):
-        raise ValueError("is a time with its zone, as in 2026-11-15T09:00:00+01:00")
+        raise ValueError("must be a time with its zone, such as 2026-11-15T09:00:00+01:00")
     try:
         moment = datetime.fromisoformat(value.upper())
     except ValueError as exc:
-        raise ValueError(f"is no time: {exc}") from exc
+        raise ValueError(f"is not a valid time: {exc}") from exc
     try:
         return moment.astimezone(UTC)
     except OverflowError:
@@ -235,26 +244,26 @@ Moment = Annotated[
         {
             "type": "string",
             "format": "date-time",
-            "description": "ISO 8601 with its zone. A time that has passed means now.",
+            "description": "ISO 8601 with its zone. A time in the past means now.",
             "examples": ["2026-11-15T09:00:00+01:00"],
         }
     ),
 ]
 
-# -- queries and headers -------------------------------------------------------------------------
+# -- queries --------------------------------------------------------------------------------------
 
 
-def _whole(value: object) -> object:
-    """Digits only: `1_0`, ` 1` and `1.0` are no numbers of a query."""
+def _digits(value: object) -> object:
+    """Refuse `1_0`, ` 1` and `1.0`, which Python would read as numbers."""
     if isinstance(value, str) and not re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
-        raise ValueError("is a whole number")
+        raise ValueError(f"must be a whole number, not {value[:40]!r}")
     return value
 
 
 def _truth(value: object) -> object:
     if isinstance(value, str):
         if value.lower() not in ("true", "false"):
-            raise ValueError("is true or false")
+            raise ValueError(f"must be true or false, not {value[:40]!r}")
         return value.lower() == "true"
     return value
 
@@ -265,25 +274,20 @@ _NEXT = r"^Wy[IJKL][A-Za-z0-9_-]{1,4000}$"
 
 def _token(value: str | None) -> str | None:
     if value is not None and not re.fullmatch(_NEXT, value, re.ASCII):
-        raise ValueError("is not the 'next' of an earlier answer")
+        raise ValueError("must be the 'next' of an earlier response")
     return value
 
 
 Limit = Annotated[
     int,
-    BeforeValidator(_whole),
+    BeforeValidator(_digits),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
-    Query(ge=1, le=1000, description="How many at most. There may be fewer although more follow."),
+    Query(ge=1, le=1000, description="Items to return at most. There may be fewer."),
 ]
 After = Annotated[
     str | None,
     AfterValidator(_token),
     WithJsonSchema({"type": "string", "pattern": _NEXT}),
-    Query(description="Go on: `next` of the answer before, of this same index."),
+    Query(description="Continue with the `next` of the response before, of the same index."),
 ]
-IsVerified = Annotated[
-    bool | None,
-    BeforeValidator(_truth),
-    WithJsonSchema({"type": "boolean"}),
-    Query(description="Only those that are verified, or only those that are not."),
-]
+Flag = Annotated[bool | None, BeforeValidator(_truth), WithJsonSchema({"type": "boolean"})]

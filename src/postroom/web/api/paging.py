@@ -1,7 +1,7 @@
-"""Going on after an earlier answer.
+"""Continuing an index where an earlier response ended.
 
-What an index gives as `next` names the index, and whose it is: `["subscribers", "news", …]`. So the
-token of another one is refused instead of being taken for a place in this one.
+The `next` of an index names the index and what it belongs to: `["subscribers", "news", …]`. So the
+token of another index is refused instead of being taken for a place in this one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from postroom.domain.errors import Invalid, NoSuch
 from postroom.storage import InvalidValue
 from postroom.storage.tokens import decode_token, encode_token
 
-_NOT_OURS = "is not the 'next' of an earlier answer of this index"
+_NOT_OURS = "must be the 'next' of an earlier response of this index"
 
 
-class Kind(StrEnum):
-    """The indexes that there are."""
-
+class IndexName(StrEnum):
     LISTS = "lists"
     SUBSCRIBERS = "subscribers"
     MESSAGES = "messages"
@@ -29,20 +27,20 @@ class Kind(StrEnum):
     APPS = "apps"
 
 
-class Place:
-    """Where an answer of one index begins: `last` is what the one before ended with."""
+class Cursor:
+    """Where a response of one index begins: `last` is what the one before ended with."""
 
-    def __init__(self, after: str | None, kind: Kind, *whose: str) -> None:
-        self._named = (kind.value, *whose)
+    def __init__(self, after: str | None, index: IndexName, *owner: str) -> None:
+        self._names = (index.value, *owner)
         self.last = None if after is None else self._last(after)
 
     def next(self, last: str | None) -> str | None:
-        """The token to go on behind `last`; None at the end."""
-        return None if last is None else encode_token(*self._named, last)
+        """Return the token to continue after `last`; None at the end."""
+        return None if last is None else encode_token(*self._names, last)
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Around what reads a page: `last` may be nothing that the store has given."""
+        """Refuse a `last` that the store never gave, around the code that reads from it."""
         try:
             yield
         except InvalidValue as exc:
@@ -52,15 +50,16 @@ class Place:
 
     def _last(self, after: str) -> str:
         parts = _parts(after)
-        if tuple(parts[:-1]) != self._named:
+        if tuple(parts[:-1]) != self._names:
             raise Invalid("after", _NOT_OURS)
         return parts[-1]
 
 
 def _parts(after: str) -> list[str]:
-    """What a token of any index says.
+    """Return the contents of a token of any index.
 
-    The document says how tokens look, not which were given: what only looks like one is not found.
+    The OpenAPI document describes what tokens look like, not which exist: one that only looks right
+    is 'not found'.
     """
     for length in (3, 2, 1):
         try:
@@ -73,4 +72,4 @@ def _parts(after: str) -> list[str]:
 
 
 # Base64 of `["lists`: six bits to a character, and the last ones depend on what follows.
-_BEGINNINGS = tuple(encode_token(kind)[: (len(kind) + 2) * 8 // 6] for kind in Kind)
+_BEGINNINGS = tuple(encode_token(index)[: (len(index) + 2) * 8 // 6] for index in IndexName)

@@ -1,18 +1,25 @@
-"""What went wrong, as `application/problem+json` (RFC 9457), and the one table that says how.
+"""Errors as `application/problem+json` (RFC 9457), and the one table of their statuses.
 
-The rest of Postroom raises its own errors and knows nothing of HTTP: `status_of` is where they
-become statuses.
+The rest of Postroom raises its own errors and knows nothing of HTTP. No mistake of a client becomes
+a 500.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from msgspec import Meta
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from postroom.domain.errors import (
     DomainError,
@@ -24,6 +31,7 @@ from postroom.domain.errors import (
     Overtaken,
 )
 from postroom.errors import PostroomError
+from postroom.services.resources import Resource
 from postroom.storage import (
     Conflict,
     InvalidRequest,
@@ -33,34 +41,53 @@ from postroom.storage import (
     TooLarge,
 )
 
+log = logging.getLogger(__name__)
+
 MEDIA_TYPE = "application/problem+json"
 DOCS = "/api/docs"
 LONGEST_SHOWN = 500
 RETRY_SECONDS = 5
 
 
-class Kind(msgspec.Struct, frozen=True):
-    """One kind of problem: what it is called, and what a client can do about it."""
+class FieldProblem(Resource, frozen=True):
+    """A field that is wrong, and why."""
+
+    field: str
+    problem: str
+
+
+class Problem(Resource, frozen=True, omit_defaults=True):
+    """What went wrong (RFC 9457)."""
+
+    type: Annotated[str, Meta(extra_json_schema={"format": "uri-reference"})]
+    title: str
+    status: int
+    detail: str
+    errors: Annotated[Sequence[FieldProblem], Meta(description="The fields that are wrong.")] = ()
+
+
+class ProblemKind(msgspec.Struct, frozen=True):
+    """One kind of problem: its name, and what a client can do about it."""
 
     name: str
     title: str
     advice: str
 
 
-KINDS: dict[int, Kind] = {
-    400: Kind("malformed", "The request cannot be read", "Send well-formed JSON in UTF-8."),
-    401: Kind("no-key", "An API key is needed", "Send `Authorization: Bearer KEY`."),
-    403: Kind("forbidden", "The key may not do this", "Use a key with the scope that is named."),
-    404: Kind("not-found", "It is not there", "Check the names in the address and in the body."),
-    405: Kind("method", "Not with this method", "The header Allow says which methods there are."),
-    409: Kind("conflict", "Not as things are", "Look at the current state, then decide anew."),
-    412: Kind("stale", "Somebody else saved first", "Read it again and send the new ETag."),
-    413: Kind("too-large", "That is too much", "Send less in one request."),
-    415: Kind("media-type", "Not in this format", "Send the format that the call asks for."),
-    422: Kind("invalid", "A field cannot be accepted", "`errors` says what is wrong."),
-    429: Kind("too-many", "Too many calls", "Wait for as long as Retry-After says."),
-    500: Kind("fault", "That did not work", "This is a fault of the server: look into its log."),
-    503: Kind("unavailable", "The store cannot be reached", "Try again after Retry-After."),
+KINDS: dict[int, ProblemKind] = {
+    400: ProblemKind("malformed", "Malformed request", "Send well-formed JSON in UTF-8."),
+    401: ProblemKind("no-key", "API key required", "Send `Authorization: Bearer KEY`."),
+    403: ProblemKind("forbidden", "Permission denied", "Use a key with the scope that is named."),
+    404: ProblemKind("not-found", "Not found", "Check the names in the path and the body."),
+    405: ProblemKind("method", "Method not allowed", "The header Allow names the methods."),
+    409: ProblemKind("conflict", "Conflict", "Read the current state, then decide again."),
+    412: ProblemKind("stale", "Changed by someone else", "Read it again and send the new ETag."),
+    413: ProblemKind("too-large", "Request too large", "Send less in one request."),
+    415: ProblemKind("media-type", "Unsupported format", "Send the format that is documented."),
+    422: ProblemKind("invalid", "Invalid field", "`errors` names the fields and what is wrong."),
+    429: ProblemKind("too-many", "Too many requests", "Wait for as long as Retry-After says."),
+    500: ProblemKind("fault", "Server error", "An error in the server: its log has the details."),
+    503: ProblemKind("unavailable", "Store unavailable", "Try again after Retry-After."),
 }
 
 _STATUSES: tuple[tuple[type[PostroomError], int], ...] = (
@@ -90,35 +117,102 @@ def problem(
     errors: Sequence[tuple[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The answer. `errors` are pairs of a field and what is wrong with it."""
+    """Return a problem. `errors` are pairs of a field and what is wrong with it."""
     kind = KINDS.get(status)
-    content: dict[str, Any] = {
-        "type": "about:blank" if kind is None else f"{DOCS}#problem-{kind.name}",
-        "title": HTTPStatus(status).phrase if kind is None else kind.title,
-        "status": status,
-        "detail": shown(detail),
-    }
-    if errors:
-        content["errors"] = [{"field": shown(f), "problem": shown(p)} for f, p in errors]
+    content = Problem(
+        type="about:blank" if kind is None else f"{DOCS}#problem-{kind.name}",
+        title=HTTPStatus(status).phrase if kind is None else kind.title,
+        status=status,
+        detail=printable_line(detail),
+        errors=tuple(FieldProblem(printable_line(f), printable_line(p)) for f, p in errors),
+    )
     body = msgspec.json.encode(content)
     return Response(body, status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
-def from_error(error: PostroomError, *, etag_was_named: bool) -> Response:
-    """The answer to an error of ours."""
+def problem_of(error: PostroomError, *, etag_was_named: bool) -> Response:
+    """Return one of our own errors as a problem."""
     if isinstance(error, Overtaken) and etag_was_named:
         return problem(412, str(error))
     status = status_of(error)
     if isinstance(error, Invalid):
         return problem(status, str(error), [(error.field, error.problem)])
     if status == 503:
-        # Where the store is and why it refused is the administrator's business.
-        detail = "the store cannot be reached or cannot write; whether this was done is not known"
+        # Where the store is and why it failed concerns administrators only.
+        detail = "the store is unavailable; the change may or may not have been made"
         return problem(503, detail, headers={"Retry-After": str(RETRY_SECONDS)})
     return problem(status, str(error) if status < 500 else "the store cannot be used")
 
 
-def shown(text: str) -> str:
-    """Fit for one line of JSON, whatever somebody sent."""
+def printable_line(text: str) -> str:
+    """Return text of any origin as one short line."""
     plain = re.sub(r"[\x00-\x1f\x7f\ud800-\udfff]+", "�", text)
     return plain if len(plain) <= LONGEST_SHOWN else f"{plain[:LONGEST_SHOWN]}…"
+
+
+def add_error_handlers(api: FastAPI) -> None:
+    api.add_exception_handler(PostroomError, _on_our_error)
+    api.add_exception_handler(RequestValidationError, _on_invalid_request)
+    api.add_exception_handler(HTTPException, _on_http_error)
+    api.add_exception_handler(ClientDisconnect, _on_disconnect)
+    api.add_exception_handler(Exception, _on_fault)
+
+
+async def _on_our_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, PostroomError)  # noqa: S101 - registered for this class
+    if status_of(error) >= 500:
+        log.error("%s %s: %s", request.method, request.url.path, error)
+    return problem_of(error, etag_was_named="if-match" in request.headers)
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101
+    found = error.errors()
+    for each in found:
+        if each["type"] == "json_invalid":
+            where = each["loc"][-1]
+            return problem(400, f"the body is not JSON: {each['ctx']['error']} at {where}")
+    problems = [(_field(each["loc"]), _problem(each)) for each in found]
+    return problem(422, "; ".join(f"{field}: {text}" for field, text in problems), problems)
+
+
+def _field(location: tuple[Any, ...]) -> str:
+    """Return `email` for `("body", "email")`."""
+    return ".".join(map(str, location[1:])) or str(location[0])
+
+
+def _problem(error: dict[str, Any]) -> str:
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, Invalid):
+        return cause.problem
+    message = str(cause if isinstance(cause, ValueError) else error["msg"])
+    return message[:1].lower() + message[1:]
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    if error.status_code == 404:
+        return problem(404, f"there is no such call; {DOCS} lists them all")
+    if error.status_code == 405:
+        allowed = ", ".join(sorted(_methods(request)))
+        return problem(405, f"use {allowed}", headers={"Allow": allowed})
+    if error.status_code == 400:
+        return problem(400, "the body is not JSON in UTF-8, or nested too deeply")
+    return problem(error.status_code, error.detail, headers=error.headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """Return all methods of this path: several routes may share it."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return found | ({"HEAD"} if "GET" in found else set())
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    return problem(400, "the request ended before its body did")  # the client will not read it
+
+
+async def _on_fault(request: Request, error: Exception) -> Response:
+    return problem(500, "an error in the server: its log has the details")

@@ -1,9 +1,11 @@
-"""What every call does before its own work: the scope, the format and the size of its body."""
+"""What every call does before and after its own work: scope, body, audit log, ETags, response."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import quote, unquote
 
 import msgspec
 from fastapi.routing import APIRoute
@@ -11,28 +13,27 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
+from postroom.domain.errors import Overtaken
 from postroom.services.accounts.api_keys import ApiKey, Scope
-from postroom.web.api.etags import is_known, shown_etag
-from postroom.web.api.guarding import KEY_IN_SCOPE
+from postroom.services.resources import Index
+from postroom.web.api.documenting import LARGEST_BODY, SCOPE
+from postroom.web.api.middleware import KEY_IN_SCOPE
 from postroom.web.api.problems import problem
 from postroom.web.api.short_path import shortened
 from postroom.web.context import WebContext
 from postroom.wiring import Services
 
-SCOPE = "x-scope"
-LARGEST_BODY = "x-largest-body"
 DEFAULT_LARGEST = 2 * 1024 * 1024  # bytes
-# A client that is still sending does not read: so much more is taken off it before it is refused.
+# A client that is still sending does not read: this much is read from it before it is refused.
 _DRAINED = 16 * 1024 * 1024
 
-
-def scoped(scope: Scope, **extra: Any) -> dict[str, Any]:
-    """For `openapi_extra`: the document says what the route enforces."""
-    return {SCOPE: scope.value, **extra}
+_SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"  # allowed between quotes, less '%', our escape
+_TAGS = re.compile(r'(?:W/)?"([^"]*)"')
+_LONGEST_HEADER = 1000  # characters; our own ETags are far shorter
 
 
 class ApiRoute(APIRoute):
-    """A call that needs the scope in its `openapi_extra`; reading is also allowed by `read`."""
+    """A call that needs the scope in its `openapi_extra`; `read` allows all GET requests, too."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = shortened(self, super().get_route_handler())
@@ -44,16 +45,16 @@ class ApiRoute(APIRoute):
 
         async def checked(request: Request) -> Response:
             if not key_of(request).may(scope, reading=reading):
-                return _missing(scope, reading)
+                return _missing_scope(scope, reading)
             if takes_json:
-                body = await read_body(request, largest)
+                body = await _read_body(request, largest)
                 if body is None:
                     return problem(413, f"the body has more than {largest:,} bytes")
                 if body and not _is_json(request):
                     return problem(415, "send the body as application/json")
                 request = Request(request.scope, _replaying(body))
             response = await handle(request)
-            # A sign-up is no administrator's deed, and there may be thousands a second.
+            # A sign-up is not an administrator's action, and there may be thousands per second.
             if not reading and scope is not Scope.SUBSCRIBE and response.status_code < 400:
                 await _audit(request)
             return response
@@ -63,8 +64,8 @@ class ApiRoute(APIRoute):
 
 async def _audit(request: Request) -> None:
     place = request.client.host if request.client else ""
-    did = f"{request.method} {request.url.path}"
-    await services_of(request).audit.record(key_of(request).principal, did, place=place)
+    action = f"{request.method} {request.url.path}"
+    await services_of(request).audit.record(key_of(request).principal, action, place=place)
 
 
 def key_of(request: Request) -> ApiKey:
@@ -81,7 +82,11 @@ def services_of(request: Request) -> Services:
     return context_of(request).services
 
 
-def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+# -- responses ------------------------------------------------------------------------------------
+
+
+def respond(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a resource as JSON."""
     return Response(
         msgspec.json.encode(content),
         status,
@@ -90,35 +95,77 @@ def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = 
     )
 
 
-def resource(
-    shape: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+def respond_with_etag(
+    resource: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """One thing that can be changed: its ETag is in the content and in the header."""
-    tagged = with_shown_etag(shape)
-    return answer(tagged, status, {**(headers or {}), "ETag": f'"{tagged["etag"]}"'})
+    """Return a resource that can be changed: its ETag is in the content and in a header."""
+    content = with_quotable_etag(resource)
+    return respond(content, status, {**(headers or {}), "ETag": f'"{content["etag"]}"'})
 
 
-def unless_known(request: Request, shape: dict[str, Any]) -> Response:
-    """One thing as it is now, or 304 without a body if the client has this version already.
+def respond_unless_known(request: Request, resource: Any) -> Response:
+    """Return a resource, or 304 without a body if the client has this version already.
 
-    Only for what cannot change without its ETag: a message's counts can.
+    Only for resources that cannot change without their ETag: a message's counts can.
     """
-    if is_known(request, shape["etag"]):
-        return Response(status_code=304, headers={"ETag": f'"{shown_etag(shape["etag"])}"'})
-    return resource(shape)
+    given = request.headers.get("if-none-match")
+    if given is not None and (given.strip() == "*" or resource.etag in _etags(given)):
+        return Response(status_code=304, headers={"ETag": f'"{_quotable(resource.etag)}"'})
+    return respond_with_etag(resource)
 
 
-def index(shapes: Iterable[dict[str, Any]], following: str | None) -> Response:
-    """Some of many."""
-    return answer({"items": list(shapes), "next": following})
+def respond_with_items(items: Iterable[Any], following: str | None) -> Response:
+    """Return a part of an index; `following` is the token of the next part."""
+    return respond(Index(list(items), following))
 
 
-def with_shown_etag(shape: dict[str, Any]) -> dict[str, Any]:
-    return {**shape, "etag": shown_etag(shape["etag"])}
+def with_quotable_etag(resource: Any) -> dict[str, Any]:
+    content: dict[str, Any] = msgspec.to_builtins(resource)
+    return {**content, "etag": _quotable(content["etag"])}
 
 
-async def read_body(request: Request, largest: int) -> bytes | None:
-    """All of the body, or None if it is larger than that."""
+# -- ETags ----------------------------------------------------------------------------------------
+
+
+class HasEtag(Protocol):
+    """Anything that can be changed under its ETag."""
+
+    @property
+    def etag(self) -> str: ...
+
+
+async def matched_etag(
+    request: Request, kind: str, name: str, read: Callable[[], Awaitable[HasEtag]]
+) -> str | None:
+    """Return the ETag that the client's `If-Match` allows to change, or None without one.
+
+    `Overtaken` if the current ETag is not among those that the client names.
+    """
+    given = request.headers.get("if-match")
+    if given is None or given.strip() == "*":
+        return None
+    current = (await read()).etag
+    if current not in _etags(given):
+        raise Overtaken(kind, name)
+    return current
+
+
+def _quotable(etag: str) -> str:
+    """Return the store's ETag as it can stand between quotes; Azure's contain quotes."""
+    return quote(etag, safe=_SAFE)
+
+
+def _etags(given: str) -> set[str]:
+    if len(given) > _LONGEST_HEADER:
+        return set()
+    return {unquote(tag) for tag in _TAGS.findall(given)} or {unquote(given.strip())}
+
+
+# -- request bodies -------------------------------------------------------------------------------
+
+
+async def _read_body(request: Request, largest: int) -> bytes | None:
+    """Return the body, or None if it has more than `largest` bytes."""
     pieces: list[bytes] = []
     size = 0
     async for piece in request.stream():
@@ -144,6 +191,6 @@ def _replaying(body: bytes) -> Callable[[], Awaitable[Message]]:
     return receive
 
 
-def _missing(scope: Scope, reading: bool) -> Response:
+def _missing_scope(scope: Scope, reading: bool) -> Response:
     needed = f"{scope.value!r} or {Scope.READ.value!r}" if reading else repr(scope.value)
-    return problem(403, f"this key has not the scope {needed}")
+    return problem(403, f"this key lacks the scope {needed}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from postroom.domain.queues.apps import App, OnPoison
+from postroom.domain.queues.app_options import OnPoison
+from postroom.domain.queues.apps import App
 from postroom.domain.queues.queue_names import dead_letter_queue, poison_queue
 from postroom.scheduler.retention import Retention
 from postroom.services.events import EventService

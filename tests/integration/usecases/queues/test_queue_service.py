@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.domain.errors import Invalid, NoSuch, NotAllowed
-from postroom.domain.queues.apps import App, OnPoison, attempts_allowed
+from postroom.domain.queues.app_options import OnPoison
+from postroom.domain.queues.apps import App, attempts_allowed
 from postroom.domain.queues.queue_names import (
     dead_letter_queue,
     poison_queue,

@@ -10,10 +10,10 @@ from datetime import UTC
 import msgspec
 
 from postroom.domain.audience.lists import Subscriber
-from postroom.services import shapes
 from postroom.services.audience.files.subscriber_lines import protected
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.subscriptions import SubscriptionService
+from postroom.services.resources.audience import describe_subscriber
 
 HEADER = ("email", "verified", "blocked", "created_at")
 _LINES_AT_ONCE = 1_000
@@ -45,7 +45,7 @@ class ExportService:
         mailing_list = await self._lists.get(list_name)
         lines: list[bytes] = []
         async for subscriber in self._subscriptions.all(mailing_list.name):
-            lines.append(msgspec.json.encode(shapes.of_subscriber(subscriber)) + b"\n")
+            lines.append(msgspec.json.encode(describe_subscriber(subscriber)) + b"\n")
             if len(lines) == _LINES_AT_ONCE:
                 yield b"".join(lines).decode()
                 lines.clear()

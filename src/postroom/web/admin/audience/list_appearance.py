@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from postroom.domain.audience.colours import Colour, parse_colour
 from postroom.domain.audience.images import LARGEST_BYTES, parse_image
-from postroom.domain.audience.lists import LONGEST_TEXT, MailingList
+from postroom.domain.audience.list_properties import PROPERTIES
+from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.web.admin.conflicts import Difference, differences
@@ -107,7 +108,7 @@ def _page(
         values=values,
         problems=problems or {},
         theirs=theirs or [],
-        longest=LONGEST_TEXT,
+        longest=PROPERTIES["signup_text"].longest,
         snippet=form_snippet(visit.context.base_url, current.name),
         **_look(current, values),
     )
@@ -122,10 +123,14 @@ def _look(current: MailingList, values: dict[str, str]) -> dict[str, Any]:
         "list": current,
         "style": style_url(colour) if colour else "",
         "logo": logo_url(current) if current.logo else "",
-        "signup_text": values["signup_text"][:LONGEST_TEXT].strip(),
-        "welcome_text": values["welcome_text"][:LONGEST_TEXT].strip(),
+        "signup_text": _shortened(values, "signup_text"),
+        "welcome_text": _shortened(values, "welcome_text"),
         "_": Texts(current.language),
     }
+
+
+def _shortened(values: dict[str, str], name: str) -> str:
+    return values[name][: PROPERTIES[name].longest].strip()
 
 
 PAGES = (

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.audience.lists import LONGEST_POSTAL_ADDRESS, ListName, MailingList
+from postroom.domain.audience.list_properties import PROPERTIES
+from postroom.domain.audience.lists import ListName, MailingList
 from postroom.domain.errors import Exists, Invalid, Overtaken
-from postroom.domain.languages import LANGUAGES
 from postroom.services.accounts.users import Role
 from postroom.services.audience.list_sizes import Size
 from postroom.web.admin.conflicts import Difference, differences
@@ -23,8 +23,6 @@ from postroom.web.requests.visit import Visit
 _RECENT: Final = 5
 _LOOKED_AT: Final = 50  # messages, for the recent ones of a list
 _PATIENCE: Final = 2.0  # seconds that somebody waits for the deletion of a list
-# Names that are addresses of other pages.
-_RESERVED: Final = frozenset({"new"})
 Sized = tuple[MailingList, Size | None]
 _INDEX: Final = Sortable[Sized](
     {
@@ -79,15 +77,8 @@ async def new(visit: Visit) -> Response:
     given = {"name": (await visit.text("name")).strip(), **await _given(visit)}
     given["public"] = "no" if await visit.text("public") == "no" else "yes"
     try:
-        if given["name"].lower() in _RESERVED:
-            raise Invalid("name", "is taken by a page of Postroom itself: choose another one")
         made = await visit.services.lists.create(
-            given["name"],
-            given["description"],
-            given["from_address"],
-            public=given["public"] == "yes",
-            language=given["language"] or LANGUAGES[0],
-            postal_address=given["postal_address"],
+            given["name"], public=given["public"] == "yes", **_properties(given)
         )
     except Invalid as exc:
         return visit.page(
@@ -112,9 +103,20 @@ async def details(visit: Visit) -> Response:
         list=mailing_list,
         size=sizes.get(mailing_list.name),
         recent=recent[:_RECENT],
-        language=NAMES[mailing_list.language],
+        properties=_shown_properties(mailing_list),
         sign_up=f"{visit.context.base_url}/subscribe?{urlencode({'list': mailing_list.name})}",
     )
+
+
+def _shown_properties(mailing_list: MailingList) -> dict[str, str]:
+    """Return label and value of the properties that are not empty, except the description."""
+    fields = _fields(mailing_list)
+    fields["language"] = NAMES[mailing_list.language]
+    return {
+        each.label: fields[each.name]
+        for each in _IN_FORM
+        if each.name != "description" and fields[each.name]
+    }
 
 
 async def edit(visit: Visit) -> Response:
@@ -125,20 +127,14 @@ async def edit(visit: Visit) -> Response:
         return visit.page("admin/audience/list_form.html", **form)
     given, etag = await _given(visit), await visit.text("etag")
     try:
-        await visit.services.lists.edit(
-            name,
-            description=given["description"],
-            from_address=given["from_address"],
-            language=given["language"] or None,
-            postal_address=given["postal_address"],
-            etag=etag or None,
-        )
+        await visit.services.lists.edit(name, etag=etag or None, **_properties(given))
     except Invalid as exc:
         form = _form(given, etag, {exc.field: exc.problem}, name)
         return visit.page("admin/audience/list_form.html", status=422, **form)
     except Overtaken:
         current = await visit.services.lists.get(name)
-        found = differences(_LABELS, given, _fields(current))
+        labels = {each.name: each.label for each in _IN_FORM}
+        found = differences(labels, given, _fields(current))
         form = _form(given, current.etag, {}, name, found)
         return visit.page("admin/audience/list_form.html", status=409, **form)
     await visit.audit("changed list", name)
@@ -188,25 +184,20 @@ async def export(visit: Visit) -> Response:
     )
 
 
-_LABELS: Final = {
-    "description": "Description",
-    "from_address": "From address",
-    "language": "Language",
-    "postal_address": "Postal address",
-}
+_IN_FORM: Final = tuple(each for each in PROPERTIES.values() if each.in_form)
 
 
 async def _given(visit: Visit) -> dict[str, str]:
-    return {name: await visit.text(name) for name in _LABELS}
+    return {each.name: await visit.text(each.name) for each in _IN_FORM}
+
+
+def _properties(given: dict[str, str]) -> dict[str, Any]:
+    """Return the properties as they were entered; a choice that was not made stays as it is."""
+    return {each.name: given[each.name] or (None if each.choices else "") for each in _IN_FORM}
 
 
 def _fields(mailing_list: MailingList) -> dict[str, str]:
-    return {
-        "description": mailing_list.description,
-        "from_address": mailing_list.from_address,
-        "language": mailing_list.language,
-        "postal_address": mailing_list.postal_address,
-    }
+    return {each.name: getattr(mailing_list, each.name) for each in _IN_FORM}
 
 
 def _form(
@@ -216,7 +207,12 @@ def _form(
     name: str = "",
     theirs: list[Difference] | None = None,
 ) -> dict[str, Any]:
-    values = {"name": "", "public": "yes", **dict.fromkeys(_LABELS, ""), **given}
+    values = {
+        "name": "",
+        "public": "yes",
+        **{each.name: each.default or "" for each in _IN_FORM},
+        **given,
+    }
     return {
         "values": values,
         "etag": etag,
@@ -224,7 +220,7 @@ def _form(
         "name": name,
         "theirs": theirs or [],
         "languages": NAMES,
-        "longest_postal_address": LONGEST_POSTAL_ADDRESS,
+        "properties": _IN_FORM,
     }
 
 

@@ -5,61 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
 from postroom.domain.errors import Invalid
-from postroom.domain.queues.apps import App, OnPoison, app_values, changed_app
+from postroom.domain.queues.app_options import CHANGEABLE, OptionKind
+from postroom.domain.queues.apps import App, app_values, changed_app
 from postroom.services.accounts.users import Role
 from postroom.services.queues.apps import AppRegistry
 from postroom.web.requests.routing import Page
 from postroom.web.requests.visit import Visit
-
-
-class Option(msgspec.Struct, frozen=True):
-    """One option of an application that the page can change."""
-
-    name: str
-    label: str
-    help: str = ""
-    is_number: bool = False
-
-
-# What an application runs, its user and its environment are for the command line only: a stolen
-# login must not be able to run programs.
-OPTIONS = (
-    Option("min_processes", "Minimum processes", "Processes kept running.", is_number=True),
-    Option("max_processes", "Maximum processes", "On each host.", is_number=True),
-    Option("concurrency", "Concurrency", "Messages that one process handles.", is_number=True),
-    Option("idle_timeout", "Idle timeout", "A process without work stops, as in 20m."),
-    Option("handler_timeout", "Handler timeout", "For one message. Empty: no limit."),
-    Option("receive_retry_count", "Retries per cycle", is_number=True),
-    Option("max_retry_cycles", "Retry cycles", is_number=True),
-    Option("retry_cycle_delay", "Delay between cycles", "As in 30m."),
-    Option("on_poison", "On poison", f"One of {', '.join(OnPoison)}."),
-    Option("drain_timeout", "Drain timeout", "To finish when a process is stopped."),
-    Option("recycle_after", "Process lifetime", "Then it is replaced, as in 2h. Empty: never."),
-    Option(
-        "recycle_messages",
-        "Messages per process",
-        "Then it is replaced. Empty: never.",
-        is_number=True,
-    ),
-    Option(
-        "recycle_memory",
-        "Memory per process",
-        "Above this it is replaced, as in 200MB. Empty: never.",
-    ),
-    Option(
-        "memory_limit",
-        "Memory limit",
-        "A process cannot allocate more, as in 256MB. Empty: no limit.",
-    ),
-    Option("cpu_limit", "CPU limit", "Per message, as in 10s. Empty: no limit."),
-    Option("open_files", "Open files", "Per process. Empty: as the host.", is_number=True),
-)
-
-_SIZES = ("recycle_memory", "memory_limit")
 
 
 async def apps(visit: Visit) -> Response:
@@ -102,9 +56,9 @@ async def settings(visit: Visit) -> Response:
 async def change(visit: Visit) -> Response:
     """Save the options; a mistake shows the form again with what was typed."""
     app = await visit.services.apps.get(await visit.text("path"))
-    typed = {option.name: (await visit.text(option.name)).strip() for option in OPTIONS}
+    typed = {name: (await visit.text(name)).strip() for name in CHANGEABLE}
     try:
-        changes = {option.name: _value(option, typed[option.name]) for option in OPTIONS}
+        changes = {name: _value(name, typed[name]) for name in CHANGEABLE}
         changed_app(app, changes)
     except Invalid as exc:
         return _form(visit, app, typed, status=422, problems={exc.field: exc.problem})
@@ -125,7 +79,7 @@ def _form(
         "admin/queues/app_settings.html",
         status=status,
         app=app,
-        options=OPTIONS,
+        options=CHANGEABLE,
         typed=typed,
         problems=problems or {},
         is_fixed=not AppRegistry.is_changeable(app),
@@ -134,26 +88,27 @@ def _form(
 
 def _texts(app: App) -> dict[str, str]:
     values = app_values(app)
-    return {option.name: _text(option.name, values[option.name]) for option in OPTIONS}
+    return {name: _text(name, values[name]) for name in CHANGEABLE}
 
 
 def _text(name: str, value: Any) -> str:
     if value is None:
         return ""
-    if name in _SIZES and value % 1_000_000 == 0:
+    if CHANGEABLE[name].kind is OptionKind.SIZE and value % 1_000_000 == 0:
         return f"{value // 1_000_000}MB"
     return str(value)
 
 
-def _value(option: Option, text: str) -> object:
+def _value(name: str, text: str) -> object:
     """Empty sets an option to its default; a size may be a plain number of bytes, as it is kept."""
     if not text:
         return None
-    if option.is_number or (option.name in _SIZES and text.isdigit()):
+    kind = CHANGEABLE[name].kind
+    if kind is OptionKind.NUMBER or (kind is OptionKind.SIZE and text.isdigit()):
         try:
             return int(text)
         except ValueError as exc:
-            raise Invalid(option.name, f"must be a whole number, not {text[:40]!r}") from exc
+            raise Invalid(name, f"must be a whole number, not {text[:40]!r}") from exc
     return text
 
 

@@ -2,115 +2,118 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter
+from pydantic import AfterValidator, Field, WithJsonSchema, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.list_properties import PROPERTIES, Input, ListProperty
 from postroom.domain.audience.lists import MailingList
-from postroom.services import shapes
 from postroom.services.accounts.api_keys import Scope
-from postroom.web.api.docs.documenting import IF_MATCH, IF_NONE_MATCH, problems, readable, tagged
-from postroom.web.api.etags import matched_etag
-from postroom.web.api.fields import After, Limit, ListPath
-from postroom.web.api.models import ListChange, NewList
-from postroom.web.api.paging import Kind, Place
-from postroom.web.api.results import Index, MailingListResult
+from postroom.services.resources.audience import ListResource, describe_list
+from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of
+from postroom.web.api.fields import (
+    Address,
+    After,
+    Body,
+    Change,
+    Limit,
+    ListPath,
+    NewListName,
+    line,
+    lines,
+)
+from postroom.web.api.paging import Cursor, IndexName
 from postroom.web.api.routing import (
     ApiRoute,
-    index,
-    resource,
-    scoped,
+    matched_etag,
+    respond_unless_known,
+    respond_with_etag,
+    respond_with_items,
     services_of,
-    unless_known,
-    with_shown_etag,
+    with_quotable_etag,
 )
 
 router = APIRouter(route_class=ApiRoute, tags=["Lists"])
-_NEEDS: dict[str, Any] = scoped(Scope.LISTS)
 
 
-@router.post(
-    "/lists",
-    status_code=201,
-    response_model=MailingListResult,
-    responses=tagged(201, problems(409), located=True),
-    openapi_extra=_NEEDS,
+def _type(of: ListProperty) -> Any:
+    described = Field(description=of.help)
+    match of.input:
+        case Input.LINE:
+            return line(of.longest, of.help, of.example)
+        case Input.LINES:
+            return lines(of.longest, of.help, of.example)
+        case Input.ADDRESS:
+            return Annotated[Address, described]
+        case Input.CHOICE:
+            schema = {"type": "string", "enum": list(of.choices), "description": of.help}
+            return Annotated[str, AfterValidator(of.check), WithJsonSchema(schema)]
+        case Input.FLAG:
+            return Annotated[bool, described]
+
+
+_IN_API = {name: each for name, each in PROPERTIES.items() if each.in_api}
+
+_new: dict[str, Any] = {
+    name: (_type(each), ... if each.is_required else each.default) for name, each in _IN_API.items()
+}
+_changes: dict[str, Any] = {name: (_type(each) | None, None) for name, each in _IN_API.items()}
+NewList: Any = create_model("NewList", __base__=Body, name=(NewListName, ...), **_new)
+ListChange: Any = create_model(
+    "ListChange",
+    __base__=Change,
+    __doc__="Fields that are left out stay as they are.",
+    **_changes,
 )
+
+
+@router.post("/lists", **call(Scope.LISTS, ListResource, 409, status=201, with_etag=True))
 async def create_list(request: Request, body: NewList) -> Response:
-    """Make a list."""
-    services = services_of(request)
-    made = await services.lists.create(
-        body.name,
-        body.description,
-        body.from_address,
-        public=body.public,
-        language=body.language,
-        postal_address=body.postal_address,
-    )
-    return resource(shapes.of_list(made), 201, {"Location": f"/api/v1/lists/{quote(made.name)}"})
+    """Create a list."""
+    created = await services_of(request).lists.create(**body.model_dump())
+    location = f"{PLACE}/lists/{quote(created.name)}"
+    return respond_with_etag(describe_list(created), 201, {"Location": location})
 
 
-@router.get(
-    "/lists",
-    response_model=Index[MailingListResult],
-    responses=problems(404),
-    openapi_extra=_NEEDS,
-)
+@router.get("/lists", **call(Scope.LISTS, index_of(ListResource), 404))
 async def read_lists(request: Request, limit: Limit = 100, after: After = None) -> Response:
-    """The lists, in the order of their names."""
-    place = Place(after, Kind.LISTS)
-    with place.checked():
-        page = await services_of(request).lists.page(limit=limit, after=place.last)
-    shown = (with_shown_etag(shapes.of_list(each)) for each in page.lists)
-    return index(shown, place.next(page.next))
+    """Return all lists, sorted by name."""
+    cursor = Cursor(after, IndexName.LISTS)
+    with cursor.checked():
+        page = await services_of(request).lists.page(limit=limit, after=cursor.last)
+    items = (with_quotable_etag(describe_list(each)) for each in page.lists)
+    return respond_with_items(items, cursor.next(page.next))
 
 
 @router.get(
     "/lists/{name}",
-    response_model=MailingListResult,
-    responses=readable(problems(404)),
-    openapi_extra={**_NEEDS, **IF_NONE_MATCH},
+    **call(Scope.LISTS, ListResource, 404, with_etag=True, headers=IF_NONE_MATCH),
 )
 async def read_list(request: Request, name: ListPath) -> Response:
-    """One list."""
-    return unless_known(request, shapes.of_list(await services_of(request).lists.get(name)))
+    """Return a list."""
+    return respond_unless_known(request, describe_list(await services_of(request).lists.get(name)))
 
 
 @router.patch(
     "/lists/{name}",
-    response_model=MailingListResult,
-    responses=tagged(200, problems(404, 409, 412)),
-    openapi_extra={**_NEEDS, **IF_MATCH},
+    **call(Scope.LISTS, ListResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
 )
 async def change_list(request: Request, name: ListPath, body: ListChange) -> Response:
     """Change a list."""
     etag = await _matched(request, name)
-    if not body.model_fields_set:
-        return resource(shapes.of_list(await services_of(request).lists.get(name)))
-    saved = await services_of(request).lists.edit(
-        name,
-        description=body.description,
-        from_address=body.from_address,
-        public=body.public,
-        language=body.language,
-        postal_address=body.postal_address,
-        etag=etag,
-    )
-    return resource(shapes.of_list(saved))
+    changes = body.model_dump(exclude_unset=True)
+    lists = services_of(request).lists
+    saved = await lists.edit(name, etag=etag, **changes) if changes else await lists.get(name)
+    return respond_with_etag(describe_list(saved))
 
 
-@router.delete(
-    "/lists/{name}",
-    status_code=204,
-    response_class=Response,
-    responses=problems(404, 409, 412),
-    openapi_extra={**_NEEDS, **IF_MATCH},
-)
+@router.delete("/lists/{name}", **call(Scope.LISTS, None, 404, 409, 412, headers=IF_MATCH))
 async def delete_list(request: Request, name: ListPath) -> Response:
-    """Delete a list with all its subscribers: not while a message for it is not done."""
+    """Delete a list with all its subscribers. Refused while one of its messages is unfinished."""
     await services_of(request).lists.delete(name, await _matched(request, name))
     return Response(status_code=204)
 

@@ -1,51 +1,80 @@
-"""`/subscribe`: what a client's web site calls."""
+"""`/subscribe`: called by a client's web site."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
+from pydantic import AliasChoices, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import Begun
-from postroom.web.api.docs.documenting import REPEATABLE, problems
+from postroom.services.resources.audience import SignUpResource
+from postroom.web.api.documenting import IDEMPOTENCY_KEY, call, success
+from postroom.web.api.fields import Address, Body, Language, ListName
 from postroom.web.api.idempotency import once
-from postroom.web.api.models import SignUp
-from postroom.web.api.results import SignUpResult
-from postroom.web.api.routing import ApiRoute, scoped, services_of
+from postroom.web.api.routing import ApiRoute, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Sign-up"])
 
 
+def _document_both_names(schema: dict[str, Any]) -> None:
+    properties = schema["properties"]
+    properties["email"] = {**properties["email_address"], "title": "Email"}
+    properties["list"] = {**properties["list_name"], "title": "List"}
+    del schema["required"]
+    schema["allOf"] = [
+        {"oneOf": [{"required": ["email_address"]}, {"required": ["email"]}]},
+        {"oneOf": [{"required": ["list_name"]}, {"required": ["list"]}]},
+    ]
+
+
+class SignUp(Body):
+    """An address as `email_address` or `email`, and a list as `list_name` or `list`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_document_both_names)
+
+    email: Annotated[Address, Field(validation_alias=AliasChoices("email_address", "email"))]
+    list: Annotated[ListName, Field(validation_alias=AliasChoices("list_name", "list"))]
+    language: Annotated[
+        Language | None,
+        Field(description="The language of the confirmation email; by default the list's."),
+    ] = None
+
+
 @router.post(
     "/subscribe",
-    status_code=202,
-    response_model=SignUpResult,
-    responses={
-        200: {"model": SignUpResult, "description": "Is verified already: nothing is sent."},
-        **problems(404, 409),
-    },
-    openapi_extra=scoped(Scope.SUBSCRIBE, **REPEATABLE),
+    **call(
+        Scope.SUBSCRIBE,
+        SignUpResource,
+        404,
+        409,
+        status=202,
+        headers=IDEMPOTENCY_KEY,
+        also={200: success(SignUpResource, "Already verified: nothing is sent.")},
+    ),
 )
 async def subscribe(request: Request, body: SignUp) -> Response:
-    """Ask the owner of an address to confirm that it shall be on a list.
+    """Sign up an address for a list: its owner gets a confirmation email.
 
-    The confirmation email is on its way when this answers. Whoever signs up again before
-    confirming gets the same link again; but nobody gets more than two confirmations of a list in
-    five minutes or three a day, although the answer is the same.
+    The email is queued when this returns. A second sign-up before the confirmation sends the same
+    link again, but at most two confirmation emails of a list go to an address in five minutes, and
+    three per day; the response is the same.
     """
 
-    async def work(_: Begun | None) -> tuple[int, dict[str, Any]]:
-        asked = await services_of(request).subscriptions.subscribe(
-            body.list_name, body.email_address, language=body.language or ""
+    async def work(_: Begun | None) -> tuple[int, SignUpResource]:
+        is_asked = await services_of(request).subscriptions.subscribe(
+            body.list, body.email, language=body.language or ""
         )
-        content = {
-            "email_address": body.email_address,
-            "list_name": body.list_name,
-            "verified": not asked,
-        }
-        return 202 if asked else 200, content
+        result = SignUpResource(
+            email=body.email,
+            list=body.list,
+            verified=not is_asked,
+            email_address=body.email,
+            list_name=body.list,
+        )
+        return 202 if is_asked else 200, result
 
     return await once(request, work)

@@ -2,116 +2,128 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.lists import Subscriber
 from postroom.domain.errors import Invalid
-from postroom.services import shapes
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.subscriber_search import SubscriberState
+from postroom.services.resources.audience import SubscriberResource, describe_subscriber
 from postroom.storage import InvalidKey
-from postroom.web.api.docs.documenting import IF_MATCH, IF_NONE_MATCH, problems, readable, tagged
-from postroom.web.api.etags import matched_etag
-from postroom.web.api.fields import AddressPath, After, IsVerified, Limit, ListPath
-from postroom.web.api.models import NewSubscriber, SubscriberChange
-from postroom.web.api.paging import Kind, Place
-from postroom.web.api.results import Index, SubscriberResult
+from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of
+from postroom.web.api.fields import (
+    Address,
+    AddressPath,
+    After,
+    Body,
+    Change,
+    Flag,
+    Limit,
+    ListPath,
+    Reason,
+)
+from postroom.web.api.paging import Cursor, IndexName
 from postroom.web.api.routing import (
     ApiRoute,
-    index,
     key_of,
-    resource,
-    scoped,
+    matched_etag,
+    respond_unless_known,
+    respond_with_etag,
+    respond_with_items,
     services_of,
-    unless_known,
-    with_shown_etag,
+    with_quotable_etag,
 )
 
 router = APIRouter(route_class=ApiRoute, tags=["Subscribers"])
-_NEEDS: dict[str, Any] = scoped(Scope.SUBSCRIBERS)
-
-Prefix = Annotated[
-    str,
-    Query(
-        max_length=254,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
-        description="Only addresses that begin with this, in upper or lower case.",
-    ),
-]
-Part = Annotated[
-    str,
-    Query(
-        max_length=254,
-        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
-        description="Only addresses that have this anywhere, in upper or lower case.",
-    ),
-]
-_SECONDS = 2.0  # of one look through a list for a part of an address
 
 
-def _shown(request: Request, subscriber: Subscriber) -> dict[str, Any]:
+def _address_part(description: str) -> Any:
+    return Query(max_length=254, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$", description=description)
+
+
+Prefix = Annotated[str, _address_part("Addresses that begin with this, in upper or lower case.")]
+Part = Annotated[str, _address_part("Addresses that contain this, in upper or lower case.")]
+_SEARCH_SECONDS = 2.0  # for one response
+
+
+class NewSubscriber(Body):
+    email: Address
+    verified: Annotated[
+        bool, Field(description="Whether the owner has agreed: no confirmation email is sent.")
+    ] = False
+
+
+class SubscriberChange(Change):
+    """Fields that are left out stay as they are."""
+
+    nullable = frozenset({"blocked"})
+
+    email: Annotated[Address | None, Field(description="The subscriber's new address.")] = None
+    verified: bool | None = None
+    blocked: Reason | None = None
+
+
+def _describe(request: Request, subscriber: Subscriber) -> SubscriberResource:
     may_act = key_of(request).may(Scope.SUBSCRIBERS)
-    return shapes.of_subscriber(subscriber, with_guid=may_act)
+    return describe_subscriber(subscriber, with_guid=may_act)
 
 
 @router.post(
     "/lists/{name}/subscribers",
-    status_code=201,
-    response_model=SubscriberResult,
-    responses=tagged(201, problems(404, 409), located=True),
-    openapi_extra=_NEEDS,
+    **call(Scope.SUBSCRIBERS, SubscriberResource, 404, 409, status=201, with_etag=True),
 )
 async def add_subscriber(request: Request, name: ListPath, body: NewSubscriber) -> Response:
-    """Put an address on a list. Nobody is asked: for that there is `/subscribe`."""
+    """Add an address to a list, without a confirmation email. For that, use `/subscribe`."""
     added = await services_of(request).subscriptions.add(name, body.email, verified=body.verified)
     address = quote(added.address, safe="@")
-    location = f"/api/v1/lists/{quote(added.list_name)}/subscribers/{address}"
-    return resource(_shown(request, added), 201, {"Location": location})
+    location = f"{PLACE}/lists/{quote(added.list_name)}/subscribers/{address}"
+    return respond_with_etag(_describe(request, added), 201, {"Location": location})
 
 
 @router.get(
     "/lists/{name}/subscribers",
-    response_model=Index[SubscriberResult],
-    responses=problems(404),
-    openapi_extra=_NEEDS,
+    **call(Scope.SUBSCRIBERS, index_of(SubscriberResource), 404),
 )
 async def read_subscribers(
     request: Request,
     name: ListPath,
-    verified: IsVerified = None,
+    verified: Annotated[
+        Flag, Query(description="Only verified subscribers, or only unverified ones.")
+    ] = None,
     prefix: Prefix = "",
     q: Part = "",
     limit: Limit = 100,
     after: After = None,
 ) -> Response:
-    """Return the subscribers of a list, in the order of their addresses.
+    """Return the subscribers of a list, sorted by address.
 
     With `q`, a large list is searched for up to two seconds: there may be fewer items than `limit`,
     or none, although `next` leads to more.
     """
-    place = Place(after, Kind.SUBSCRIBERS, name)
+    cursor = Cursor(after, IndexName.SUBSCRIBERS, name)
     try:
-        with place.checked():
+        with cursor.checked():
             if q:
-                return await _search(request, name, place, q, prefix, verified, limit)
+                return await _search(request, name, cursor, q, prefix, verified, limit)
             page = await services_of(request).subscriptions.page(
-                name, verified=verified, prefix=prefix, limit=limit, after=place.last
+                name, verified=verified, prefix=prefix, limit=limit, after=cursor.last
             )
     except InvalidKey as exc:
-        raise Invalid("prefix", "no address begins like this") from exc
-    shown = (with_shown_etag(_shown(request, each)) for each in page.subscribers)
-    return index(shown, place.next(page.next))
+        raise Invalid("prefix", "must be the beginning of an address") from exc
+    return _respond_with(request, page.subscribers, cursor.next(page.next))
 
 
 async def _search(
     request: Request,
     name: str,
-    place: Place,
+    cursor: Cursor,
     part: str,
     prefix: str,
     verified: bool | None,
@@ -126,30 +138,32 @@ async def _search(
         prefix=prefix,
         contains=part,
         limit=limit,
-        after=place.last or "",
-        seconds=_SECONDS,
+        after=cursor.last or "",
+        seconds=_SEARCH_SECONDS,
     )
-    shown = (with_shown_etag(shapes.of_subscriber(each)) for each in found.subscribers)
-    return index(shown, place.next(found.next))
+    return _respond_with(request, found.subscribers, cursor.next(found.next))
+
+
+def _respond_with(
+    request: Request, subscribers: Iterable[Subscriber], following: str | None
+) -> Response:
+    items = (with_quotable_etag(_describe(request, each)) for each in subscribers)
+    return respond_with_items(items, following)
 
 
 @router.get(
     "/lists/{name}/subscribers/{email:path}",
-    response_model=SubscriberResult,
-    responses=readable(problems(404)),
-    openapi_extra={**_NEEDS, **IF_NONE_MATCH},
+    **call(Scope.SUBSCRIBERS, SubscriberResource, 404, with_etag=True, headers=IF_NONE_MATCH),
 )
 async def read_subscriber(request: Request, name: ListPath, email: AddressPath) -> Response:
-    """One subscriber."""
+    """Return a subscriber."""
     found = await services_of(request).subscriptions.get(name, email)
-    return unless_known(request, _shown(request, found))
+    return respond_unless_known(request, _describe(request, found))
 
 
 @router.patch(
     "/lists/{name}/subscribers/{email:path}",
-    response_model=SubscriberResult,
-    responses=tagged(200, problems(404, 409, 412)),
-    openapi_extra={**_NEEDS, **IF_MATCH},
+    **call(Scope.SUBSCRIBERS, SubscriberResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
 )
 async def change_subscriber(
     request: Request,
@@ -157,14 +171,14 @@ async def change_subscriber(
     email: AddressPath,
     body: SubscriberChange,
 ) -> Response:
-    """Verify, block or unblock a subscriber, or give it another address.
+    """Verify, block or unblock a subscriber, or change the address.
 
-    Its links go on working with another address.
+    With a new address, the subscriber's links still work.
     """
     subscriptions = services_of(request).subscriptions
     etag = await _matched(request, name, email)
     if not body.model_fields_set:
-        return resource(_shown(request, await subscriptions.get(name, email)))
+        return respond_with_etag(_describe(request, await subscriptions.get(name, email)))
     if body.email is not None:
         moved = await subscriptions.change_address(name, email, body.email, etag)
         email, etag = moved.address, moved.etag
@@ -176,18 +190,15 @@ async def change_subscriber(
         blocked="" if unblocks else body.blocked,
         etag=etag,
     )
-    return resource(_shown(request, saved))
+    return respond_with_etag(_describe(request, saved))
 
 
 @router.delete(
     "/lists/{name}/subscribers/{email:path}",
-    status_code=204,
-    response_class=Response,
-    responses=problems(404, 409, 412),
-    openapi_extra={**_NEEDS, **IF_MATCH},
+    **call(Scope.SUBSCRIBERS, None, 404, 409, 412, headers=IF_MATCH),
 )
 async def remove_subscriber(request: Request, name: ListPath, email: AddressPath) -> Response:
-    """Take an address off a list."""
+    """Remove an address from a list."""
     etag = await _matched(request, name, email)
     await services_of(request).subscriptions.remove(name, email, etag)
     return Response(status_code=204)

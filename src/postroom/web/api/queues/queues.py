@@ -1,47 +1,46 @@
-"""`/queues`: what waits in them, and the way back of what was put aside."""
+"""`/queues`: what waits in them, and moving poison messages back."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.errors import NoSuch
 from postroom.domain.queues.queue_names import LONGEST, is_retry
-from postroom.services import shapes
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.guid_hiding import hide_in_message
 from postroom.services.queues.queue_access import Right
-from postroom.storage import InvalidName
-from postroom.storage.names import check_queue_name
-from postroom.web.api.docs.documenting import problems
-from postroom.web.api.fields import After, Limit
-from postroom.web.api.models import NewQueueMessage, Redrive
-from postroom.web.api.paging import Kind, Place
-from postroom.web.api.results import (
-    Index,
-    PutResult,
-    QueueMessageResult,
-    QueueResult,
-    RedriveResult,
+from postroom.services.resources.queues import (
+    PutResource,
+    QueueResource,
+    RedriveResource,
+    StoredMessageResource,
+    describe_queue,
+    describe_stored_message,
 )
+from postroom.storage import InvalidName
+from postroom.storage.limits import QUEUE_SECONDS
+from postroom.storage.names import check_queue_name
+from postroom.web.api.documenting import call, index_of, success
+from postroom.web.api.fields import WITHOUT_NUL, After, Body, Limit, Text, without_nul
+from postroom.web.api.paging import Cursor, IndexName
 from postroom.web.api.routing import (
     ApiRoute,
-    answer,
     context_of,
-    index,
     key_of,
-    scoped,
+    respond,
+    respond_with_items,
     services_of,
 )
 
 router = APIRouter(route_class=ApiRoute, tags=["Queues"])
-_NEEDS: dict[str, Any] = scoped(Scope.QUEUES)
+LONGEST_TTL = 36_500 * 86_400.0  # seconds: a hundred years
 
 
 def _queue(text: str) -> str:
@@ -68,43 +67,86 @@ QueuePath = Annotated[
 ]
 
 
-@router.get(
-    "/queues",
-    response_model=Index[QueueResult],
-    responses=problems(404),
-    openapi_extra=_NEEDS,
-)
+def _check_names(properties: dict[str, str]) -> dict[str, str]:
+    for name in properties:
+        without_nul(name)
+    return properties
+
+
+class NewQueueMessage(Body):
+    body: Text
+    delay: Annotated[
+        float,
+        Field(
+            ge=0, le=QUEUE_SECONDS, allow_inf_nan=False, description="Seconds until it is ready."
+        ),
+    ] = 0.0
+    ttl: Annotated[
+        float | None,
+        Field(
+            ge=1,
+            le=LONGEST_TTL,
+            allow_inf_nan=False,
+            description="Seconds until it expires: after that it is not delivered.",
+        ),
+    ] = None
+    properties: Annotated[
+        dict[str, Text],
+        AfterValidator(_check_names),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "description": "Delivered with the body.",
+                "propertyNames": WITHOUT_NUL,
+                "additionalProperties": WITHOUT_NUL,
+            }
+        ),
+    ] = Field(default_factory=dict)
+
+
+class Redrive(Body):
+    """All fields are optional: without them, all messages move back at once."""
+
+    id: Annotated[str | None, Field(description="Only this message.")] = None
+    rate: Annotated[
+        float | None,
+        Field(ge=0.001, le=1_000_000, allow_inf_nan=False, description="Messages per second."),
+    ] = None
+    dead_letter_queue: Annotated[
+        Text | None,
+        Field(description="The sender's own dead-letter queue: only what was rejected into it."),
+    ] = None
+
+
+@router.get("/queues", **call(Scope.QUEUES, index_of(QueueResource), 404))
 async def read_queues(request: Request, limit: Limit = 100, after: After = None) -> Response:
-    """The queues in the order of their names: what waits in them, and which application takes it.
+    """Return all queues, sorted by name: what waits in them, and which application takes it.
 
     Subqueues (`;retry`, `;poison`, `;dead-letter`) are counted with their queue.
     """
-    place = Place(after, Kind.QUEUES)
+    cursor = Cursor(after, IndexName.QUEUES)
     queues = await services_of(request).queue_overview.overview()
-    found = [each for each in queues if each.name > (place.last or "")]
+    found = [each for each in queues if each.name > (cursor.last or "")]
     last = found[limit - 1].name if len(found) > limit else None
-    return index(map(shapes.of_queue_overview, found[:limit]), place.next(last))
+    return respond_with_items(map(describe_queue, found[:limit]), cursor.next(last))
 
 
 @router.get(
-    "/queues/{name:path}/messages",
-    response_model=Index[QueueMessageResult],
-    responses=problems(404),
-    openapi_extra=_NEEDS,
+    "/queues/{name:path}/messages", **call(Scope.QUEUES, index_of(StoredMessageResource), 404)
 )
 async def read_queue(
     request: Request, name: QueuePath, limit: Limit = 100, after: After = None
 ) -> Response:
-    """The messages of a queue in the order of their arrival, untouched.
+    """Return the messages of a queue in order of arrival, without receiving them.
 
-    Those that are delayed, or in somebody's hands, are there, too: `is_ready` tells them apart.
-    Poison messages are in `NAME;poison`. In `mail/confirm`, subscribers' GUIDs are hidden from keys
-    without the scope `subscribers`. A store on Azure can only show the next 32 that are ready.
+    Delayed and leased messages are included; `is_ready` tells them apart. Poison messages are in
+    `NAME;poison`. In `mail/confirm`, subscribers' GUIDs are hidden from keys without the scope
+    `subscribers`. On Azure Storage only the next 32 ready messages can be shown.
     """
-    place = Place(after, Kind.QUEUE_MESSAGES, name)
-    with place.checked():
+    cursor = Cursor(after, IndexName.QUEUE_MESSAGES, name)
+    with cursor.checked():
         page = await services_of(request).queues.page(
-            name, limit=limit, after=place.last, principal=key_of(request).principal
+            name, limit=limit, after=cursor.last, principal=key_of(request).principal
         )
     now, messages = datetime.now(UTC), page.messages
     if not key_of(request).may(Scope.SUBSCRIBERS):
@@ -112,24 +154,21 @@ async def read_queue(
             msgspec.structs.replace(each, message=hide_in_message(each.message))
             for each in messages
         ]
-    shown = (shapes.of_stored_message(each, now) for each in messages)
-    return index(shown, place.next(page.next))
+    items = (describe_stored_message(each, now) for each in messages)
+    return respond_with_items(items, cursor.next(page.next))
 
 
 @router.post(
     "/queues/{name:path}/messages",
-    status_code=201,
-    response_model=PutResult,
-    responses=problems(404, 409),
-    openapi_extra=_NEEDS,
+    **call(Scope.QUEUES, PutResource, 404, 409, status=201),
 )
 async def put_message(request: Request, name: QueuePath, body: NewQueueMessage) -> Response:
-    """Put a message into a queue, which is made if it is not there.
+    """Put a message into a queue, which is created if it does not exist.
 
-    Body and properties together have up to 48,000 bytes. Queues that control Postroom itself take
-    no messages.
+    Body and properties together have at most 48,000 bytes. Queues that control Postroom itself
+    refuse messages.
     """
-    made = await services_of(request).queues.put(
+    message_id = await services_of(request).queues.put(
         name,
         body.body,
         delay=body.delay,
@@ -137,36 +176,37 @@ async def put_message(request: Request, name: QueuePath, body: NewQueueMessage) 
         properties=body.properties,
         principal=key_of(request).principal,
     )
-    return answer({"id": made}, 201)
+    return respond(PutResource(message_id), 201)
 
 
 @router.post(
     "/queues/{name:path}/redrive",
-    response_model=RedriveResult,
-    responses={
-        202: {"model": RedriveResult, "description": "Goes on at the rate that was asked for."},
-        **problems(404, 409),
-    },
-    openapi_extra=_NEEDS,
+    **call(
+        Scope.QUEUES,
+        RedriveResource,
+        404,
+        409,
+        also={202: success(RedriveResource, "Accepted: continues at the given rate.")},
+    ),
 )
 async def redrive(request: Request, name: QueuePath, body: Redrive | None = None) -> Response:
-    """Bring poison messages back to their queue: all, or one by its id.
+    """Move poison messages back to their queue: all, or one by its id.
 
-    Named with its suffix, `NAME;dead-letter` is redriven instead. With a rate this answers at once,
-    and goes on by itself.
+    `NAME;dead-letter`, named with its suffix, is redriven instead. With a rate this returns at once
+    and continues in the background.
     """
     services, principal = services_of(request), key_of(request).principal
     wanted = body or Redrive()
     source = None if wanted.dead_letter_queue is None else _queue(wanted.dead_letter_queue)
     if is_retry(name):
-        raise NoSuch("poison queue", name)  # messages come back from there by themselves
+        raise NoSuch("poison queue", name)  # messages return from there automatically
     if wanted.rate is None or wanted.id is not None:
         moved = await services.queues.redrive(
             name, id=wanted.id, source=source, principal=principal
         )
-        return answer({"redriven": moved, "is_over": True})
+        return respond(RedriveResource(moved, is_over=True))
     await services.access.check(principal, Right.MANAGE, name)
     if source is not None:
         await services.access.check(principal, Right.MANAGE, source)
     context_of(request).redrives.start(name, rate=wanted.rate, source=source)
-    return answer({"redriven": 0, "is_over": False}, 202)
+    return respond(RedriveResource(0, is_over=False), 202)

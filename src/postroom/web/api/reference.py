@@ -1,4 +1,4 @@
-"""The document for people: a page made on the server, without scripts."""
+"""`/api/docs`: the OpenAPI document for people, as a page without scripts."""
 
 from __future__ import annotations
 
@@ -11,29 +11,33 @@ from typing import Any
 import jinja2
 import msgspec
 from markupsafe import Markup, escape
+from starlette.responses import Response
 
 from postroom.services.accounts.api_keys import SCOPES
-from postroom.web.api.problems import KINDS
-from postroom.web.api.routing import SCOPE
+from postroom.web.api.app import document
+from postroom.web.api.documenting import HEADERS, SCOPE
+from postroom.web.api.problems import DOCS, KINDS
+from postroom.web.requests.routing import Page
+from postroom.web.requests.visit import Visit
 
 _METHODS = {"get": "busy", "post": "good", "patch": "warn", "delete": "bad"}
 _HOST = "https://postroom.example.org"
 
 
-class Row(msgspec.Struct, frozen=True):
+class FieldRow(msgspec.Struct, frozen=True):
     name: str
     type: str
     meaning: Markup
     required: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ResponseRow(msgspec.Struct, frozen=True):
     status: str
     meaning: Markup
     colour: str
 
 
-class Call(msgspec.Struct, frozen=True):
+class CallSection(msgspec.Struct, frozen=True):
     id: str
     method: str
     colour: str
@@ -41,22 +45,22 @@ class Call(msgspec.Struct, frozen=True):
     summary: str
     description: Markup
     scope: str
-    parameters: list[Row]
-    headers: list[Row]
-    body: list[Row]
-    result: list[Row]
-    answers: list[Answer]
+    parameters: list[FieldRow]
+    headers: list[FieldRow]
+    body: list[FieldRow]
+    result: list[FieldRow]
+    responses: list[ResponseRow]
     example: str
 
 
-class Part(msgspec.Struct, frozen=True):
+class TagSection(msgspec.Struct, frozen=True):
     id: str
     name: str
-    calls: list[Call]
+    calls: list[CallSection]
 
 
 def docs_page(openapi: dict[str, Any]) -> str:
-    """The document as HTML, to stand below the heading of a page."""
+    """Return the document as HTML, without the heading of the page."""
     return _template().render(
         introduction=_prose(openapi["info"]["description"]),
         version=openapi["info"]["version"],
@@ -79,24 +83,24 @@ def _template() -> jinja2.Template:
     return environment.get_template("reference.html")
 
 
-def _parts(openapi: dict[str, Any]) -> list[Part]:
-    parts: dict[str, list[Call]] = {}
+def _parts(openapi: dict[str, Any]) -> list[TagSection]:
+    parts: dict[str, list[CallSection]] = {}
     for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
-            call = _Reader(openapi).call(method, path, operation)
+            call = _OperationReader(openapi).call(method, path, operation)
             parts.setdefault(operation["tags"][0], []).append(call)
-    return [Part(f"part-{name.lower()}", name, calls) for name, calls in parts.items()]
+    return [TagSection(f"part-{name.lower()}", name, calls) for name, calls in parts.items()]
 
 
-class _Reader:
-    """Reads operations, whose schemas are elsewhere in the document."""
+class _OperationReader:
+    """Turns operations into calls, following references to schemas."""
 
     def __init__(self, openapi: dict[str, Any]) -> None:
         self._openapi = openapi
 
-    def call(self, method: str, path: str, operation: dict[str, Any]) -> Call:
+    def call(self, method: str, path: str, operation: dict[str, Any]) -> CallSection:
         media_type, body = self._body(operation)
-        return Call(
+        return CallSection(
             id=operation["operationId"],
             method=method.upper(),
             colour=_METHODS[method],
@@ -106,17 +110,17 @@ class _Reader:
             scope=operation[SCOPE],
             parameters=[self._parameter(each) for each in operation.get("parameters", [])],
             headers=[
-                Row(name, "text", _inline(meaning))
-                for name, meaning in operation.get("x-headers", {}).items()
+                FieldRow(name, "text", _inline(meaning))
+                for name, meaning in operation.get(HEADERS, {}).items()
             ],
             body=self._rows(body, to_be_sent=True),
             result=self._rows(self._result(operation)),
-            answers=[_answer(*each) for each in sorted(operation["responses"].items())],
+            responses=[_response(*each) for each in sorted(operation["responses"].items())],
             example=self._example(method, path, operation, media_type, body),
         )
 
     def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """The schema itself: what it refers to, and what it is unless it is null."""
+        """Return the schema that a reference or an optional value stands for."""
         while True:
             if "$ref" in schema:
                 name = schema["$ref"].rpartition("/")[2]
@@ -128,19 +132,19 @@ class _Reader:
             else:
                 return schema
 
-    def _parameter(self, parameter: dict[str, Any]) -> Row:
+    def _parameter(self, parameter: dict[str, Any]) -> FieldRow:
         schema = self._resolved(parameter["schema"])
         meaning = parameter.get("description") or schema.get("description", "")
         place = " in the path" if parameter["in"] == "path" else ""
         required = bool(parameter.get("required"))
-        return Row(parameter["name"], self._type(schema) + place, _inline(meaning), required)
+        return FieldRow(parameter["name"], self._type(schema) + place, _inline(meaning), required)
 
-    def _rows(self, schema: dict[str, Any] | None, *, to_be_sent: bool = False) -> list[Row]:
+    def _rows(self, schema: dict[str, Any] | None, *, to_be_sent: bool = False) -> list[FieldRow]:
         if schema is None:
             return []
         needed = schema.get("required", []) if to_be_sent else []
         return [
-            Row(
+            FieldRow(
                 name,
                 self._type(each),
                 _inline(self._resolved(each).get("description", "")),
@@ -153,16 +157,16 @@ class _Reader:
         can_be_null = any(each.get("type") == "null" for each in schema.get("anyOf", []))
         found = self._resolved(schema)
         if "enum" in found:
-            told = ", ".join(map(str, found["enum"]))
+            text = ", ".join(map(str, found["enum"]))
         elif found.get("type") == "array":
-            told = f"list of {self._type(found['items'])}"
+            text = f"list of {self._type(found['items'])}"
         elif found.get("type") == "object":
-            told = ", ".join(found["properties"]) if "properties" in found else "object"
+            text = ", ".join(found["properties"]) if "properties" in found else "object"
         else:
-            told = {"email": "address", "date-time": "time"}.get(
+            text = {"email": "address", "date-time": "time"}.get(
                 found.get("format", ""), {"string": "text"}.get(found["type"], found["type"])
             )
-        return f"{told} or null" if can_be_null else told
+        return f"{text} or null" if can_be_null else text
 
     def _body(self, operation: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
         content = operation.get("requestBody", {}).get("content", {})
@@ -200,7 +204,7 @@ class _Reader:
         return " \\\n  ".join(lines)
 
     def _filled(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """An example of each field that has one."""
+        """Return an example of each field that has one."""
         examples: dict[str, Any] = {}
         for name, each in schema.get("properties", {}).items():
             found = self._resolved(each)
@@ -210,21 +214,33 @@ class _Reader:
         return examples
 
 
-def _answer(status: str, response: dict[str, Any]) -> Answer:
+def _response(status: str, response: dict[str, Any]) -> ResponseRow:
     colour = {"2": "good", "5": "bad"}.get(status[0], "warn")
-    return Answer(status, _inline(response["description"]), colour)
+    return ResponseRow(status, _inline(response["description"]), colour)
 
 
 def _prose(text: str) -> Markup:
-    """Paragraphs."""
+    """Return paragraphs."""
     paragraphs = [each for each in text.split("\n\n") if each.strip()]
     return Markup("\n").join(Markup("<p>{}</p>").format(_inline(each)) for each in paragraphs)
 
 
 def _inline(text: str) -> Markup:
-    """What is between backticks is code."""
+    """Return text in which backticks mark code."""
     pieces = re.split(r"`([^`]+)`", " ".join(text.split()))
     return Markup("").join(
         Markup("<code>{}</code>").format(each) if number % 2 else escape(each)
         for number, each in enumerate(pieces)
     )
+
+
+@cache
+def _reference() -> Markup:
+    return Markup(docs_page(document()))  # noqa: S704 - made of our own texts, escaped above
+
+
+async def docs(visit: Visit) -> Response:
+    return visit.page("api/docs.html", reference=_reference())
+
+
+API_PAGES: tuple[Page, ...] = (Page(DOCS, docs, role=None),)

@@ -1,0 +1,198 @@
+"""Lists and subscribers as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from postroom.domain.audience.list_properties import PROPERTIES, ListProperty
+from postroom.domain.audience.lists import MailingList, Subscriber
+from postroom.services.audience.address_trace import Trace
+from postroom.services.audience.files.columns import Meaning
+from postroom.services.audience.files.imports import ImportReport
+from postroom.services.resources import Resource, Time, describe_time
+from postroom.services.resources.messages import (
+    MessageSummary,
+    describe_email,
+    describe_message_summary,
+)
+
+
+def _type(of: ListProperty) -> Any:
+    kind: Any = Literal[of.choices] if of.choices else of.type
+    return Annotated[kind, Meta(description=of.help)]
+
+
+_SHOWN = tuple(each for each in PROPERTIES.values() if each.in_api)
+
+ListResource = msgspec.defstruct(
+    "ListResource",
+    [
+        ("name", str),
+        *((each.name, _type(each)) for each in _SHOWN),
+        ("created_at", Time),
+        ("etag", str),
+    ],
+    bases=(Resource,),
+    namespace={"__doc__": "A mailing list."},
+    module=__name__,
+    frozen=True,
+)
+
+
+def describe_list(mailing_list: MailingList) -> msgspec.Struct:
+    return ListResource(
+        name=mailing_list.name,
+        **{each.name: getattr(mailing_list, each.name) for each in _SHOWN},
+        created_at=describe_time(mailing_list.created_at),
+        etag=mailing_list.etag,
+    )
+
+
+class SubscriberResource(Resource, frozen=True):
+    """An address on a list."""
+
+    list: str
+    email: str
+    guid: Annotated[
+        str | None,
+        Meta(
+            description="The secret in this subscriber's links; null for keys without the scope"
+            " `subscribers`."
+        ),
+    ]
+    verified: bool
+    verified_at: Time | None
+    blocked: Annotated[str | None, Meta(description="Why nothing is sent to this address.")]
+    created_at: Time
+    etag: str
+
+
+def describe_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> SubscriberResource:
+    """Return the subscriber, without the GUID for readers who must not act for them."""
+    return SubscriberResource(
+        list=subscriber.list_name,
+        email=subscriber.address,
+        guid=subscriber.guid if with_guid else None,
+        verified=subscriber.verified,
+        verified_at=describe_time(subscriber.verified_at),
+        blocked=subscriber.blocked or None,
+        created_at=describe_time(subscriber.created_at),
+        etag=subscriber.etag,
+    )
+
+
+_ITS_CONTRACT = Meta(
+    description="The name of the same value in the request.",
+    extra_json_schema={"deprecated": True},
+)
+
+
+class SignUpResource(Resource, frozen=True):
+    """The result of a sign-up."""
+
+    email: str
+    list: str
+    verified: bool
+    email_address: Annotated[str, _ITS_CONTRACT]
+    list_name: Annotated[str, _ITS_CONTRACT]
+
+
+class RejectedLineResource(Resource, frozen=True):
+    """A line of a file that cannot be used."""
+
+    line: int
+    email: str
+    reason: str
+
+
+class ColumnResource(Resource, frozen=True):
+    """What a column of a file is used for."""
+
+    name: str
+    meaning: Meaning
+
+
+class ImportResource(Resource, frozen=True):
+    """The lines of a file, counted. Each line is added, updated or rejected.
+
+    `unchanged` and `unsubscribed` are parts of `updated`: already on the list with the same
+    values, and removed from the list. `confirmed` counts those who are verified now and were not,
+    `blocked` those whom their line blocks. `errors` has up to 10,000 of the rejected lines. With
+    `dry_run` nothing was written.
+    """
+
+    dry_run: bool
+    added: int
+    updated: int
+    unchanged: int
+    unsubscribed: int
+    blocked: int
+    confirmed: int
+    rejected: int
+    columns: list[ColumnResource]
+    ignored_columns: list[str]
+    errors: list[RejectedLineResource]
+
+
+def describe_import(report: ImportReport) -> ImportResource:
+    return ImportResource(
+        dry_run=report.dry_run,
+        added=report.added,
+        updated=report.updated + report.unchanged + report.unsubscribed,
+        unchanged=report.unchanged,
+        unsubscribed=report.unsubscribed,
+        blocked=report.blocked,
+        confirmed=report.confirmed,
+        rejected=report.rejected,
+        columns=[ColumnResource(each.name, each.meaning) for each in report.columns],
+        ignored_columns=report.ignored_columns,
+        errors=[RejectedLineResource(each.line, each.email, each.reason) for each in report.errors],
+    )
+
+
+class LeftListResource(Resource, frozen=True):
+    """A list that an address has left."""
+
+    list: str
+    left_at: Time | None
+
+
+class TracedEmailResource(MessageSummary, frozen=True):
+    """A message, and the outcome of its email to one address."""
+
+    email: str
+    outcome: str
+    reply: str | None
+    tries: int
+    was_in_doubt: bool
+
+
+class TraceResource(Resource, frozen=True):
+    """Everything that happened to one address."""
+
+    email: str
+    lists: Sequence[SubscriberResource]
+    left: Sequence[LeftListResource]
+    messages: Sequence[TracedEmailResource]
+
+
+def describe_trace(trace: Trace) -> TraceResource:
+    return TraceResource(
+        email=trace.address,
+        lists=[describe_subscriber(each) for each in trace.subscriptions],
+        left=[
+            LeftListResource(each.list_name, describe_time(each.left_at))
+            for each in trace.departures
+        ],
+        messages=[
+            TracedEmailResource(
+                **msgspec.structs.asdict(describe_message_summary(message)),
+                **msgspec.structs.asdict(describe_email(email)),
+            )
+            for message, email in trace.emails
+        ],
+    )

@@ -1,0 +1,29 @@
+"""The table from which store, API, command line and form for lists are derived."""
+
+import msgspec
+import pytest
+
+from postroom.domain.audience.list_properties import PROPERTIES, ListProperty
+from postroom.domain.audience.lists import MailingList
+from postroom.domain.errors import Invalid
+
+
+def test_every_property_of_a_list_is_in_the_table() -> None:
+    fields = {each.name: each for each in msgspec.structs.fields(MailingList)}
+    assert set(fields) == {*PROPERTIES, "name", "created_at", "etag"}
+    for name, each in PROPERTIES.items():
+        default = fields[name].default
+        assert each.is_required is (default is msgspec.NODEFAULT), name
+        assert each.is_required or each.default == default, name
+    assert len({each.stored_as for each in PROPERTIES.values()}) == len(PROPERTIES)
+
+
+@pytest.mark.parametrize("each", PROPERTIES.values(), ids=list(PROPERTIES))
+def test_examples_and_defaults_are_valid_and_problems_name_the_property(each: ListProperty) -> None:
+    for value in (each.example, each.default):
+        if value:
+            assert each.check(value) == value
+    if each.longest:
+        with pytest.raises(Invalid) as refused:
+            each.check("x" * (each.longest + 1))
+        assert refused.value.field == each.name
