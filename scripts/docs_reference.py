@@ -305,7 +305,7 @@ def rights_page() -> str:
     from postroom.services.accounts.users import ROLES
     from postroom.web.api.app import document
     from postroom.web.api.documenting import SCOPE
-    from postroom.web.app import PAGES
+    from postroom.web.app import VIEWS
 
     lines = [
         "# Rights",
@@ -331,7 +331,7 @@ def rights_page() -> str:
         *(
             f"| `{page.path}` | {', '.join(page.methods)} | {page.role or 'nothing: everyone'} |"
             f" {'password' if page.sudo else ''} |"
-            for page in PAGES
+            for page in VIEWS
         ),
         "",
         "## Scopes of API keys",

@@ -67,8 +67,8 @@ def _free_port() -> int:
 async def log_in_first(page: Page, link: str) -> None:
     await page.goto(link)
     await page.get_by_label("Your email address").fill("ann@example.com")
-    await page.get_by_label("A password").fill("a few words are good")
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_label("Password").fill("a few words are good")
+    await page.get_by_role("button", name="Get started").click()
     await page.wait_for_url(re.compile(r"/$"))
 
 

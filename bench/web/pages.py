@@ -15,7 +15,7 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
 from postroom.services.audience.list_counts import LATEST, TABLE
 from postroom.services.messages.message_contents import NewBodies
-from postroom.web.app import PAGES
+from postroom.web.app import VIEWS
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.site import Site, Visitor, running_site
 from tests.web.world import LIST, World, furnished, shown_pages
@@ -151,7 +151,7 @@ async def _page(world: World, address: str) -> Times:
 
 
 def _addresses(world: World) -> Iterator[str]:
-    roles = {page.path: page.role for page in PAGES if "GET" in page.methods}
+    roles = {page.path: page.role for page in VIEWS if "GET" in page.methods}
     for path in shown_pages():
         if roles[path] is not None:
             yield from world.addresses(path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from playwright.async_api import Page, Response
 
-from postroom.web.app import PAGES
+from postroom.web.app import VIEWS
 from tests.web.site import PASSWORD
 from tests.web.world import ANN, LIST, World, shown_pages
 
@@ -76,7 +76,7 @@ def _is_page(response: Response) -> bool:
 
 def scenes_of(world: World) -> list[Scene]:
     """All pages that can be got, as those see them who may; then what forms answer."""
-    roles = {page.path: page.role for page in PAGES if "GET" in page.methods}
+    roles = {page.path: page.role for page in VIEWS if "GET" in page.methods}
     plain = [
         Scene(WHOEVER if roles[path] is None else ADMIN, address)
         for path in shown_pages()
@@ -87,7 +87,7 @@ def scenes_of(world: World) -> list[Scene]:
 
 EMPTY: Sequence[str] = (
     *("/", "/lists", "/messages", "/archive", "/messages/new", "/trace", "/queues", "/apps"),
-    *("/outbox", "/events", "/use-it", "/users", "/keys", "/audit", "/explorer", "/account"),
+    *("/outbox", "/events", "/embed", "/users", "/keys", "/audit", "/explorer", "/account"),
 )
 """Pages that say what to do next where there is nothing yet."""
 
@@ -108,7 +108,7 @@ def _answers(world: World) -> list[Scene]:
     names = world.names
     edit, entity = f"/lists/{LIST}/edit", "/explorer/tables/departed/entity?partition=one&row=first"
     subscriber, message = f"/lists/{LIST}/subscribers/{ANN}", f"/messages/{names['pending']}/edit"
-    looks, signup = f"/lists/{LIST}/appearance", f"/subscribe?list={LIST}"
+    looks, signup = f"/lists/{LIST}/signup-page", f"/subscribe?list={LIST}"
     leaving = f"/unsubscribe?id={names['guid']}&listName={LIST}"
     confirming = f"/confirm?id={names['guid_not_yet']}&listName={LIST}"
     queue, stale = f"/queues/{names['queue']}", {"etag": "1"}

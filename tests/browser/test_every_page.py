@@ -1,6 +1,6 @@
 """Every page: nothing for axe, html-validate or the browser's console to complain of.
 
-Pages come from `postroom.web.app.PAGES`, and a template that no scene shows is a fault, too:
+Pages come from `postroom.web.app.VIEWS`, and a template that no scene shows is a fault, too:
 whoever adds a page adds an example of it to `tests/web/world.py`, or a scene.
 """
 
@@ -20,8 +20,8 @@ from playwright.async_api import Browser
 
 from postroom.services.accounts import second_factor
 from postroom.services.accounts.users import Role
-from postroom.web.admin.accounts.sign_in import setup_link
-from postroom.web.app import PAGES
+from postroom.web.admin.accounts.login import setup_link
+from postroom.web.app import VIEWS
 from postroom.web.rendering.templating import FOLDER, render
 from postroom.web.requests import visit
 from tests.browser.chromium import window
@@ -81,7 +81,7 @@ def whole_pages() -> set[str]:
 
 
 def test_every_page_that_can_be_got_has_an_example() -> None:
-    paths = {page.path for page in PAGES if "GET" in page.methods}
+    paths = {page.path for page in VIEWS if "GET" in page.methods}
     assert sorted(set(shown_pages()) - set(EXAMPLES)) == [], "add them to tests/web/world.py"
     assert sorted((set(EXAMPLES) | NOT_PAGES) - paths) == [], "there is no such page any more"
 

@@ -67,8 +67,8 @@ async def test_from_the_first_start_to_the_last_mail(
 async def make_the_administrator(page: Page, link: str) -> None:
     await page.goto(link)
     await page.get_by_label("Your email address").fill("ann@example.org")
-    await page.get_by_label("A password").fill("a few words are good")
-    await page.get_by_role("button", name="Begin").click()
+    await page.get_by_label("Password").fill("a few words are good")
+    await page.get_by_role("button", name="Get started").click()
     await expect(page.get_by_role("status")).to_contain_text("Welcome", timeout=PATIENCE)
     # The link works once: whoever finds it later is asked to log in.
     await page.goto(link)
@@ -78,11 +78,11 @@ async def make_the_administrator(page: Page, link: str) -> None:
 async def make_a_list(page: Page) -> str:
     """Answers the address of its sign-up form."""
     await page.goto("/lists")
-    await page.get_by_role("button", name="Make the first list").click()
+    await page.get_by_role("button", name="Create list").click()
     await page.get_by_label("Name", exact=True).fill("seasons")
     await page.get_by_label("Description").fill("The four seasons")
     await page.get_by_label("From address").fill("seasons@example.org")
-    await page.get_by_role("button", name="Make the list").click()
+    await page.get_by_role("button", name="Create list").click()
     await expect(page.get_by_role("status")).to_contain_text("seasons", timeout=PATIENCE)
     href = await page.locator("a[href*='/subscribe?list=seasons']").first.get_attribute("href")
     assert href is not None
@@ -93,7 +93,7 @@ async def sign_up(page: Page, address: str) -> None:
     await page.goto(address)
     await page.get_by_label("Your email address").fill(READER)
     await page.get_by_role("button", name="Subscribe").click()
-    await heading(page, "Check your mail")
+    await heading(page, "Check your email")
 
 
 async def open_mail(page: Page, context: BrowserContext, link: str) -> Page:
@@ -140,7 +140,7 @@ async def send_a_message(page: Page) -> None:
     await page.get_by_label("Now").check()
     await page.get_by_role("button", name="Send now").click()
     await heading(page, "Send “Autumn & more” to 1 person of seasons now?")
-    await page.get_by_role("button", name="Back to the message").click()
+    await page.get_by_role("button", name="Back to editing").click()
     await expect(page.locator("#text")).to_have_value(re.compile("Autumn"), timeout=PATIENCE)
     await page.get_by_role("button", name="Send now").click()
     await page.get_by_role("button", name="Send now to 1 person").click()
@@ -159,10 +159,10 @@ async def watch_it_go_out(page: Page) -> None:
 async def leave(page: Page) -> None:
     await heading(page, "Do you want to unsubscribe?")
     await page.get_by_role("button", name="Confirm").click()
-    await heading(page, "You have left the list")
+    await heading(page, "You are unsubscribed")
     # A second visit says that there is nothing left to do.
     await page.goto(page.url)
-    await heading(page, "You are already off the list")
+    await heading(page, "You are already unsubscribed")
 
 
 async def heading(page: Page, text: str) -> None:

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Dialog, Error, Page, Route, expect
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
-from postroom.web.app import PAGES
+from postroom.web.app import VIEWS
 from tests.browser.chromium import DESKTOP, PATIENCE, PHONE, window
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.site import PASSWORD, Site
@@ -42,7 +42,7 @@ async def test_two_windows_that_edit_the_same_lose_nothing_that_was_typed(
 
         await save(his, "His <words>", "news@example.com")
         conflict = his.get_by_role("alert")
-        await expect(conflict).to_contain_text("Somebody else saved first", timeout=PATIENCE)
+        await expect(conflict).to_contain_text("Someone else saved changes first", timeout=PATIENCE)
         rows = [await row.all_inner_texts() for row in await conflict.locator("tbody tr").all()]
         cells = [re.split(r"\s*[\t\n]+\s*", text.strip()) for [text] in rows]
         assert cells == [
@@ -83,16 +83,16 @@ async def test_what_was_said_stays_while_the_message_goes_out(browser: Browser, 
         await page.get_by_label("Now", exact=True).check()
         await page.get_by_role("button", name="Send now").click()
         await page.get_by_role("button", name="Send now to 1 person").click()
-        said, headline = page.locator("main > .said"), page.locator("p.headline")
-        await expect(said).to_have_text("The message goes out now.", timeout=PATIENCE)
+        said, headline = page.locator("main > .flash"), page.locator("p.headline")
+        await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
         message = await fan_out_whole(services.store, page.url.rpartition("/")[2])
         await expect(headline).to_contain_text("Processing", timeout=PATIENCE)
-        await expect(said).to_have_text("The message goes out now.", timeout=PATIENCE)
+        await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
         await settle(services, message, 0, [EmailOutcome.ACCEPTED])
         done = Completion(services)
         assert await done.check(message)
         await expect(headline).to_contain_text("Completed", timeout=PATIENCE)
-        await expect(said).to_have_text("The message goes out now.", timeout=PATIENCE)
+        await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
         await page.reload()
         await expect(headline).to_contain_text("Completed", timeout=PATIENCE)
         await expect(said).to_have_count(0)
@@ -118,18 +118,18 @@ async def test_whoever_leaves_a_message_half_written_is_asked(browser: Browser, 
         date, button = page.get_by_label("Date"), page.locator(".writing button[type=submit]")
         await expect(date).to_be_hidden(timeout=PATIENCE)
         await expect(button).to_have_text(re.compile("^Send now"), use_inner_text=True)
-        await page.get_by_label("At a time").check()
+        await page.get_by_label("Later").check()
         await expect(date).to_be_visible(timeout=PATIENCE)
         await expect(button).to_have_text("Schedule", use_inner_text=True)
         await page.get_by_label("Now", exact=True).check()
         await page.get_by_label("Subject").fill("Half a thought")
-        await page.get_by_role("link", name="Archive").click(no_wait_after=True)
+        await page.get_by_role("link", name="Sent", exact=True).click(no_wait_after=True)
         await until(page, lambda: asked == ["beforeunload"])
         await expect(page.get_by_label("Subject")).to_have_value("Half a thought")
         await page.get_by_label("Message (HTML)").fill("<p>Hi</p>")
         # To send it is not to leave it, and neither is the way back.
         await button.click()
-        await page.get_by_role("button", name="Back to the message").click()
+        await page.get_by_role("button", name="Back to editing").click()
         await expect(page.get_by_label("Subject")).to_have_value("Half a thought", timeout=PATIENCE)
         assert asked == ["beforeunload"]
 
@@ -152,9 +152,11 @@ async def test_a_page_says_since_when_its_figures_are_old(browser: Browser, site
         for broken in ("gone", "faulty"):
             await page.route("**/dashboard/live", lambda route, how=broken: fail(route, how))
             await expect(note).to_have_text(
-                re.compile(r"^No connection since \d\d:\d\d"), timeout=PATIENCE
+                re.compile(r"^Connection lost at \d\d:\d\d"), timeout=PATIENCE
             )
-            await expect(page.get_by_text("No queue is stuck")).to_be_visible()  # but not as new
+            await expect(
+                page.get_by_text("All queues are running normally")
+            ).to_be_visible()  # but not as new
             assert "out-of-date" in (await page.locator("body").get_attribute("class") or "")
             await page.unroute("**/dashboard/live")
             await expect(note).to_be_hidden(timeout=PATIENCE)
@@ -214,11 +216,11 @@ async def test_somebody_without_a_mouse_logs_in_and_makes_a_list(
 
         # Past the navigation in one step.
         await page.keyboard.press("Tab")
-        assert await focused(page) == "Skip to the content"
+        assert await focused(page) == "Skip to content"
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/#main")
         await page.goto("/lists")
-        await tab_to(page, "Make the first list")
+        await tab_to(page, "Create list")
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/lists/new")
         for field, text in (
@@ -228,7 +230,7 @@ async def test_somebody_without_a_mouse_logs_in_and_makes_a_list(
         ):
             await tab_to(page, field)
             await page.keyboard.type(text)
-        await tab_to(page, "Make the list")
+        await tab_to(page, "Create list")
         await page.keyboard.press("Enter")
         await page.wait_for_url("**/lists/by-keyboard")
         assert (await site.services.lists.get("by-keyboard")).description == "Made by keyboard"
@@ -311,7 +313,7 @@ async def test_a_viewer_logs_in_and_is_offered_nothing_that_is_refused(
             await page.get_by_role("button", name="Log in").click()
         assert (await got.value).status == 403
         await expect(page.get_by_role("heading", level=1)).to_have_text(
-            "Not with your role", timeout=PATIENCE
+            "Permission denied", timeout=PATIENCE
         )
         refused = []
         for address in seen_by_viewers(world):
@@ -339,13 +341,13 @@ _OFFERED = """() => {
 
 def seen_by_viewers(world: World) -> list[str]:
     """An example of each page that a viewer may see."""
-    free = {p.path for p in PAGES if "GET" in p.methods and p.role is Role.VIEWER}
+    free = {p.path for p in VIEWS if "GET" in p.methods and p.role is Role.VIEWER}
     return [address for path in shown_pages() if path in free for address in world.addresses(path)]
 
 
 def is_refused(method: str, path: str) -> bool:
     """Whether the first route that answers this is for editors or administrators only."""
-    for page in PAGES:
+    for page in VIEWS:
         pattern = re.sub(r"\\{\w+:path\\}", ".+", re.escape(page.path))
         pattern = re.sub(r"\\{\w+\\}", "[^/]+", pattern)
         if method in page.methods and re.fullmatch(pattern, path):

@@ -12,8 +12,8 @@ from postroom.services.accounts.api_keys import SCOPES
 from postroom.services.accounts.login_pace import CODES, STRANGERS, Pace
 from postroom.services.accounts.users import ROLES
 from postroom.web.api.app import document
-from postroom.web.app import PAGES
-from postroom.web.requests.try_limits import LoginLimits
+from postroom.web.app import VIEWS
+from postroom.web.requests.login_limits import LoginLimits
 from scripts.docs_reference import REFERENCE
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ def test_roles_and_scopes_are_those_of_the_code() -> None:
 
 def test_the_rights_of_every_page_and_call_are_in_the_reference() -> None:
     shown = REFERENCE["reference/rights.md"]()
-    for page in PAGES:
+    for page in VIEWS:
         needs = page.role or "nothing: everyone"
         assert f"| `{page.path}` | {', '.join(page.methods)} | {needs} |" in shown
     for path, operations in document()["paths"].items():

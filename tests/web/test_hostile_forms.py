@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_from_bytes
 import httpx2
 import pytest
 
-from postroom.web.app import PAGES
+from postroom.web.app import VIEWS
 from tests.web.forms import Form, forms_in
 from tests.web.site import Site, Visitor, problem_in
 from tests.web.world import LIST, World, furnished
@@ -159,7 +159,7 @@ async def lists_of(site: Site) -> list[str]:
 async def test_hostile_text_in_every_part_of_every_path(site: Site) -> None:
     world = await furnished(site)
     token = {"X-CSRF-Token": await world.admin.csrf()}
-    for page in PAGES:
+    for page in VIEWS:
         places = re.findall(r"\{[^}]*\}", page.path)
         for place in places:
             others = [each for each in places if each != place]

@@ -36,7 +36,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "/messages/new": (
         *("list", "subject", "html", "text", "when", "day", "clock", "zone", "key", "sure"),
     ),
-    "/messages/preview/words": ("list", "subject", "html", "text", "ref"),
+    "/messages/preview/text": ("list", "subject", "html", "text", "ref"),
     "/messages/test": ("list", "subject", "html", "text", "test_to", "ref"),
     "/messages/{ref}/edit": ("list", "subject", "html", "day", "clock", "zone", "etag"),
     "/messages/{ref}/pause": ("reason",),

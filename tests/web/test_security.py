@@ -12,10 +12,10 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 
 from postroom.services.accounts.users import Role
-from postroom.web.app import PAGES
+from postroom.web.app import VIEWS
 from postroom.web.rendering.templating import make_environment
 from postroom.web.requests.cookies import cookies_at
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
 from tests.web.world import EXAMPLES, LIST, OTHER, QUEUE, furnished
@@ -23,7 +23,7 @@ from tests.web.world import EXAMPLES, LIST, OTHER, QUEUE, furnished
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 
 
-def address_of(page: Page) -> str:
+def address_of(page: View) -> str:
     """An address that the page answers; what its parameters name need not be there."""
     return re.sub(r"\{[^}]*\}", "1", page.path)
 
@@ -46,7 +46,7 @@ async def ask(visitor: Visitor, method: str, path: str) -> httpx2.Response:
 
 async def test_every_page_with_a_role_sends_strangers_to_the_login(site: Site) -> None:
     stranger = site.visitor()
-    for page in PAGES:
+    for page in VIEWS:
         for method in page.methods if page.role is not None else ():
             response = await ask(stranger, method, address_of(page))
             where = f"{method} {page.path}"
@@ -61,7 +61,7 @@ async def test_every_page_refuses_a_role_that_is_too_low(site: Site) -> None:
         Role.ADMINISTRATOR: await site.user(Role.EDITOR),
     }
     asked = 0
-    for page in PAGES:
+    for page in VIEWS:
         visitor = lower.get(page.role) if page.role is not None else None
         for method in page.methods if visitor is not None else ():
             assert visitor is not None
@@ -75,7 +75,7 @@ async def test_every_page_refuses_a_role_that_is_too_low(site: Site) -> None:
 async def test_every_form_without_the_token_of_its_page_is_refused(site: Site) -> None:
     admin, stranger = await site.user(Role.ADMINISTRATOR), site.visitor()
     foreign = await stranger.csrf()
-    for page in PAGES:
+    for page in VIEWS:
         visitor = stranger if page.role is None else admin
         for method in set(page.methods) & WRITES if page.protected else ():
             wrong = "x" * 64 if visitor is stranger else foreign
@@ -88,12 +88,12 @@ async def test_every_form_without_the_token_of_its_page_is_refused(site: Site) -
 
 
 async def test_pages_without_protection_are_only_for_everyone() -> None:
-    assert [page.path for page in PAGES if not page.protected and page.role is not None] == []
+    assert [page.path for page in VIEWS if not page.protected and page.role is not None] == []
 
 
 async def test_every_page_carries_the_headers_and_no_page_fails(site: Site) -> None:
     admin = await site.user(Role.ADMINISTRATOR)
-    for page in PAGES:
+    for page in VIEWS:
         if "GET" in page.methods:
             response = await ask(admin, "GET", address_of(page))
             assert response.status_code < 500, f"{page.path}: {response.status_code}"
@@ -222,8 +222,8 @@ async def test_a_page_that_says_nothing_is_recorded_by_its_address(site: Site) -
         return visit.redirect("/")
 
     admin = await site.user(Role.ADMINISTRATOR)
-    page = Page("/quiet/{name}", quiet, role=Role.ADMINISTRATOR, methods=("POST",))
-    unaudited = Page("/look", quiet, role=Role.ADMINISTRATOR, methods=("POST",), audited=False)
+    page = View("/quiet/{name}", quiet, role=Role.ADMINISTRATOR, methods=("POST",))
+    unaudited = View("/look", quiet, role=Role.ADMINISTRATOR, methods=("POST",), audited=False)
     templates = make_environment()
     app = Starlette(routes=[each.route(site.context, templates) for each in (page, unaudited)])
     transport = httpx2.ASGITransport(app)
@@ -245,7 +245,7 @@ async def test_asking_for_the_head_of_any_page_changes_nothing(site: Site) -> No
     running = await services.messages.get(world.names["running"])
     held = await services.store.queue(f"{QUEUE};poison").info()
     for visitor in (world.admin, site.visitor()):
-        for page in PAGES:
+        for page in VIEWS:
             for address in world.addresses(page.path) if page.path in EXAMPLES else ():
                 response = await visitor.http.head(address)
                 assert response.status_code < 500, address
@@ -265,7 +265,7 @@ async def test_any_method_but_the_reading_ones_needs_the_token(site: Site) -> No
 
     admin = await site.user(Role.ADMINISTRATOR)
     methods = ("GET", "POST", "PROPFIND")
-    page = Page("/it", done, role=Role.ADMINISTRATOR, methods=methods, audited=False)
+    page = View("/it", done, role=Role.ADMINISTRATOR, methods=methods, audited=False)
     app = Starlette(routes=[page.route(site.context, make_environment())])
     cookies = {site.context.cookies.session: admin.session}
     async with httpx2.AsyncClient(
@@ -285,15 +285,15 @@ async def test_every_answer_has_an_id_that_the_log_knows(site: Site) -> None:
 
 def test_cookies_of_two_installations_on_one_host_have_different_names() -> None:
     here, there = cookies_at("http://localhost:8420"), cookies_at("http://localhost:8421")
-    assert {here.session, here.visitor, here.said, here.device}.isdisjoint(
-        {there.session, there.visitor, there.said, there.device}
+    assert {here.session, here.visitor, here.flash, here.device}.isdisjoint(
+        {there.session, there.visitor, there.flash, there.device}
     )
     assert here.session == "postroom_session_8420"
     assert cookies_at("http://[::1]").session == "postroom_session"
     assert cookies_at("http://[::1]:80/lists").session == "postroom_session_80"
     for secure in ("https://lists.example.org", "https://lists.example.org/a:1"):
         assert cookies_at(secure).session == "__Host-postroom_session", secure
-    assert cookies_at("https://a.example:8443").said == "__Host-postroom_said_8443"
+    assert cookies_at("https://a.example:8443").flash == "__Host-postroom_flash_8443"
 
 
 async def test_behind_tls_browsers_keep_every_cookie_for_this_host_and_come_by_https_only(

@@ -17,7 +17,7 @@ from postroom.services.messages.message_contents import NewBodies
 from postroom.services.queues.attempts import Failure
 from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Entity, Value
-from postroom.web.app import PAGES
+from postroom.web.app import VIEWS
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.unit.audience.test_images import png
 from tests.web.site import Site, Visitor
@@ -75,12 +75,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/keys": ("/keys",),
     "/keys/revoke": ("/keys/revoke?id={key}",),
     "/": ("/",),
-    "/lists": ("/lists", "/lists?q=gar&sort=-all", "/lists?q=nothing", "/lists?sort=nothing"),
+    "/lists": (
+        "/lists",
+        "/lists?q=gar&sort=-subscribers",
+        "/lists?q=nothing",
+        "/lists?sort=nothing",
+    ),
     "/lists/new": ("/lists/new",),
     "/lists/{name}": ("/lists/{list}", "/lists/{other}", "/lists/nope"),
     "/lists/{name}/edit": ("/lists/{list}/edit",),
     "/lists/{name}/delete": ("/lists/{list}/delete",),
-    "/lists/{name}/appearance": ("/lists/{list}/appearance",),
+    "/lists/{name}/signup-page": ("/lists/{list}/signup-page",),
     "/lists/{name}/import": ("/lists/{list}/import",),
     "/lists/{name}/import/{run}": (
         "/lists/{list}/import/{run}",
@@ -162,7 +167,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/audit": ("/audit", "/audit?who=nobody@example.com"),
     "/events": ("/events", "/events?severity=error"),
     "/settings": ("/settings",),
-    "/use-it": ("/use-it", "/use-it?list={list}"),
+    "/embed": ("/embed", "/embed?list={list}"),
     "/api/docs": ("/api/docs",),
 }
 
@@ -174,7 +179,7 @@ class World:
     names: dict[str, str]
 
     def addresses(self, path: str) -> list[str]:
-        """Where a page of `PAGES` can be seen; a new page needs an example first."""
+        """Where a page of `VIEWS` can be seen; a new page needs an example first."""
         return [each.format(**self.names) for each in EXAMPLES[path]]
 
     def all_addresses(self) -> list[str]:
@@ -183,7 +188,7 @@ class World:
 
 def shown_pages() -> list[str]:
     """The paths of all pages that a browser can get."""
-    found = dict.fromkeys(page.path for page in PAGES if "GET" in page.methods)
+    found = dict.fromkeys(page.path for page in VIEWS if "GET" in page.methods)
     return [path for path in found if path not in NOT_PAGES]
 
 

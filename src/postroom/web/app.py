@@ -1,4 +1,4 @@
-"""The web application: pages, API and files, put together."""
+"""The web application: pages, API and static files."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, ExceptionHandler, Scope
 
-from postroom.web.admin import ADMIN_PAGES
-from postroom.web.admin.accounts import ACCOUNT_PAGES
-from postroom.web.api import API_PAGES, make_api, mounted
+from postroom.web.admin import ADMIN_VIEWS
+from postroom.web.admin.accounts import ACCOUNT_VIEWS
+from postroom.web.api import API_VIEWS, make_api, mounted
 from postroom.web.context import WebContext
-from postroom.web.public import PUBLIC_PAGES
+from postroom.web.public import PUBLIC_VIEWS
 from postroom.web.rendering.templating import STATIC, make_environment
-from postroom.web.requests.routing import Page, explain
+from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Visit
-from postroom.web.serving.headers import SecureHeaders, hsts_of
 from postroom.web.serving.health import health_routes
-from postroom.web.serving.measuring import Measured, metrics_route
+from postroom.web.serving.middleware import SecureHeaders, hsts_of
+from postroom.web.serving.monitoring import Measured, metrics_route
 
-PAGES: tuple[Page, ...] = (*PUBLIC_PAGES, *ACCOUNT_PAGES, *ADMIN_PAGES, *API_PAGES)
+VIEWS: tuple[View, ...] = (*PUBLIC_VIEWS, *ACCOUNT_VIEWS, *ADMIN_VIEWS, *API_VIEWS)
 
 
 class _Files(StaticFiles):
-    """Files whose address changes with their content (`templating.static`)."""
+    """Static files whose URLs change with their content (`templating.static`)."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        if response.headers.get("content-type") == "image/svg+xml":  # no `text/`, but text
+        if response.headers.get("content-type") == "image/svg+xml":  # text, although not `text/`
             response.headers["content-type"] = "image/svg+xml; charset=utf-8"
         if b"v=" in scope["query_string"]:
             response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
@@ -45,40 +45,40 @@ def make_app(context: WebContext) -> ASGIApp:
         metrics_route(context),
         Mount("/static", _Files(directory=STATIC)),
         mounted(make_api(context)),
-        *(page.route(context, templates) for page in PAGES),
+        *(view.route(context, templates) for view in VIEWS),
     ]
-    problems = _problems(context, templates)
-    app = Starlette(routes=routes, exception_handlers={HTTPException: problems, 500: problems})
-    app.router.redirect_slashes = False  # it believes the Host header: see `_without_slash`
+    on_error = _error_handler(context, templates)
+    app = Starlette(routes=routes, exception_handlers={HTTPException: on_error, 500: on_error})
+    app.router.redirect_slashes = False  # it would trust the Host header: see `_without_slash`
     hsts = hsts_of(context.settings.web.hsts, is_behind_tls=context.is_behind_tls)
-    # Around everything, so that the answer to a fault of ours has the headers too.
+    # Outermost, so that responses to internal errors have the headers, too.
     return Measured(SecureHeaders(app, hsts=hsts))
 
 
-def _problems(context: WebContext, templates: jinja2.Environment) -> ExceptionHandler:
-    """The page for an address that there is not, or not like this, and for a fault of ours."""
+def _error_handler(context: WebContext, templates: jinja2.Environment) -> ExceptionHandler:
+    """Return the handler of unknown URLs, wrong methods and internal errors."""
 
-    async def answer(request: Request, error: Exception) -> Response:
+    async def handle(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         if status == 404 and (path := _without_slash(request)):
             return RedirectResponse(path, 307)
         visit = Visit(request, context, templates, None, None, "")
         if status == 500:
-            text = "That is our fault, not yours. What happened is in the log."
-            return explain(visit, status, "Something went wrong", text)
+            text = "This is a problem on our side. The server log has the details."
+            return error_page(visit, status, "Something went wrong", text)
         if status == 405:
-            text = f"This address does not take {request.method}."
-            return explain(visit, status, "Not like this", text)
-        text = "Check the address, or begin at the start page."
-        return explain(visit, status, "There is no such page", text)
+            text = f"This address does not accept {request.method} requests."
+            return error_page(visit, status, "Method not allowed", text)
+        text = "Check the address, or start from the home page."
+        return error_page(visit, status, "Page not found", text)
 
-    return answer
+    return handle
 
 
 def _without_slash(request: Request) -> str:
-    """Return the path of ours that was asked for with a slash at its end; empty if there is none.
+    """Return the path without its trailing slash if there is such a route, otherwise "".
 
-    A path, never a whole address: what a client sends as Host does not decide where it goes.
+    A path, never a full URL: the Host header must not decide where a client is redirected.
     """
     path = request.url.path.rstrip("/")
     if not path.startswith("/") or path == request.url.path or path.startswith(("//", "/\\")):

@@ -1,4 +1,4 @@
-"""What every page and every call works with."""
+"""The context that all pages and API calls share."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from postroom.web.background.import_runs import ImportRuns
 from postroom.web.background.redrives import Redrives
 from postroom.web.background.tasks import Background
 from postroom.web.requests.cookies import cookies_at
-from postroom.web.requests.try_limits import LoginLimits
+from postroom.web.requests.login_limits import LoginLimits
 from postroom.wiring import Services, find_outbox
 
 
 class WebContext:
-    """The use cases and the settings of one running web server.
+    """The services and settings of a running web server.
 
-    `secret` signs what visitors carry for us (cookies, tokens in forms); it never leaves the
-    server. `keeps_mail`: mails are shown in the outbox, and go nowhere. `stopping` is set when the
-    server is asked to stop: answers that go on and on end then.
+    `secret` signs cookies and form tokens. `keeps_mail`: emails are kept in the outbox instead of
+    being sent. `stopping` is set when the server shuts down: endless responses end then.
     """
 
     def __init__(self, services: Services, settings: Settings, secret: bytes) -> None:
@@ -40,5 +39,5 @@ class WebContext:
 
     @property
     def is_behind_tls(self) -> bool:
-        """Whether visitors come by https."""
+        """Whether visitors use HTTPS."""
         return self.base_url.startswith("https://")

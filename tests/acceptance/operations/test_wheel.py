@@ -144,7 +144,7 @@ def test_the_story_of_a_subscriber(program: Path, tmp_path: Path) -> None:
         browser.send(
             "/setup", token=token[1], email="ann@example.com", password="a few words are good"
         )
-        assert "Dashboard" in browser.page
+        assert "Home" in browser.page
         check_files(browser)
 
         sign_up(browser, postroom)

@@ -13,7 +13,7 @@ from postroom.services.accounts import second_factor
 from postroom.services.accounts.login_pace import Pace
 from postroom.services.accounts.passwords import Passwords, check_password
 from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
-from postroom.web.requests.try_limits import LoginLimits, PaceLimit, is_private, network_of
+from postroom.web.requests.login_limits import LoginLimits, PaceLimit, is_private, network_of
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

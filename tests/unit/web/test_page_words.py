@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.web.rendering.templating import told
+from postroom.web.rendering.templating import sentence
 
 
 @pytest.mark.parametrize(
-    ("problem", "sentence"),
+    ("problem", "expected"),
     [
         ("is not an address", "The address is not an address."),
         ("must not be empty", "The address must not be empty."),
@@ -18,5 +18,5 @@ from postroom.web.rendering.templating import told
         ("line 2: is a quote missing?", "Line 2: is a quote missing?"),
     ],
 )
-def test_a_problem_is_a_sentence_with_a_subject(problem: str, sentence: str) -> None:
-    assert told(problem, "The address") == sentence
+def test_an_error_becomes_a_sentence_with_a_subject(problem: str, expected: str) -> None:
+    assert sentence(problem, "The address") == expected

@@ -14,7 +14,7 @@ import pyotp
 import pytest
 
 from postroom.services.accounts.users import Role
-from postroom.web.admin.accounts.sign_in import setup_link
+from postroom.web.admin.accounts.login import setup_link
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
 
 ANN = "ann@example.org"
@@ -37,7 +37,7 @@ async def is_in(visitor: Visitor) -> bool:
 
 async def test_the_printed_link_makes_the_first_administrator_once(site: Site) -> None:
     visitor = site.visitor()
-    assert "Nobody has an account yet" in (await visitor.get("/login")).text
+    assert "There are no accounts yet" in (await visitor.get("/login")).text
     token = setup_link(site.context).partition("token=")[2]
     for wrong in ("", "x", token[:-1]):
         assert (await visitor.get("/setup", params={"token": wrong})).status_code == 403
@@ -50,14 +50,14 @@ async def test_the_printed_link_makes_the_first_administrator_once(site: Site) -
     assert field(refused, "email") == ANN  # nothing typed is lost
     assert (await visitor.post("/setup", {**data, "token": "x"})).status_code == 403
     made = await visitor.post("/setup", {**data, "password": PASSWORD})
-    assert await visitor.said(made) == "Welcome. Begin with a list."
+    assert await visitor.said(made) == "Welcome to Postroom. Start by creating a list."
     [user] = await site.services.users.all()
     assert (user.email, user.role) == (ANN, Role.ADMINISTRATOR)
 
     again = site.visitor()
-    assert "Nobody has an account yet" not in (await again.get("/login")).text
+    assert "There are no accounts yet" not in (await again.get("/login")).text
     response = await again.post("/setup", {**data, "password": PASSWORD})
-    assert "set up already" in await again.said(response)
+    assert "already set up" in await again.said(response)
     assert len(await site.services.users.all()) == 1
 
 
@@ -220,7 +220,7 @@ async def test_a_second_factor_is_turned_off_with_the_password(site: Site) -> No
     assert renewed.status_code == 200, problem_in(renewed)
     assert codes[1] not in renewed.text
     off = await owner.post("/account/second-factor/off")
-    assert "the password is enough" in await owner.said(off)
+    assert "turned off" in await owner.said(off)
     visitor = site.visitor()
     await log_in(visitor)
     assert await is_in(visitor)
@@ -233,12 +233,12 @@ async def test_a_session_can_be_ended_from_another_browser(site: Site) -> None:
     sessions = await site.services.sessions.of(first.user)
     assert len(sessions) == 3
     page = (await first.get("/account")).text
-    assert page.count("this one") == 1
+    assert page.count("this browser") == 1
     token = second.session
     found = await site.services.sessions.find(token)
     assert found is not None
     ended = await first.post("/account/sessions/end", {"id": found[1].id})
-    assert await first.said(ended) == "The session is ended."
+    assert await first.said(ended) == "Session ended."
     assert [await is_in(each) for each in (first, second, third)] == [True, False, True]
     await first.post("/account/sessions/end-others")
     assert [await is_in(each) for each in (first, third)] == [True, False]
@@ -257,7 +257,7 @@ async def test_changing_the_password_asks_for_the_old_one_and_ends_other_session
     for data, told in (
         ({"old_password": "wrong"}, "is not your password"),
         ({"new_password": "short"}, "must have at least 10 characters"),
-        ({"again": "something else"}, "is not the same"),
+        ({"again": "something else"}, "does not match"),
     ):
         good = {"old_password": PASSWORD, "new_password": new, "again": new}
         refused = await first.post("/account/password", {**good, **data})

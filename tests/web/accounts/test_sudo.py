@@ -7,8 +7,8 @@ import re
 import pyotp
 
 from postroom.services.accounts.users import Role
-from postroom.web.app import PAGES
-from postroom.web.requests.routing import Page
+from postroom.web.app import VIEWS
+from postroom.web.requests.views import View
 from tests.web.forms import forms_in
 from tests.web.site import PASSWORD, Site, Visitor, problem_in
 
@@ -21,8 +21,8 @@ GUARDED = re.compile(
 INVITATION = {"email": "bob@example.org", "role": "editor"}
 
 
-def writing_pages() -> list[Page]:
-    return [page for page in PAGES if not set(page.methods) <= READS]
+def writing_pages() -> list[View]:
+    return [page for page in VIEWS if not set(page.methods) <= READS]
 
 
 async def asked_again(site: Site, role: Role = Role.ADMINISTRATOR) -> Visitor:
@@ -39,7 +39,7 @@ def test_every_form_that_decides_who_has_access_or_what_runs_is_declared_so() ->
 
 
 def test_a_page_that_asks_for_the_password_has_a_user() -> None:
-    assert [page.path for page in PAGES if page.sudo and page.role is None] == []
+    assert [page.path for page in VIEWS if page.sudo and page.role is None] == []
 
 
 async def test_every_such_form_asks_for_the_password_and_changes_nothing(site: Site) -> None:

@@ -9,7 +9,7 @@ from postroom.services.accounts.users import Role
 from tests.unit.audience.test_images import jpeg, png
 from tests.web.site import Site, Visitor
 
-PAGE = "/lists/garden/appearance"
+PAGE = "/lists/garden/signup-page"
 FIELDS = {
     "public": "yes",
     "signup_text": "Soon\r\n<b>now</b>",
@@ -82,7 +82,7 @@ async def test_what_is_wrong_is_said_beside_the_field_and_nothing_is_saved(
             PAGE, {**FIELDS, "etag": before.etag}, files={"logo": ("a.png", data, "image/png")}
         )
         assert answer.status_code == 422
-        assert "The picture " in answer.text
+        assert "The logo " in answer.text
     huge = await editor.post(PAGE, FIELDS, files={"logo": ("a.png", bytes(1_000_000), "image/png")})
     assert huge.status_code == 413
     assert await site.services.lists.get("garden") == before
@@ -93,7 +93,7 @@ async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: 
     await site.services.lists.edit("garden", colour="#ff0000", signup_text="Theirs")
     answer = await editor.post(PAGE, {**FIELDS, "etag": seen})
     assert answer.status_code == 409
-    for text in ("Somebody else saved first", "Theirs", "#ff0000", "#2E7D32", "Soon"):
+    for text in ("Someone else saved changes first", "Theirs", "#ff0000", "#2E7D32", "Soon"):
         assert text in answer.text
     [fresh] = re.findall(r'name="etag" value="([^"]+)"', answer.text)
     again = await editor.post(PAGE, {**FIELDS, "etag": html.unescape(fresh)})
@@ -103,12 +103,12 @@ async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: 
 
 async def test_the_look_follows_what_is_typed_without_saving(site: Site, editor: Visitor) -> None:
     before = await site.services.lists.get("garden")
-    part = await editor.post(f"{PAGE}/look", FIELDS)
+    part = await editor.post(f"{PAGE}/preview", FIELDS)
     assert part.status_code == 200
     assert "<html" not in part.text
     assert "/subscribe/style.css?colour=2e7d32" in part.text
     assert "&lt;b&gt;now&lt;/b&gt;" in part.text
-    half = await editor.post(f"{PAGE}/look", {"colour": "#2e", "welcome_text": "x" * 100_000})
+    half = await editor.post(f"{PAGE}/preview", {"colour": "#2e", "welcome_text": "x" * 100_000})
     assert "style.css" not in half.text
     assert await site.services.lists.get("garden") == before
 
@@ -128,6 +128,6 @@ async def test_the_form_for_a_clients_site_signs_up(site: Site, editor: Visitor)
 
 async def test_a_viewer_may_not(site: Site, editor: Visitor) -> None:
     viewer = await site.user(Role.VIEWER)
-    for path in (PAGE, f"{PAGE}/look"):
+    for path in (PAGE, f"{PAGE}/preview"):
         assert (await viewer.post(path, FIELDS)).status_code == 403
-    assert (await editor.get("/lists/nowhere/appearance")).status_code == 404
+    assert (await editor.get("/lists/nowhere/signup-page")).status_code == 404

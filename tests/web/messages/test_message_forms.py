@@ -38,7 +38,7 @@ async def only_message(site: Site) -> Message:
 async def test_without_a_list_it_says_to_make_one(site: Site) -> None:
     editor = await site.user(Role.EDITOR)
     page = await editor.get("/messages/new")
-    assert "There is no list yet" in page.text
+    assert "No lists yet" in page.text
     assert "/lists/new" in page.text
 
 
@@ -46,7 +46,7 @@ async def test_a_message_is_scheduled_in_a_time_zone_with_a_text_made_of_its_htm
     site: Site, editor: Visitor
 ) -> None:
     made = await editor.post("/messages/new", FORM)
-    assert await editor.said(made) == "The message is scheduled."
+    assert await editor.said(made) == "Message scheduled."
     message = await only_message(site)
     assert made.headers["location"] == f"/messages/{message.ref}"
     assert message.scheduled_at == datetime(2099, 7, 1, 7, tzinfo=UTC)
@@ -60,7 +60,7 @@ async def test_a_message_is_scheduled_in_a_time_zone_with_a_text_made_of_its_htm
 async def test_now_means_now(site: Site, editor: Visitor) -> None:
     before = datetime.now(UTC)
     made = await editor.post("/messages/new", {**NOW, "sure": "yes"})
-    assert await editor.said(made) == "The message goes out now."
+    assert await editor.said(made) == "Sending started."
     message = await only_message(site)
     assert before <= message.scheduled_at <= datetime.now(UTC)
 
@@ -73,7 +73,7 @@ async def test_before_it_goes_to_everybody_somebody_has_to_say_yes(
     asked = await editor.post("/messages/new", {**NOW, "subject": "A & B", "text": "One\r\ntwo"})
     assert asked.status_code == 200, problem_in(asked)
     shown = html.unescape(asked.text)
-    assert "Send “A & B” to 2 people of news now?" in shown
+    assert "Send “A & B” to 2 subscribers of news now?" in shown
     assert "has passed" not in shown
     assert (await site.services.messages.page()).messages == []
     assert (await site.services.audit.page()).actions == [], "nothing was done yet"
@@ -84,7 +84,7 @@ async def test_before_it_goes_to_everybody_somebody_has_to_say_yes(
         assert text in back.text.replace("\r\n", "\n"), text
     assert (await site.services.messages.page()).messages == []
     made = await editor.post("/messages/new", {**carried, "sure": "yes"})
-    assert await editor.said(made) == "The message goes out now."
+    assert await editor.said(made) == "Sending started."
     bodies = await site.services.messages.bodies(await only_message(site))
     assert bodies == NewBodies("<p>Hi <b>you</b></p>", "One\ntwo")
 
@@ -92,13 +92,13 @@ async def test_before_it_goes_to_everybody_somebody_has_to_say_yes(
 async def test_a_time_that_has_passed_is_said_before_it_counts(site: Site, editor: Visitor) -> None:
     past = {**FORM, "day": "2020-07-01"}
     asked = await editor.post("/messages/new", past)
-    assert "The time that you chose has passed" in asked.text
+    assert "The scheduled time" in asked.text
     assert '<time datetime="2020-07-01T07:00:00Z"' in asked.text
-    assert "Nobody is verified on the list news" in asked.text
+    assert "The list news has no confirmed subscribers" in asked.text
     await editor.post("/messages/new", FORM)
     where = f"/messages/{(await only_message(site)).ref}/edit"
     asked = await editor.post(where, past)
-    assert "The time that you chose has passed" in asked.text
+    assert "The scheduled time" in asked.text
     assert f'action="{where}"' in asked.text
     assert (await only_message(site)).scheduled_at.year == 2099
     saved = await editor.post(where, {**past, "sure": "yes"})
@@ -109,15 +109,15 @@ async def test_a_time_that_has_passed_is_said_before_it_counts(site: Site, edito
 async def test_pictures_that_nobody_would_see_are_told_before(site: Site, editor: Visitor) -> None:
     body = '<p><img alt="x" src="bild.png"><img src=https://example.org/seen.png></p>'
     with_pictures = {**FORM, "html": body}
-    words = await editor.post("/messages/preview/words", with_pictures)
-    assert "Readers will not see this picture: bild.png." in words.text
+    words = await editor.post("/messages/preview/text", with_pictures)
+    assert "Subscribers will not see this picture: bild.png." in words.text
     asked = await editor.post("/messages/new", {**with_pictures, "when": "now"})
-    assert "Readers will not see this picture: bild.png." in asked.text
+    assert "Subscribers will not see this picture: bild.png." in asked.text
     assert "seen.png" not in asked.text.partition("<form")[0].partition("main")[2]
     made = await editor.post("/messages/new", with_pictures)
-    assert "Readers will not see: bild.png" in await editor.said(made)
+    assert "Subscribers will not see: bild.png" in await editor.said(made)
     preview = await editor.get(f"{made.headers['location']}/preview")
-    assert "Readers will not see this picture: bild.png." in preview.text
+    assert "Subscribers will not see this picture: bild.png." in preview.text
 
 
 async def test_the_only_list_is_chosen_and_a_message_can_be_used_again(
@@ -230,12 +230,12 @@ async def test_the_preview_is_the_mail_in_a_frame_without_rights(
     assert "script-src" not in policy_of_frame
     assert "frame-ancestors 'self'" in policy_of_frame
     assert frame.headers["x-frame-options"] == "SAMEORIGIN"
-    words = await editor.post("/messages/preview/words", {**FORM, "html": body, "subject": "<i>"})
+    words = await editor.post("/messages/preview/text", {**FORM, "html": body, "subject": "<i>"})
     assert "Subject: <strong>&lt;i&gt;</strong>" in words.text
     assert "Hi subscriber@example.com" in words.text
     assert "0</strong> confirmed subscribers" in words.text
     assert "<script>" not in words.text
-    broken = await editor.post("/messages/preview/words", {**FORM, "html": "{{ x }}"})
+    broken = await editor.post("/messages/preview/text", {**FORM, "html": "{{ x }}"})
     assert "there is no merge field" in broken.text
     nothing = await editor.post("/messages/preview/html", {**FORM, "html": "{{ x }}"})
     assert nothing.status_code == 200
@@ -294,7 +294,7 @@ async def test_a_test_mail_is_marked_and_leaves_no_trace(site: Site, editor: Vis
     sent = await editor.post(
         "/messages/test", {**FORM, "test_to": "me@example.org"}, headers={"HX-Request": "true"}
     )
-    assert "The mail to me@example.org is on its way." in sent.text
+    assert "Test sent to me@example.org." in sent.text
     [file] = (site.context.settings.storage.data / "outbox").glob("*.eml")
     mail = message_from_bytes(file.read_bytes(), policy=policy.default)
     assert mail["Subject"] == "[Test] Hello"
@@ -321,7 +321,7 @@ async def check_refused(folder: Path, transport: str) -> None:
         editor = await site.user(Role.EDITOR)
         answer = await editor.post("/messages/test", {**FORM, "test_to": "me@example.org"})
         assert 'class="problem"' in answer.text
-        assert "me@example.org is refused: 500 " in answer.text
+        assert "me@example.org was refused: 500 " in answer.text
 
 
 async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: Visitor) -> None:
@@ -336,7 +336,7 @@ async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: 
     mine = {**FORM, "subject": "Mine", "html": "<p>My words</p>", "etag": html.unescape(etag)}
     answer = await editor.post(where, mine)
     assert answer.status_code == 409
-    assert "Somebody else saved first" in answer.text
+    assert "Someone else saved changes first" in answer.text
     for text in ("Theirs", "Their &lt;i&gt;words", 'value="Mine"', "My words"):
         assert text in answer.text, text
     assert (await only_message(site)).subject == "Theirs"
@@ -379,5 +379,5 @@ async def test_only_a_pending_message_is_edited_or_deleted(site: Site, editor: V
     await site.services.messages.pause(message.ref)
     await site.services.messages.resume(message.ref)
     gone = await editor.post(f"/messages/{message.ref}/delete")
-    assert await editor.said(gone) == "The message is deleted."
+    assert await editor.said(gone) == "Message deleted."
     assert (await editor.get(f"/messages/{message.ref}")).status_code == 404

@@ -81,7 +81,7 @@ async def first_events(editor: Visitor, path: str, count: int) -> list[tuple[str
 
 
 async def test_open_messages_are_shown_by_time_and_filtered(site: Site, editor: Visitor) -> None:
-    assert "Nothing is waiting to be sent" in (await editor.get("/messages")).text
+    assert "Nothing scheduled" in (await editor.get("/messages")).text
     await site.services.lists.create("other", "Other", "other@contoso.example")
     for number in (3, 1, 2):
         await schedule(site, f"Part {number}", hours=number)
@@ -95,7 +95,7 @@ async def test_open_messages_are_shown_by_time_and_filtered(site: Site, editor: 
     assert subjects((await editor.get("/messages?status=Paused")).text) == ["Part 4"]
     assert subjects((await editor.get("/messages?list=other")).text) == ["Part 4"]
     assert subjects((await editor.get("/lists/other")).text) == ["Part 4"]
-    assert "No open message is like that" in (await editor.get("/messages?status=x")).text
+    assert "No matching messages" in (await editor.get("/messages?status=x")).text
 
 
 async def test_many_messages_are_paged(site: Site, editor: Visitor) -> None:
@@ -110,7 +110,7 @@ async def test_many_messages_are_paged(site: Site, editor: Visitor) -> None:
 async def test_the_archive_has_the_newest_first_with_their_sums(
     site: Site, editor: Visitor
 ) -> None:
-    assert "Nothing is done yet" in (await editor.get("/archive")).text
+    assert "Nothing sent yet" in (await editor.get("/archive")).text
     for far in ("9999-12-31T23:59:59-14:00,x", "0001-01-01T00:00:00+14:00,x"):
         assert (await editor.get("/archive", params={"before": far})).status_code == 200
     await site.services.subscriptions.add("news", "ann@example.com", verified=True)
@@ -132,11 +132,11 @@ async def test_the_page_of_a_message_shows_the_sum(site: Site, editor: Visitor) 
     assert shown == {
         "planned": 7, "pending": 2, "accepted": 2, "refused": 1, "suppressed": 1, "in_doubt": 1
     }  # fmt: skip
-    stripes = re.findall(r'data-stripe="(\w+)" x="([\d.]+)" y="0" width="([\d.]+)"', page.text)
-    assert [name for name, _, _ in stripes] == [
+    segments = re.findall(r'data-segment="(\w+)" x="([\d.]+)" y="0" width="([\d.]+)"', page.text)
+    assert [name for name, _, _ in segments] == [
         "accepted", "refused", "suppressed", "in_doubt", "pending"
     ]  # fmt: skip
-    assert sum(float(width) for _, _, width in stripes) == pytest.approx(1000, abs=0.1)
+    assert sum(float(width) for _, _, width in segments) == pytest.approx(1000, abs=0.1)
     assert "style=" not in page.text
 
 
@@ -172,7 +172,7 @@ async def test_it_is_paused_resumed_and_cancelled_after_a_question(
     now = await site.services.messages.get(message.ref)
     assert now.status is MessageStatus.PROCESSING
     question = await editor.get(f"{where}/cancel")
-    assert "1 were accepted so far; 2 recipients still wait." in question.text
+    assert "1 accepted so far; 2 recipients still waiting." in question.text
     await editor.said(await editor.post(f"{where}/cancel"))
     now = await site.services.messages.get(message.ref)
     assert now.status is MessageStatus.CANCELLED
@@ -197,7 +197,7 @@ async def test_each_recipient_is_found_with_the_words_of_the_mail_server(
     assert found((await editor.get(f"{where}?outcome=refused")).text) == ["001"]
     assert found((await editor.get(f"{where}?q=user05")).text) == [f"05{n}" for n in range(10)]
     assert found((await editor.get(f"{where}?q=user001&outcome=accepted")).text) == []
-    assert "No recipient is like that" in (await editor.get(f"{where}?q=zoe")).text
+    assert "No matching recipients" in (await editor.get(f"{where}?q=zoe")).text
     assert (await editor.get(f"{where}?after=nonsense")).status_code == 422
 
 
@@ -209,17 +209,17 @@ async def test_doubts_are_decided_for_those_that_are_ticked(site: Site, editor: 
     assert len(ticked) == 3
     assert 'name="decision"' not in (await editor.get(where)).text
     sent = await editor.post(f"{where}/decide", {"decision": "sent", "email": ticked[:2]})
-    assert await editor.said(sent) == "2 emails are taken as sent."
+    assert await editor.said(sent) == "2 emails marked as sent."
     again = await editor.post(
         f"{where}/decide", {"decision": "resend", "email": [ticked[2], ticked[0], "<x>"]}
     )
     said = await editor.said(again)
-    assert said.startswith("1 email is to be sent again. Not all: ")
+    assert said.startswith("1 email queued to be sent again. Some could not be changed: ")
     counts = await site.services.outcomes.counts(message)
     assert (counts.accepted, counts.pending, counts.in_doubt) == (3, 1, 0)
     assert (await editor.post(f"{where}/decide", {"decision": "?"})).status_code == 422
     nobody = await editor.post(f"{where}/decide", {"decision": "sent"})
-    assert "Nobody was ticked" in await editor.said(nobody)
+    assert "No recipients selected" in await editor.said(nobody)
 
 
 async def test_only_the_failed_are_tried_again_by_another_message(
@@ -250,16 +250,16 @@ async def test_a_message_that_is_paused_before_it_began_says_when_it_would_go_ou
     at = datetime.now(UTC) + timedelta(days=1, hours=1)
     message = await site.services.messages.create("news", "Hi", NewBodies("<p>Hi</p>"), at)
     said = await editor.said(await editor.post(f"/messages/{message.ref}/pause"))
-    assert said == "Paused: it does not go out until somebody resumes it."
+    assert said == "Paused. The message is not sent until you resume it."
     page = await editor.get(f"/messages/{message.ref}")
-    assert "(in 1 d), but not before it is resumed" in page.text
+    assert "(in 1 d). It is not sent until you resume it." in page.text
     assert "confirmed subscriber" in page.text, "an estimate"
     assert re.search(r'id="progress"[^>]* hidden', page.text), "there is no sum yet"
     question = await editor.get(f"/messages/{message.ref}/cancel")
-    assert "It has not begun: nobody has got it." in question.text
+    assert "Sending has not started: nobody has received it." in question.text
     await editor.said(await editor.post(f"/messages/{message.ref}/cancel"))
     page = await editor.get(f"/messages/{message.ref}")
-    assert "Nobody got it: it was cancelled before it began." in page.text
+    assert "Not sent to anyone: it was cancelled before sending started." in page.text
 
 
 async def test_only_what_is_being_sent_has_a_rate(site: Site, editor: Visitor) -> None:
@@ -283,7 +283,7 @@ async def test_a_message_to_nobody_says_why_nothing_happened(site: Site, editor:
     done = Completion(site.services)
     assert await done.check(message)
     page = await editor.get(f"/messages/{message.ref}")
-    assert "Nobody got it: the list has no verified subscriber." in page.text
+    assert "Not sent to anyone: the list has no verified subscriber." in page.text
 
 
 async def test_holds_and_deferred_emails_are_shown_and_can_be_tried_at_once(

@@ -63,7 +63,7 @@ async def test_one_finds_the_way_from_tables_to_an_entity(site: Site) -> None:
     user = await site.user()
     await make(site)
     index = await opened(user, "/explorer")
-    assert "behind Postroom's back" in html.unescape(index)
+    assert "directly into the store" in html.unescape(index)
     assert 'href="/explorer/tables/departed"' in index
     table = await opened(user, "/explorer/tables/departed")
     assert "rows?partition=p%2F1" in table
@@ -176,7 +176,7 @@ async def test_who_saves_second_sees_the_others_values_beside_their_own(site: Si
     form[f"value{number}"] = "88"
     answer = await user.post(ENTITY, form)
     assert answer.status_code == 409
-    assert "Somebody else saved first" in answer.text
+    assert "Someone else saved changes first" in answer.text
     assert "<code>77</code>" in answer.text
     mine = fields(answer.text)
     assert mine[f"value{number}"] == "88"
@@ -205,7 +205,7 @@ async def test_an_entity_is_deleted_after_a_question_and_only_as_it_was_seen(sit
     await site.services.store.table("departed").merge(Entity("p/1", "a row", {"Integer": 1}))
     assert (await user.post(path, form)).status_code == 409
     form = fields(await opened(user, path))
-    assert await user.said(await user.post(path, form)) == "The entity is deleted."
+    assert await user.said(await user.post(path, form)) == "Entity deleted."
     assert await site.services.store.table("departed").get("p/1", "a row") is None
 
 
@@ -249,7 +249,7 @@ async def test_the_audit_log_can_be_read_but_not_rewritten(site: Site) -> None:
     query = {"partition": row.partition, "row": row.row}
     shown = await user.http.get("/explorer/tables/audit/entity", params=query)
     assert "did something" in shown.text
-    assert "not changed" in shown.text
+    assert "read-only" in shown.text
     for path in ("entity", "delete"):
         data = {"csrf": await user.csrf(), "etag": row.etag}
         answer = await user.http.post(f"/explorer/tables/audit/{path}", params=query, data=data)

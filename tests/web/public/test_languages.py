@@ -148,9 +148,9 @@ async def test_whoever_signs_up_in_french_gets_a_french_mail_with_a_link_to_fren
 
 
 def test_a_name_that_ends_with_a_full_stop_ends_its_sentence() -> None:
-    sentence = "You will go on receiving %(list)s."
-    assert Texts("en")(sentence, list="Garten e. V.") == "You will go on receiving Garten e. V."
-    assert Texts("en")(sentence, list="News") == "You will go on receiving News."
+    sentence = "You will continue to receive %(list)s."
+    assert Texts("en")(sentence, list="Garten e. V.") == "You will continue to receive Garten e. V."
+    assert Texts("en")(sentence, list="News") == "You will continue to receive News."
     assert Texts("de")(sentence, list="Garten e. V.") == "Sie erhalten Garten e. V. weiterhin."
 
 

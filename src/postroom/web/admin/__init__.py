@@ -7,14 +7,13 @@ from postroom.web.admin.audience import (
     address_trace,
     bulk_changes,
     imports,
-    list_appearance,
     lists,
     subscriber_index,
     subscribers,
-    use_it,
 )
+from postroom.web.admin.audience import embed as use_it
+from postroom.web.admin.audience import signup_page as list_appearance
 from postroom.web.admin.messages import (
-    emails,
     message_actions,
     message_details,
     message_forms,
@@ -22,32 +21,33 @@ from postroom.web.admin.messages import (
     outbox,
     previews,
 )
+from postroom.web.admin.messages import recipients as emails
 from postroom.web.admin.operations import dashboard, events, explorer, settings
 from postroom.web.admin.queues import apps, queues
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 
 # One line for each module of pages.
-ADMIN_PAGES: tuple[Page, ...] = (
-    *dashboard.PAGES,
-    *lists.PAGES,
-    *list_appearance.PAGES,
-    *imports.PAGES,
-    *bulk_changes.PAGES,
-    *subscriber_index.PAGES,
-    *subscribers.PAGES,
-    *message_index.PAGES,
-    *message_forms.PAGES,  # before the pages of a message: theirs are `/messages/{ref}`
-    *previews.PAGES,
-    *message_actions.PAGES,
-    *emails.PAGES,
-    *message_details.PAGES,
-    *address_trace.PAGES,
-    *queues.PAGES,
-    *apps.PAGES,
-    *outbox.PAGES,
-    *explorer.PAGES,
-    *audit.PAGES,
-    *events.PAGES,
-    *settings.PAGES,
-    *use_it.PAGES,
+ADMIN_VIEWS: tuple[View, ...] = (
+    *dashboard.VIEWS,
+    *lists.VIEWS,
+    *list_appearance.VIEWS,
+    *imports.VIEWS,
+    *bulk_changes.VIEWS,
+    *subscriber_index.VIEWS,
+    *subscribers.VIEWS,
+    *message_index.VIEWS,
+    *message_forms.VIEWS,  # before the pages of a message: theirs are `/messages/{ref}`
+    *previews.VIEWS,
+    *message_actions.VIEWS,
+    *emails.VIEWS,
+    *message_details.VIEWS,
+    *address_trace.VIEWS,
+    *queues.VIEWS,
+    *apps.VIEWS,
+    *outbox.VIEWS,
+    *explorer.VIEWS,
+    *audit.VIEWS,
+    *events.VIEWS,
+    *settings.VIEWS,
+    *use_it.VIEWS,
 )

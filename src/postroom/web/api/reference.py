@@ -17,7 +17,7 @@ from postroom.services.accounts.api_keys import SCOPES
 from postroom.web.api.app import document
 from postroom.web.api.documenting import HEADERS, SCOPE
 from postroom.web.api.problems import DOCS, KINDS
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _METHODS = {"get": "busy", "post": "good", "patch": "warn", "delete": "bad"}
@@ -240,7 +240,7 @@ def _reference() -> Markup:
 
 
 async def docs(visit: Visit) -> Response:
-    return visit.page("api/docs.html", reference=_reference())
+    return visit.render("api/docs.html", reference=_reference())
 
 
-API_PAGES: tuple[Page, ...] = (Page(DOCS, docs, role=None),)
+API_VIEWS: tuple[View, ...] = (View(DOCS, docs, role=None),)

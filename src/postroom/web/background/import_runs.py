@@ -1,13 +1,13 @@
-"""Imports that were begun by an upload: checked first, then confirmed, then run in the background.
+"""Imports of uploaded files: checked first, then confirmed, then run in the background.
 
     CHECKING → READY → IMPORTING → DONE
-       ↑_________↓   (with another encoding, or other answers)
+       ↑_________↓   (with other options)
 
-A check reads the whole file and writes nothing: what it finds is the preview. The file is kept
-until the import is done, so that it can be checked again without another upload.
+A check reads the whole file and writes nothing; its report is the preview. The file is kept until
+the import is done, so that it can be checked again without another upload.
 
-What is known of a run is kept in this process only. A restart loses that, and no subscriber: the
-same file, imported again, finishes what was interrupted.
+Runs are kept in memory only. A restart forgets them but loses no subscribers: importing the same
+file again finishes what was interrupted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from postroom.services.audience.files.subscriber_lines import RejectedLine, prot
 from postroom.web.background.tasks import Background
 
 _REMEMBERED: Final = 50
-_FILES_KEPT: Final = 10  # that wait for a confirmation: each may have 200 MB
+_FILES_KEPT: Final = 10  # waiting for confirmation; each may have 200 MB
 _AT_ONCE: Final = 2
 _PIECE: Final = 256 * 1024
 
@@ -46,8 +46,8 @@ class Stage(StrEnum):
     DONE = "done"
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What somebody says about a file that the file does not say itself."""
+class ImportOptions(msgspec.Struct, frozen=True):
+    """What the user says about a file."""
 
     encoding: str = ""
     verified: bool = False
@@ -55,22 +55,22 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 class ImportRun:
-    """One import: how far it is, what it did or would do, why it stopped."""
+    """One import: its progress, its report, and why it stopped."""
 
     def __init__(
-        self, list_name: ListName, file_name: str, file: BinaryIO, answers: Answers
+        self, list_name: ListName, file_name: str, file: BinaryIO, options: ImportOptions
     ) -> None:
         self.id = secrets.token_urlsafe(9)
         self.list_name = list_name
         self.file_name = file_name
         self.file = file
         self.size = file.seek(0, io.SEEK_END)
-        self.answers = answers
+        self.options = options
         self._rejected = _report_file()
         self.begin(Stage.CHECKING)
 
     def begin(self, stage: Stage) -> None:
-        """Start over with the file: to check it again, or to import it."""
+        """Start from the beginning of the file, to check it again or to import it."""
         self.stage = stage
         self.started_at = datetime.now(UTC)
         self.done = 0
@@ -92,7 +92,7 @@ class ImportRun:
         self._writer.writerow((line.line, protected(line.email), protected(line.reason)))
 
     async def rejected_csv(self) -> AsyncIterator[bytes]:
-        """Stream all lines that could not be used; to be read once the run has ended."""
+        """Stream all rejected lines, once the run has ended."""
         self._rejected.flush()
         with os.fdopen(os.dup(self._rejected.fileno()), "rb") as file:
             place = 0
@@ -113,28 +113,28 @@ class ImportRuns:
     def __init__(self, imports: ImportService, background: Background) -> None:
         self._imports = imports
         self._background = background
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
         self._runs: OrderedDict[str, ImportRun] = OrderedDict()
 
     def begin(
-        self, list_name: ListName, file: BinaryIO, *, file_name: str, answers: Answers
+        self, list_name: ListName, file: BinaryIO, *, file_name: str, options: ImportOptions
     ) -> ImportRun:
-        """Check a file that is ours from now on."""
-        run = ImportRun(list_name, file_name, file, answers)
+        """Take over a file and start to check it."""
+        run = ImportRun(list_name, file_name, file, options)
         self._runs[run.id] = run
         self._forget_old_ones()
         self._start(run)
         return run
 
-    def check_again(self, run: ImportRun, answers: Answers) -> None:
-        """Check the file again, with other answers, unless it is being imported already."""
+    def check_again(self, run: ImportRun, options: ImportOptions) -> None:
+        """Check the file again, with other options, unless it is already being imported."""
         if run.stage is Stage.READY:
-            run.answers = answers
+            run.options = options
             run.begin(Stage.CHECKING)
             self._start(run)
 
     def confirm(self, run: ImportRun) -> bool:
-        """Import the file as its preview says; return whether that has begun now."""
+        """Start to import the file as previewed; return False if it cannot start."""
         if run.stage is not Stage.READY or run.problem:
             return False
         run.begin(Stage.IMPORTING)
@@ -146,7 +146,7 @@ class ImportRuns:
         return run if run is not None and run.list_name == list_name else None
 
     def close(self) -> None:
-        """Forget all runs; nothing may be under way any more."""
+        """Forget all runs; none may be running."""
         while self._runs:
             self._runs.popitem()[1].close()
 
@@ -165,13 +165,13 @@ class ImportRuns:
     async def _work(self, run: ImportRun) -> None:
         is_check = run.stage is Stage.CHECKING
         try:
-            async with self._turns:
+            async with self._slots:
                 run.report = await self._imports.import_csv(
                     run.list_name,
                     run.file,
-                    encoding=run.answers.encoding or None,
-                    verified=run.answers.verified,
-                    even_unsubscribed=run.answers.even_unsubscribed,
+                    encoding=run.options.encoding or None,
+                    verified=run.options.verified,
+                    even_unsubscribed=run.options.even_unsubscribed,
                     dry_run=is_check,
                     progress=run.note,
                     on_rejected=run.reject,
@@ -179,7 +179,7 @@ class ImportRuns:
                 run.done = run.size
         except Invalid as exc:
             is_about_file = exc.problem.startswith(("has ", "looks "))
-            run.problem = f"it {exc.problem}" if is_about_file else exc.problem
+            run.problem = f"the file {exc.problem}" if is_about_file else exc.problem
         except PostroomError as exc:
             run.problem = str(exc)
         except BaseException:
@@ -192,8 +192,8 @@ class ImportRuns:
 
 
 def kept_file(upload: BinaryIO) -> BinaryIO:
-    """Return a copy of an upload that outlives its request; it blocks: use it in a thread."""
-    copy = TemporaryFile()  # noqa: SIM115 - whoever gets it closes it
+    """Return a copy of an upload that outlives its request. It blocks: call it in a thread."""
+    copy = TemporaryFile()  # noqa: SIM115 - the caller closes it
     upload.seek(0)
     while piece := upload.read(_PIECE):
         copy.write(piece)

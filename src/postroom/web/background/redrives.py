@@ -1,4 +1,4 @@
-"""Redrives that go on while nobody waits: thousands of messages, or a few a second."""
+"""Redrives in the background: of thousands of messages, or a few per second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.web.background.tasks import Background
 
 
 class Redriving(msgspec.Struct):
-    """How many messages a redrive has moved, and how it ended if it did."""
+    """The progress of a redrive, and its result."""
 
     queue: str
     moved: int = 0
@@ -20,7 +20,7 @@ class Redriving(msgspec.Struct):
 
 
 class Redrives:
-    """What ends with the server is finished by starting it again."""
+    """Redrives of this server. One that ends with the server is completed by starting it again."""
 
     def __init__(self, queues: QueueService, background: Background) -> None:
         self._queues = queues
@@ -28,17 +28,17 @@ class Redrives:
         self._latest: dict[str, Redriving] = {}
 
     def start(self, queue: str, *, rate: float | None = None, source: str | None = None) -> None:
-        """Bring all messages of a subqueue back, at most `rate` per second, or those that the
+        """Move all messages of a subqueue back, at most `rate` per second, or those that the
         queue rejected to `source`. `Invalid`, `NotNow`."""
         self._queues.check_redrive(queue, rate, source)
         latest = self._latest.get(queue)
         if latest is not None and not latest.is_over:
-            raise NotNow(f"messages of {queue} are being redriven already: wait until it is done")
+            raise NotNow(f"messages of {queue} are already being redriven: wait until that is done")
         redriving = self._latest[queue] = Redriving(queue)
         self._background.start(self._redrive(redriving, rate, source), f"redrive of {queue}")
 
     def latest(self, queue: str) -> Redriving | None:
-        """The redrive that was started last for the queue."""
+        """Return the latest redrive of the queue."""
         return self._latest.get(queue)
 
     async def _redrive(self, redriving: Redriving, rate: float | None, source: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Work that goes on after its request was answered, as long as the server runs."""
+"""Background tasks of the web server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class Background:
-    """Whatever is started here can be interrupted at any moment and done again."""
+    """Tasks that end with the server; each can be interrupted at any time and repeated."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[Any, Any, T], what: str) -> asyncio.Task[T]:
-        """Begin at once; a failure that nobody waits for is logged as `what`."""
+        """Start a task; a failure is logged as `what`."""
         task = asyncio.create_task(work, name=what)
         self._tasks.add(task)
         task.add_done_callback(self._end)
@@ -36,7 +36,7 @@ class Background:
             log.error("%s failed", task.get_name(), exc_info=failure)
 
     async def stop(self) -> None:
-        """Interrupt what is under way."""
+        """Cancel all tasks."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

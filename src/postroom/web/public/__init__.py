@@ -1,8 +1,8 @@
-"""Pages for everyone: sign up, confirm, leave."""
+"""Public pages: sign up, confirm, unsubscribe."""
 
 from __future__ import annotations
 
 from postroom.web.public import branding, links, subscribe
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 
-PUBLIC_PAGES: tuple[Page, ...] = (*subscribe.PAGES, *links.PAGES, *branding.PAGES)
+PUBLIC_VIEWS: tuple[View, ...] = (*subscribe.VIEWS, *links.VIEWS, *branding.VIEWS)

@@ -1,4 +1,4 @@
-"""The colour and the logo of a list's pages, without a style or script inside a page."""
+"""The colour and logo of a list's public pages, without inline styles."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from postroom.domain.audience.colours import (
 )
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 # The backgrounds in postroom.css on which the colour is hardest to read, light and dark.
 _LIGHT, _DARK = Colour("#f3f5f9"), Colour("#181c25")
-_SEEN = 1.6
+_VISIBLE_CONTRAST = 1.6
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _TYPES: Final = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
 
 
 def style_url(colour: Colour) -> str:
-    """A stylesheet for one colour; what has the class `branded` wears it."""
+    """Return the URL of the stylesheet that gives elements with the class `branded` this colour."""
     return f"/subscribe/style.css?colour={colour.removeprefix('#')}"
 
 
 def logo_url(mailing_list: MailingList) -> str:
-    """It changes with the picture."""
+    """Return the URL of a list's logo; it changes with the picture."""
     return f"/logo/{mailing_list.name}?v={_version(mailing_list)}"
 
 
@@ -43,7 +43,7 @@ async def style(visit: Visit) -> Response:
         colour = Colour("")
     if not colour:
         return Response("", 404, media_type="text/css")
-    return Response(stylesheet(colour), media_type="text/css", headers=_kept(True))
+    return Response(stylesheet(colour), media_type="text/css", headers=_caching(True))
 
 
 async def logo(visit: Visit) -> Response:
@@ -52,17 +52,17 @@ async def logo(visit: Visit) -> Response:
     except (Invalid, NoSuch):
         return Response(status_code=404)
     is_current = visit.parameter("v") == _version(mailing_list)
-    # Of a list that is not open to everyone, only those who have seen its pages know the version.
+    # The version of a private list's logo is known only to those who have seen its pages.
     may_see = mailing_list.public or is_current
     data = await visit.services.logos.read(mailing_list) if may_see else None
     if data is None:
         return Response(status_code=404)
     kind = mailing_list.logo.rpartition(".")[2]
-    return Response(data, media_type=_TYPES[kind], headers=_kept(is_current))
+    return Response(data, media_type=_TYPES[kind], headers=_caching(is_current))
 
 
 def stylesheet(colour: Colour) -> str:
-    """Pico's variables; text on the colour and in the colour can be read in light and dark."""
+    """Return Pico's variables; text on the colour and in it is readable in light and dark mode."""
     return (
         f".branded {{\n{_variables(colour, _LIGHT)}}}\n"
         f"@media (prefers-color-scheme: dark) {{\n.branded {{\n{_variables(colour, _DARK)}}}\n}}\n"
@@ -71,10 +71,10 @@ def stylesheet(colour: Colour) -> str:
 
 def _variables(colour: Colour, background: Colour) -> str:
     on, in_text = text_on(colour), readable_on(background, colour)
-    # Under the pointer: away from the text on it, which stays readable.
+    # On hover: further from the colour of the text on it, which stays readable.
     pressed = mix(colour, text_on(on), 0.15)
-    # A button in nearly the colour of the page has an edge at least.
-    edge = colour if contrast(colour, background) >= _SEEN else in_text
+    # A button in nearly the colour of the page gets a visible border.
+    edge = colour if contrast(colour, background) >= _VISIBLE_CONTRAST else in_text
     values = {
         "primary": in_text,
         "primary-hover": mix(in_text, text_on(background), 0.2),
@@ -96,11 +96,11 @@ def _version(mailing_list: MailingList) -> str:
     return mailing_list.logo.rpartition(",")[2].partition(".")[0]
 
 
-def _kept(for_ever: bool) -> dict[str, str]:
+def _caching(for_ever: bool) -> dict[str, str]:
     return {"Cache-Control": _FOR_EVER if for_ever else "no-cache"}
 
 
-PAGES = (
-    Page("/subscribe/style.css", style, role=None, protected=False),
-    Page("/logo/{name}", logo, role=None, protected=False),
+VIEWS = (
+    View("/subscribe/style.css", style, role=None, protected=False),
+    View("/logo/{name}", logo, role=None, protected=False),
 )

@@ -1,7 +1,7 @@
-"""Which language a visitor is spoken to in, and what our texts are in it.
+"""The visitor's language, and the texts of public pages in it.
 
-The texts in the code are the English ones. Those of the other languages are gettext catalogues in
-`web/locales`; `make translations` brings them up to date.
+Texts in the code are English. The other languages are gettext catalogues in `web/locales`;
+`make translations` updates them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ NAMES: Final = {
     "ru": "Русский",
 }
 
-# Nobody reads more languages, and nobody has to parse more than this for a stranger.
+# Limits how much of a header is parsed.
 _MOST_TAGS = 30
 _LONGEST_HEADER = 1000
 
 
 class Texts:
-    """Our texts in one language. `_` is the name by which catalogues find them."""
+    """The texts in one language. Call it as `_`, so that `make translations` finds them."""
 
     def __init__(self, language: str) -> None:
         self.language = language
         self._catalogue = _catalogue(language)
 
     def __call__(self, message: str, **values: str) -> str:
-        """The message in this language, with the values put in: plain text, not HTML.
+        """Return the message in this language with the values filled in: plain text, not HTML.
 
-        A value that ends with a full stop (`e. V.`) at the end of a sentence needs no other.
+        A value that ends with a full stop (`e. V.`) at the end of a sentence gets no second one.
         """
         text = self._catalogue.gettext(message)
         for name, value in values.items():
@@ -57,23 +57,23 @@ def _catalogue(language: str) -> gettext.NullTranslations:
 
 
 def chosen_language(request: Request, form_choice: str = "") -> str:
-    """Return the language asked for (`lang=`), or the first that the browser likes and we speak;
-    nothing where neither is known."""
+    """Return the language requested with `lang`, or the browser's preferred one; "" if neither is
+    supported."""
     asked = known_language(form_choice) or known_language(request.query_params.get("lang", ""))
     return asked or preferred(request.headers.get("accept-language", ""))
 
 
 def preferred(header: str) -> str:
-    """Return the best of `Accept-Language` (RFC 9110 12.5.4) that we speak, or nothing."""
-    wishes = [_wish(part) for part in header[:_LONGEST_HEADER].split(",")[:_MOST_TAGS]]
-    for weight, tag in sorted(wishes, key=lambda wish: -wish[0]):
+    """Return the best supported language of `Accept-Language` (RFC 9110 12.5.4), or ""."""
+    weighted = [_weighted_tag(part) for part in header[:_LONGEST_HEADER].split(",")[:_MOST_TAGS]]
+    for weight, tag in sorted(weighted, key=lambda each: -each[0]):
         language = known_language(tag)
         if weight > 0 and language:
             return language
     return ""
 
 
-def _wish(part: str) -> tuple[float, str]:
+def _weighted_tag(part: str) -> tuple[float, str]:
     tag, _, parameter = part.partition(";")
     name, _, value = parameter.partition("=")
     if name.strip().lower() != "q":

@@ -1,7 +1,7 @@
-"""Where links in mails lead: confirm a subscription, leave a list.
+"""The pages that links in emails lead to: confirm a subscription, unsubscribe.
 
-To look changes nothing, because mail servers and phones look at links before people do. A button
-does, and for leaving also what mail programs send by themselves (RFC 8058).
+GET changes nothing, because mail servers and phones open links before people do. Only a button
+does, and for unsubscribing the one-click request that mail programs send (RFC 8058).
 """
 
 from __future__ import annotations
@@ -21,151 +21,145 @@ from postroom.domain.audience.lists import (
     parse_list_name,
 )
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.web.public.visitor import LARGEST_FORM, Reader, for_readers
-from postroom.web.requests.routing import Page
+from postroom.web.public.visitor import LARGEST_FORM, Visitor, public
+from postroom.web.requests.views import View
 
 # RFC 8058 3.1: the whole body of a one-click request.
 _ONE_CLICK: Final = ("List-Unsubscribe", "One-Click")
 # Mail programs break long links, and people copy more than the link.
-_GAPS = re.compile(r"[\s\u200b\u2060\ufeff]+")
+_WHITESPACE = re.compile(r"[\s\u200b\u2060\ufeff]+")
 _LONGEST_ID = 100
 
 
-async def confirm(reader: Reader) -> Response:
-    link = await _link(reader)
+async def confirm(visitor: Visitor) -> Response:
+    link = await _parse_link(visitor)
     if link is None:
-        return _no_such_link(reader)
+        return _broken_link(visitor)
     mailing_list, guid = link
-    use = reader.services.subscriptions
-    if reader.sends:
-        subscriber = await use.confirm(mailing_list.name, guid)
-    else:
-        subscriber = await use.by_guid(mailing_list.name, guid)
-    if subscriber is None:
-        return _no_such_link(reader, _known_to_strangers(reader, mailing_list))
-    reader.meet(mailing_list)
-    if subscriber.verified:
-        return _welcome(reader, mailing_list, subscriber)
-    return reader.page("confirm.html", mailing_list=mailing_list, email=masked(subscriber.address))
-
-
-async def unsubscribe(reader: Reader) -> Response:
-    link = await _link(reader)
-    if link is None:
-        return _no_such_link(reader)
-    mailing_list, guid = link
-    use = reader.services.subscriptions
-    is_leaving = _is_told_to_leave(reader)
-    find = use.unsubscribe if is_leaving else use.by_guid
+    subscriptions = visitor.services.subscriptions
+    find = subscriptions.confirm if visitor.is_post else subscriptions.by_guid
     subscriber = await find(mailing_list.name, guid)
     if subscriber is None:
-        return _is_off(reader, _known_to_strangers(reader, mailing_list))
-    reader.meet(mailing_list)
-    if is_leaving:
-        return _has_left(reader, mailing_list)
-    if reader.sends and reader.text("action") == "cancel":
-        return _stays(reader, mailing_list)
-    return reader.page(
-        "unsubscribe.html", mailing_list=mailing_list, email=masked(subscriber.address)
-    )
+        return _broken_link(visitor, _if_public(visitor, mailing_list))
+    visitor.default_language_of(mailing_list)
+    if subscriber.verified:
+        return _welcome(visitor, mailing_list, subscriber)
+    email = masked(subscriber.address)
+    return visitor.render("confirm.html", mailing_list=mailing_list, email=email)
 
 
-def _is_told_to_leave(reader: Reader) -> bool:
+async def unsubscribe(visitor: Visitor) -> Response:
+    link = await _parse_link(visitor)
+    if link is None:
+        return _broken_link(visitor)
+    mailing_list, guid = link
+    subscriptions = visitor.services.subscriptions
+    is_confirmed = _is_unsubscribe_confirmed(visitor)
+    find = subscriptions.unsubscribe if is_confirmed else subscriptions.by_guid
+    subscriber = await find(mailing_list.name, guid)
+    if subscriber is None:
+        return _already_unsubscribed(visitor, _if_public(visitor, mailing_list))
+    visitor.default_language_of(mailing_list)
+    if is_confirmed:
+        return _unsubscribed(visitor, mailing_list)
+    if visitor.is_post and visitor.text("action") == "cancel":
+        return _still_subscribed(visitor, mailing_list)
+    email = masked(subscriber.address)
+    return visitor.render("unsubscribe.html", mailing_list=mailing_list, email=email)
+
+
+def _is_unsubscribe_confirmed(visitor: Visitor) -> bool:
     name, value = _ONE_CLICK
-    return reader.sends and (
-        reader.text("action") == "confirm" or reader.text(name).strip() == value
+    return visitor.is_post and (
+        visitor.text("action") == "confirm" or visitor.text(name).strip() == value
     )
 
 
-async def _link(reader: Reader) -> tuple[MailingList, SubscriberGuid] | None:
-    """The list and the identifier in a link, if there can be such a link at all."""
+async def _parse_link(visitor: Visitor) -> tuple[MailingList, SubscriberGuid] | None:
+    """Return the list and the GUID of a link; None if they cannot be valid."""
     try:
-        guid = parse_guid(_GAPS.sub("", reader.parameter("id"))[:_LONGEST_ID])
-        name: ListName = parse_list_name(_GAPS.sub("", reader.parameter("listName")))
-        mailing_list = await reader.services.lists.get(name)
+        guid = parse_guid(_WHITESPACE.sub("", visitor.parameter("id"))[:_LONGEST_ID])
+        name: ListName = parse_list_name(_WHITESPACE.sub("", visitor.parameter("listName")))
+        mailing_list = await visitor.services.lists.get(name)
     except (Invalid, NoSuch):
         return None
     return mailing_list, guid
 
 
-def _known_to_strangers(reader: Reader, mailing_list: MailingList) -> MailingList | None:
-    """Return the list if it is open to everyone. Of any other, a link with a wrong identifier shows
-    nothing: no description, no logo, no language."""
+def _if_public(visitor: Visitor, mailing_list: MailingList) -> MailingList | None:
+    """Return the list if it is public. A link with a wrong GUID reveals nothing about another: no
+    description, no logo, no language."""
     if not mailing_list.public:
         return None
-    reader.meet(mailing_list)
+    visitor.default_language_of(mailing_list)
     return mailing_list
 
 
-# — What it says —
-
-
-def _no_such_link(reader: Reader, mailing_list: MailingList | None = None) -> Response:
-    _ = reader.gettext
+def _broken_link(visitor: Visitor, mailing_list: MailingList | None = None) -> Response:
+    _ = visitor.gettext
     action = None
     if mailing_list is not None:
-        action = (_("Sign up again"), reader.link("/subscribe", list=mailing_list.name))
-    return reader.says(
+        action = (_("Sign up again"), visitor.link("/subscribe", list=mailing_list.name))
+    return visitor.message(
         _("This link does not work"),
-        _("It may be incomplete, or no longer be valid. Please open the link in the email again,"
-          " or copy all of it."),
+        _("It may be incomplete or no longer valid. Open the link in the email again, or copy all"
+          " of it."),
         status=404,
         mailing_list=mailing_list,
         action=action,
     )  # fmt: skip
 
 
-def _welcome(reader: Reader, mailing_list: MailingList, subscriber: Subscriber) -> Response:
-    _ = reader.gettext
+def _welcome(visitor: Visitor, mailing_list: MailingList, subscriber: Subscriber) -> Response:
+    _ = visitor.gettext
     own = mailing_list.welcome_text
     fact = _(
         "%(email)s is subscribed to %(list)s.",
         email=masked(subscriber.address),
         list=mailing_list.description,
     )
-    ending = _("You can leave at any time: each email has a link for it.")
-    if own:
-        return reader.says(_("Welcome!"), own, mailing_list=mailing_list, small=f"{fact} {ending}")
-    return reader.says(_("Welcome!"), fact, mailing_list=mailing_list, small=ending)
+    hint = _("Unsubscribe any time with the link in every email.")
+    text, small = (own, f"{fact} {hint}") if own else (fact, hint)
+    return visitor.message(_("Welcome!"), text, mailing_list=mailing_list, small=small)
 
 
-def _has_left(reader: Reader, mailing_list: MailingList) -> Response:
-    _ = reader.gettext
-    again = (_("Subscribe again"), reader.link("/subscribe", list=mailing_list.name))
-    return reader.says(
-        _("You have left the list"),
-        _("You will get no more emails from %(list)s.", list=mailing_list.description),
+def _unsubscribed(visitor: Visitor, mailing_list: MailingList) -> Response:
+    _ = visitor.gettext
+    again = (_("Subscribe again"), visitor.link("/subscribe", list=mailing_list.name))
+    return visitor.message(
+        _("You are unsubscribed"),
+        _("You will no longer receive emails from %(list)s.", list=mailing_list.description),
         mailing_list=mailing_list,
         small=_("Was that a mistake?") if mailing_list.public else "",
         action=again if mailing_list.public else None,
     )
 
 
-def _is_off(reader: Reader, mailing_list: MailingList | None) -> Response:
-    _ = reader.gettext
-    title = _("You are already off the list")
+def _already_unsubscribed(visitor: Visitor, mailing_list: MailingList | None) -> Response:
+    _ = visitor.gettext
+    title = _("You are already unsubscribed")
     if mailing_list is None:
-        return reader.says(title)
-    return reader.says(
+        return visitor.message(title)
+    return visitor.message(
         title,
-        _("This address gets no emails from %(list)s.", list=mailing_list.description),
+        _("This address does not receive emails from %(list)s.", list=mailing_list.description),
         mailing_list=mailing_list,
     )
 
 
-def _stays(reader: Reader, mailing_list: MailingList) -> Response:
-    _ = reader.gettext
-    return reader.says(
-        _("Nothing was changed"),
-        _("You will go on receiving %(list)s.", list=mailing_list.description),
+def _still_subscribed(visitor: Visitor, mailing_list: MailingList) -> Response:
+    _ = visitor.gettext
+    return visitor.message(
+        _("You are still subscribed"),
+        _("You will continue to receive %(list)s.", list=mailing_list.description),
         mailing_list=mailing_list,
     )
 
 
-PAGES = tuple(
-    Page(
+VIEWS = tuple(
+    View(
         path,
-        for_readers(endpoint),
+        public(endpoint),
         role=None,
         methods=("GET", "POST"),
         protected=False,

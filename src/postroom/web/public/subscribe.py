@@ -1,144 +1,163 @@
-"""The sign-up form, for one list or for a choice of lists.
+"""The sign-up page, for one list or a choice of lists.
 
-The answer is the same for an address that is on the list, is not yet, or was asked too often, and
-it takes about as long: nobody can find out who reads what.
+The response is the same, and takes about as long, whether an address is already on the list, is
+new, or was tried too often: nobody can find out who subscribes to what.
 """
 
 from __future__ import annotations
 
 import asyncio
+from html import escape
 from typing import Final
 
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import LONGEST, parse_address
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists import ListName, MailingList
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services.audience.signup_limits import place_of
-from postroom.web.public.visitor import LARGEST_FORM, Reader, for_readers, shown
-from postroom.web.requests.routing import Page
+from postroom.web.public.visitor import LARGEST_FORM, Visitor, printable, public
+from postroom.web.requests.views import View
 
-# A field that people do not see and programs like to fill in.
-TRAP: Final = "website"
+# A field that people do not see, but bots fill in.
+HONEYPOT: Final = "website"
 CHOICE: Final = "choice"
 
-# Longer than signing up takes: an answer does not come before, whatever there was to do.
-_ANSWER_AFTER = 0.25
-_AND_FOR_EACH_LIST = 0.1
+# Longer than signing up takes, so that the time of the response reveals nothing.
+_RESPONSE_SECONDS = 0.25
+_SECONDS_PER_LIST = 0.1
 _MOST_LISTS = 50
-_LOOKED_AT = 200  # lists, for those of them that are open
-_MOST_AT_ONCE = 10  # a mailbox gets no more confirmations in a day
+_LISTS_SEARCHED = 200  # for public ones
+_MOST_AT_ONCE = 10  # a mailbox gets no more confirmation emails in a day
+
+_FORM = """\
+<form method="post" action="{action}">
+  <input type="hidden" name="list" value="{name}">
+  <label>Email address <input type="email" name="email" required autocomplete="email"></label>
+  <!-- Hidden from people. Submissions that fill it in are ignored. -->
+  <input type="text" name="{honeypot}" tabindex="-1" autocomplete="off" aria-hidden="true"
+         style="position: absolute; left: -9999px">
+  <button type="submit">Subscribe</button>
+</form>
+"""
 
 
-async def subscribe(reader: Reader) -> Response:
-    in_link, sent = reader.in_link("list"), reader.sent("list")
-    # Our own form with a choice says so: where nothing is chosen, nothing is meant.
-    has_choice = bool(reader.text(CHOICE))
-    asked = in_link if has_choice else in_link or sent
-    offered = await _offered(reader, asked)
+def form_snippet(base_url: str, name: ListName) -> str:
+    """Return the HTML of a sign-up form for another website: no script, no API key."""
+    action = escape(f"{base_url}/subscribe")
+    return _FORM.format(action=action, name=escape(name), honeypot=HONEYPOT)
+
+
+async def subscribe(visitor: Visitor) -> Response:
+    in_query, in_form = visitor.query_values("list"), visitor.form_values("list")
+    # Our own form for several lists has this field: without a selected list, none is meant.
+    has_choice = bool(visitor.text(CHOICE))
+    requested = in_query if has_choice else in_query or in_form
+    offered = await _offered(visitor, requested)
     if not offered:
-        return _nothing_to_offer(reader, asked)
+        return _nothing_offered(visitor, requested)
     if len(offered) == 1:
-        reader.meet(offered[0])
-    if not reader.sends:
-        return _form(reader, offered)
-    # Whoever names none of several has not chosen all of them.
-    must_choose = has_choice or (not asked and len(offered) > 1)
-    chosen = [each for each in offered if each.name in sent] if must_choose else offered
+        visitor.default_language_of(offered[0])
+    if not visitor.is_post:
+        return _form(visitor, offered)
+    # A form without a list does not mean all of several lists.
+    must_choose = has_choice or (not requested and len(offered) > 1)
+    chosen = [each for each in offered if each.name in in_form] if must_choose else offered
     chosen = chosen[:_MOST_AT_ONCE]
     try:
-        address = parse_address(reader.text("email")[: LONGEST + 1], "email")
+        address = parse_address(visitor.text("email")[: LONGEST + 1], "email")
     except Invalid:
         address = None
     if address is None or not chosen:
-        return _form(reader, offered, email=reader.text("email"), is_wrong=address is None,
+        return _form(visitor, offered, email=visitor.text("email"), is_invalid=address is None,
                      chosen=chosen)  # fmt: skip
-    work = _sign_up(reader, address, chosen)
-    await asyncio.gather(work, asyncio.sleep(_ANSWER_AFTER + _AND_FOR_EACH_LIST * len(chosen)))
-    return _check_your_mail(reader, address, chosen)
+    work = _sign_up(visitor, address, chosen)
+    delay = asyncio.sleep(_RESPONSE_SECONDS + _SECONDS_PER_LIST * len(chosen))
+    await asyncio.gather(work, delay)
+    return _check_your_email(visitor, address, chosen)
 
 
-async def _sign_up(reader: Reader, address: str, chosen: list[MailingList]) -> None:
-    if reader.text(TRAP):
+async def _sign_up(visitor: Visitor, address: str, chosen: list[MailingList]) -> None:
+    if visitor.text(HONEYPOT):
         return
-    place = place_of(reader.visit.place)
+    place = place_of(visitor.visit.place)
     for each in chosen:
         try:
-            await reader.services.subscriptions.subscribe(
-                each.name, address, language=reader.chosen_language, place=place
+            await visitor.services.subscriptions.subscribe(
+                each.name, address, language=visitor.chosen_language, place=place
             )
         except NoSuch:
             continue  # deleted at this moment
 
 
-async def _offered(reader: Reader, names: list[str]) -> list[MailingList]:
-    """The lists that were asked for, or all, as far as they are open to the public."""
+async def _offered(visitor: Visitor, names: list[str]) -> list[MailingList]:
+    """Return the requested lists, or all lists, as far as they are public."""
     if names:
-        found = await asyncio.gather(*(_find(reader, name.strip()) for name in names[:_MOST_LISTS]))
-        known = {each.name: each for each in found if each is not None}
-        return [each for each in known.values() if each.public]
-    lists = (await reader.services.lists.page(limit=_LOOKED_AT)).lists
-    return [each for each in lists if each.public][:_MOST_LISTS]
+        lists = await asyncio.gather(*(_find(visitor, each) for each in names[:_MOST_LISTS]))
+        by_name = {each.name: each for each in lists if each is not None}
+        return [each for each in by_name.values() if each.public]
+    all_lists = (await visitor.services.lists.page(limit=_LISTS_SEARCHED)).lists
+    return [each for each in all_lists if each.public][:_MOST_LISTS]
 
 
-async def _find(reader: Reader, name: str) -> MailingList | None:
+async def _find(visitor: Visitor, name: str) -> MailingList | None:
     try:
-        return await reader.services.lists.get(name)
+        return await visitor.services.lists.get(name)
     except (NoSuch, Invalid):
         return None
 
 
 def _form(
-    reader: Reader,
+    visitor: Visitor,
     offered: list[MailingList],
     *,
     email: str = "",
-    is_wrong: bool = False,
+    is_invalid: bool = False,
     chosen: list[MailingList] | None = None,
 ) -> Response:
-    return reader.page(
+    return visitor.render(
         "subscribe.html",
         status=200 if chosen is None else 422,
         mailing_list=offered[0] if len(offered) == 1 else None,
         offered=offered,
         chosen=[] if chosen is None else [each.name for each in chosen],
-        email=shown(email)[:LONGEST],
-        is_wrong=is_wrong,
+        email=printable(email)[:LONGEST],
+        is_invalid=is_invalid,
         is_nothing_chosen=chosen == [],
-        trap=TRAP,
+        honeypot=HONEYPOT,
         choice=CHOICE,
     )
 
 
-def _nothing_to_offer(reader: Reader, asked: list[str]) -> Response:
-    _ = reader.gettext
-    if asked:
-        return reader.says(
-            _("There is no such list"),
-            _("Perhaps it is gone, or the link is not complete."),
+def _nothing_offered(visitor: Visitor, requested: list[str]) -> Response:
+    _ = visitor.gettext
+    if requested:
+        return visitor.message(
+            _("List not found"),
+            _("It may have been removed, or the link is incomplete."),
             status=404,
         )
-    return reader.says(
-        _("Nothing to sign up for"), _("There is no list here that is open to everyone.")
+    return visitor.message(
+        _("Nothing to sign up for"), _("No lists are open for sign-up at the moment.")
     )
 
 
-def _check_your_mail(reader: Reader, address: str, chosen: list[MailingList]) -> Response:
-    _ = reader.gettext
-    return reader.says(
-        _("Check your mail"),
-        _("We are writing to %(email)s. Open the link in that email to confirm, and you are in.",
+def _check_your_email(visitor: Visitor, address: str, chosen: list[MailingList]) -> Response:
+    _ = visitor.gettext
+    return visitor.message(
+        _("Check your email"),
+        _("We've sent an email to %(email)s. Open the link in it to confirm your subscription.",
           email=address),
         mailing_list=chosen[0] if len(chosen) == 1 else None,
-        small=_("No email after a few minutes? Look in the spam folder. If you are already"
-                " subscribed, we send nothing."),
+        small=_("No email after a few minutes? Check your spam folder. If you are already"
+                " subscribed, we don't send another one."),
     )  # fmt: skip
 
 
-PAGES = (
-    Page(
+VIEWS = (
+    View(
         "/subscribe",
-        for_readers(subscribe),
+        public(subscribe),
         role=None,
         methods=("GET", "POST"),
         protected=False,

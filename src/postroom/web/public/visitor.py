@@ -1,7 +1,7 @@
-"""A visitor of a public page: spoken to in their language, and never shown an error of ours.
+"""Visitors of public pages: their language, their form, and pages for them.
 
-Forms of these pages carry no token: they come from links in mails and from clients' sites, without
-any session, and the link itself is the proof.
+Public forms carry no CSRF token: they come from links in emails and from other websites, without a
+session, and the link itself is the proof.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroom.errors import PostroomError
 from postroom.storage import StoreOutage
 from postroom.web.public.branding import logo_url, style_url
 from postroom.web.public.languages import NAMES, Texts, chosen_language
-from postroom.web.requests.form_reading import read_form
+from postroom.web.requests.bodies import read_form
 from postroom.web.requests.visit import Endpoint, Visit
 
 log = logging.getLogger(__name__)
@@ -31,16 +31,18 @@ log = logging.getLogger(__name__)
 LARGEST_FORM = 64 * 1024
 _MOST_FIELDS = 100
 _MOST_LISTS = 50
-# What may be carried on in a link to the same page, and how much of it.
-_CARRIED = ("list", "id", "listName")
-_LONGEST_CARRIED = 200
-# Also what turns the direction of text around, and what breaks a line without being a line break.
+# Query parameters that links to the same page keep, and how much of each.
+_KEPT_PARAMETERS = ("list", "id", "listName")
+_LONGEST_PARAMETER = 200
+# Includes characters that change the direction of text, and unusual line separators.
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
 
 
-class Reader:
+class Visitor:
+    """A request for a public page, with its form and the visitor's language."""
+
     def __init__(self, visit: Visit, form: FormData) -> None:
         self.visit = visit
         self.services = visit.services
@@ -52,48 +54,46 @@ class Reader:
     def language(self) -> str:
         return self.gettext.language
 
-    def meet(self, mailing_list: MailingList) -> None:
-        """Speak the list's language from here on, unless the visitor's own is known."""
+    def default_language_of(self, mailing_list: MailingList) -> None:
+        """Use the list's language from here on, unless the visitor's own is known."""
         self.gettext = Texts(self.chosen_language or mailing_list.language)
 
     @property
-    def sends(self) -> bool:
-        """A form was sent. Anything else only looks: link scanners must change nothing."""
+    def is_post(self) -> bool:
+        """Whether a form was sent. Nothing else may change data: link scanners use GET."""
         return self.visit.request.method == "POST"
 
     def text(self, field: str) -> str:
-        """A field of the form as text; a file in its place counts as nothing."""
+        """Return a field of the form as text; a file counts as empty."""
         value = self._form.get(field, "")
         return value if isinstance(value, str) else ""
 
     def parameter(self, name: str) -> str:
-        """From the address or from the form."""
+        """Return a parameter from the query or the form."""
         return self.visit.request.query_params.get(name) or self.text(name)
 
-    def in_link(self, name: str) -> list[str]:
-        """All values of that name in the address, each once."""
-        return _each_once(self.visit.request.query_params.getlist(name))
+    def query_values(self, name: str) -> list[str]:
+        """Return all distinct values of a query parameter."""
+        return _distinct(self.visit.request.query_params.getlist(name))
 
-    def sent(self, name: str) -> list[str]:
-        """All values of that name in the form, each once."""
-        return _each_once([v for v in self._form.getlist(name) if isinstance(v, str)])
+    def form_values(self, name: str) -> list[str]:
+        """Return all distinct values of a form field."""
+        return _distinct([v for v in self._form.getlist(name) if isinstance(v, str)])
 
-    def link(self, path: str, language: str = "", **parameters: str) -> str:
-        """To a page of ours, in the same language or in another."""
-        return f"{path}?{urlencode({**parameters, 'lang': language or self.language})}"
+    def link(self, path: str, **parameters: str) -> str:
+        """Return the URL of a public page in the visitor's language."""
+        return f"{path}?{urlencode({**parameters, 'lang': self.language})}"
 
-    def same_page(self, language: str = "") -> str:
-        """This page again, in the same language or in another."""
-        carried = [
-            (name, shown(value)[:_LONGEST_CARRIED])
+    def current_url(self, language: str = "") -> str:
+        """Return the URL of this page, in the same or another language."""
+        kept = [
+            (name, printable(value)[:_LONGEST_PARAMETER])
             for name, value in self.visit.request.query_params.multi_items()
-            if name in _CARRIED
+            if name in _KEPT_PARAMETERS
         ][:_MOST_LISTS]
-        return f"{self.visit.path}?{urlencode([*carried, ('lang', language or self.language)])}"
+        return f"{self.visit.path}?{urlencode([*kept, ('lang', language or self.language)])}"
 
-    # — Answers —
-
-    def page(
+    def render(
         self,
         template: str,
         *,
@@ -101,21 +101,21 @@ class Reader:
         mailing_list: MailingList | None = None,
         **values: object,
     ) -> Response:
-        languages = [(code, NAMES[code], self.same_page(code)) for code in LANGUAGES]
-        return self.visit.page(
+        languages = [(code, NAMES[code], self.current_url(code)) for code in LANGUAGES]
+        return self.visit.render(
             f"public/{template}",
             status=status,
-            reader=self,
+            visitor=self,
             _=self.gettext,
             language=self.language,
-            languages=[] if self.sends else languages,
+            languages=[] if self.is_post else languages,
             mailing_list=mailing_list,
             style_url=style_url,
             logo_url=logo_url,
             **values,
         )
 
-    def says(
+    def message(
         self,
         title: str,
         *paragraphs: str,
@@ -124,8 +124,8 @@ class Reader:
         small: str = "",
         action: tuple[str, str] | None = None,
     ) -> Response:
-        """A page that tells something; `action` is a link, with its text first."""
-        return self.page(
+        """Render a page with a title and some text; `action` is the text and URL of a link."""
+        return self.render(
             "message.html",
             status=status,
             mailing_list=mailing_list,
@@ -136,55 +136,55 @@ class Reader:
         )
 
 
-PublicEndpoint = Callable[[Reader], Awaitable[Response]]
+PublicEndpoint = Callable[[Visitor], Awaitable[Response]]
 
 
-def for_readers(endpoint: PublicEndpoint) -> Endpoint:
-    """The endpoint, in the visitor's language; whatever goes wrong becomes a friendly page."""
+def public(endpoint: PublicEndpoint) -> Endpoint:
+    """Wrap an endpoint for visitors; errors become a friendly page in their language."""
 
     @functools.wraps(endpoint)
-    async def answer(visit: Visit) -> Response:
-        reader = Reader(visit, FormData())
+    async def respond(visit: Visit) -> Response:
+        visitor = Visitor(visit, FormData())
         try:
-            if reader.sends:
+            if visitor.is_post:
                 form = await read_form(visit.request, max_files=0, max_fields=_MOST_FIELDS)
-                reader = Reader(visit, form)
-            response = await endpoint(reader)
+                visitor = Visitor(visit, form)
+            response = await endpoint(visitor)
         except HTTPException as exc:
-            response = _unreadable(reader, exc.status_code)
+            response = _unreadable(visitor, exc.status_code)
         except PostroomError as exc:
-            response = _failed(reader, exc)
+            response = _unavailable(visitor, exc)
         response.headers["Vary"] = "Accept-Language"
-        response.headers["Content-Language"] = reader.language
+        response.headers["Content-Language"] = visitor.language
         return response
 
-    return answer
+    return respond
 
 
-def _unreadable(reader: Reader, status: int) -> Response:
-    _ = reader.gettext
-    return reader.says(
-        _("That did not work"),
-        _("What your browser sent cannot be read. Nothing was changed."),
+def _unreadable(visitor: Visitor, status: int) -> Response:
+    _ = visitor.gettext
+    return visitor.message(
+        _("Something went wrong"),
+        _("Your request could not be read. Nothing was changed."),
         status=status,
     )
 
 
-def _failed(reader: Reader, error: PostroomError) -> Response:
-    _ = reader.gettext
+def _unavailable(visitor: Visitor, error: PostroomError) -> Response:
+    _ = visitor.gettext
     if not isinstance(error, DomainError | StoreOutage):
         log.error("a public page failed: %s", error)
-    return reader.says(
-        _("Not right now"),
-        _("Something does not work here at the moment. Please try again in a few minutes."),
+    return visitor.message(
+        _("Temporarily unavailable"),
+        _("There is a problem on our side. Please try again in a few minutes."),
         status=503,
     )
 
 
-def _each_once(values: list[str]) -> list[str]:
+def _distinct(values: list[str]) -> list[str]:
     return list(dict.fromkeys(value.strip() for value in values if value.strip()))[:_MOST_LISTS]
 
 
-def shown(text: str) -> str:
-    """What somebody sent, so that it can stand in a page."""
+def printable(text: str) -> str:
+    """Return user input without characters that must not appear in a page."""
     return _UNPRINTABLE.sub("", text)

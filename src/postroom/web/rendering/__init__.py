@@ -1,1 +1,1 @@
-"""HTML out of templates."""
+"""Rendering of pages."""

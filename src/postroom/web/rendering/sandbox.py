@@ -1,4 +1,4 @@
-"""HTML that is not ours, shown in a frame in which it can do nothing but look like itself."""
+"""User-supplied HTML, served for a sandboxed frame."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 from starlette.responses import HTMLResponse, Response
 
-# `sandbox` without allow-scripts and allow-same-origin: no script, no form, no cookie of ours, even
-# if somebody opens the address outside its frame. Links open in a window of their own.
+# `sandbox` without allow-scripts and allow-same-origin: no scripts, forms or cookies, even if
+# somebody opens the URL outside its frame. Links open in a new window.
 _POLICY: Final = (
     "sandbox{rights} allow-popups allow-popups-to-escape-sandbox; default-src 'none';"
     " style-src 'unsafe-inline'; img-src {pictures}; font-src data:; frame-ancestors 'self'"
@@ -18,15 +18,14 @@ _DOCTYPE: Final = re.compile(r"\s*<!doctype[^>]*>", re.IGNORECASE)
 
 
 def sandboxed(html: str, *, with_pictures: bool = False, is_scrolled: bool = False) -> Response:
-    """Return the answer for the frame. Nothing is fetched from elsewhere, except for pictures
-    `with_pictures`, which tell other sites who looks: for somebody who writes the message, or who
-    asked for them.
+    """Return the response for the frame. Nothing is loaded from other sites, except pictures if
+    `with_pictures`; those let other sites see who is looking.
 
-    `is_scrolled`: the page around the frame keeps its scroll position. That needs the same origin,
-    and is safe because the document still cannot run scripts or send forms.
+    `is_scrolled`: the surrounding page restores the scroll position. This requires the same origin
+    and is safe, because the document still cannot run scripts or send forms.
     """
     doctype = _DOCTYPE.match(html)
-    # Behind it: a document with anything before its type is shown by the rules of another age.
+    # After the doctype: anything before it would switch browsers to quirks mode.
     begin = doctype.end() if doctype else 0
     return HTMLResponse(
         html[:begin] + _LINKS_OUTSIDE + html[begin:],

@@ -1,8 +1,8 @@
-"""Indexes that can be sorted by a column: `?sort=column`, or `?sort=-column` for the other way.
+"""Tables that can be sorted by a column: `?sort=column`, or `?sort=-column` for descending.
 
-The store has keys and no secondary indexes. In the order of its keys an index of any length is
-shown at once; by another column it is read whole and sorted in memory, and so only if it is short
-enough. A longer one stays in the order of its keys and says so.
+The store has keys and no secondary indexes. In key order, any number of rows can be paged through.
+By another column, all rows are read and sorted in memory, so there is a limit: a longer table stays
+in key order and says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST: Final = 10_000
 """Rows of one index that are sorted: reading so many subscribers takes a tenth of the 100 ms that
 a page may take on SQLite, and ten requests on Azure."""
 
-A_PAGE: Final = 50
+ROWS_SHOWN: Final = 50
 """Rows of an index that are shown at once."""
 
 _LONGEST_SHOWN: Final = 40  # of a column's name that is none
@@ -85,7 +85,7 @@ class Sorting(Generic[Row]):
         filters: Mapping[str, str] | None = None,
         *,
         path: str = "",
-        a_page: int = A_PAGE,
+        rows_shown: int = ROWS_SHOWN,
     ) -> None:
         asked = visit.parameter("sort")
         if asked and asked.removeprefix("-") not in index.columns:
@@ -102,7 +102,7 @@ class Sorting(Generic[Row]):
         self._index = index
         self._path = path or visit.path
         self._filters = filters or {}
-        self._a_page = a_page
+        self._rows_shown = rows_shown
 
     @property
     def is_natural(self) -> bool:
@@ -136,9 +136,9 @@ class Sorting(Generic[Row]):
         if rows is None:
             return None
         in_order = self.all_of(rows)
-        last = max(len(in_order) - 1, 0) // self._a_page
+        last = max(len(in_order) - 1, 0) // self._rows_shown
         page = min(self._asked_page(), last)
-        begin, end = page * self._a_page, (page + 1) * self._a_page
+        begin, end = page * self._rows_shown, (page + 1) * self._rows_shown
         if last:
             self.place = f"{begin + 1:,} to {min(end, len(in_order)):,} of {len(in_order):,}"
         self.first_url = self._address(sort=self.asked) if page else ""
@@ -192,7 +192,7 @@ class Sorting(Generic[Row]):
             return ""
         if self._index.at_any_size and self.is_natural:
             return ""
-        why = f"more than {self.most:,} cannot be sorted otherwise."
+        why = f"more than {self.most:,} rows can only be shown in this order."
         return f"{self._index.in_words}: {why} {self._index.advice}".rstrip()
 
     def _asked_page(self) -> int:

@@ -1,4 +1,4 @@
-"""HTML from templates: everything is escaped, and a name that is not there is an error."""
+"""The template environment: output is escaped, and an undefined name is an error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from urllib.parse import quote
 import jinja2
 
 from postroom.domain.sizes import show_size
+from postroom.web.rendering.labels import outcome_label, status_label
 
 FOLDER = Path(__file__).parent.parent
 STATIC = FOLDER / "static"
-# What the problem with a field may begin with, which lacks its subject then.
+# Errors that start with one of these verbs lack a subject.
 _VERBS = frozenset(
     {"is", "are", "has", "needs", "contains", "may", "must", "can", "cannot", "does", "begins",
      "ends", "names", "takes", "was", "belongs"}
@@ -34,20 +35,21 @@ def make_environment() -> jinja2.Environment:
     environment.filters.update(
         number=number, when=when, isotime=isotime, ago=ago, percent=percent, size=show_size
     )
-    environment.filters.update(lasting=lasting, queue_url=queue_url, told=told)
+    environment.filters.update(lasting=lasting, queue_url=queue_url, sentence=sentence)
+    environment.filters.update(status_label=status_label, outcome_label=outcome_label)
     environment.globals["static"] = static
     return environment
 
 
 @cache
 def static(name: str) -> str:
-    """The address of a static file; it changes with the content, so it may be kept for ever."""
+    """Return the URL of a static file. It changes with the content: cache it for ever."""
     content = (STATIC / name).read_bytes()
     return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:10]}"
 
 
 def number(value: float) -> str:
-    """1,234,567"""
+    """Return for example "1,234,567"."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
@@ -59,17 +61,17 @@ def percent(part: float, whole: float) -> str:
 
 
 def when(moment: datetime | None) -> str:
-    """A moment for people who look at a server: UTC, to the minute."""
+    """Format a time in UTC, to the minute."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def isotime(moment: datetime) -> str:
-    """For the attribute `datetime`."""
+    """Format a time for the `datetime` attribute."""
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:
-    """How long ago, or in how long."""
+    """Return for example "5 min ago" or "in 2 h"."""
     if moment is None:
         return ""
     seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
@@ -81,22 +83,23 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """How long something takes, as somebody would say it."""
+    """Return a duration in its largest unit, for example "5 min"."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(seconds, 1):.0f} s"
 
 
-def told(problem: str, about: str) -> str:
-    """What is wrong with a field, as a sentence: with its subject, if it begins with a verb."""
+def sentence(problem: str, field: str) -> str:
+    """Turn an error about a form field into a sentence; one that starts with a verb gets the
+    field's label as its subject."""
     first = problem.partition(" ")[0]
-    text = f"{about} {problem}" if first in _VERBS else problem[:1].upper() + problem[1:]
+    text = f"{field} {problem}" if first in _VERBS else problem[:1].upper() + problem[1:]
     return text if text.endswith((".", "?", "!", "…")) else f"{text}."
 
 
 def queue_url(name: str) -> str:
-    """The page of a queue, whatever it is called."""
+    """Return the URL of a queue's page."""
     return f"/queues/{quote(name)}"
 
 

@@ -1,1 +1,1 @@
-"""From a request to a page: routes, forms, cookies, who asks."""
+"""Requests for pages: views, forms, cookies, logins."""

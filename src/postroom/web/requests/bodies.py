@@ -1,35 +1,54 @@
-"""How much of a request's body is taken."""
+"""Reading request bodies: limited in size, and forms in UTF-8 only."""
 
 from __future__ import annotations
 
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message, Receive
 
-# A browser that is still sending does not read: so much more is taken off it before it is refused.
+# A browser does not read the response while it is still sending, so this much more of a body that
+# is too large is read before it is refused.
 _DRAINED = 16 * 1024 * 1024
+_UTF_8 = (b"", b"utf-8", b"utf8")
 
 
 def limited(request: Request, most: int) -> Receive:
-    """Receives for the request until the body has more than `most` bytes: then 413."""
+    """Return the request's `receive`, which raises 413 once the body has more than `most` bytes."""
     announced = request.headers.get("content-length", "")
     is_too_large = announced.isdecimal() and len(announced) < 19 and int(announced) > most
-    taken = 0
+    received = 0
 
     async def receive() -> Message:
-        nonlocal taken, is_too_large
+        nonlocal received, is_too_large
         message = await request.receive()
-        taken += len(message.get("body", b""))
-        is_too_large = is_too_large or taken > most
-        while is_too_large and message.get("more_body") and taken < most + _DRAINED:
+        received += len(message.get("body", b""))
+        is_too_large = is_too_large or received > most
+        while is_too_large and message.get("more_body") and received < most + _DRAINED:
             message = await request.receive()
-            taken += len(message.get("body", b""))
+            received += len(message.get("body", b""))
         if is_too_large:
-            raise HTTPException(413, f"What was sent is larger than {_shown(most)}.")
+            size = f"{most // 1024**2} MB" if most >= 1024**2 else f"{most // 1024} KB"
+            raise HTTPException(413, f"The request must not be larger than {size}.")
         return message
 
     return receive
 
 
-def _shown(size: int) -> str:
-    return f"{size // 1024**2} MB" if size >= 1024**2 else f"{size // 1024} KB"
+async def read_form(
+    request: Request, *, max_files: int, max_fields: int, max_part_size: int = 1024 * 1024
+) -> FormData:
+    """Return the form; 415 if its parts declare another encoding than UTF-8.
+
+    Some encodings that a multipart form may declare take minutes to decode a megabyte, or yield
+    text that cannot be written anywhere.
+    """
+    # Parse the header as the form parser does, so that both see the same charset.
+    media_type, options = parse_options_header(request.headers.get("content-type"))
+    charset = options.get(b"charset", b"").strip().lower()
+    if media_type == b"multipart/form-data" and charset not in _UTF_8:
+        raise HTTPException(415, "Nothing was changed. Send the form again, in UTF-8.")
+    return await request.form(
+        max_files=max_files, max_fields=max_fields, max_part_size=max_part_size
+    )

@@ -1,7 +1,7 @@
-"""Devices that a user has logged in with before, known by a signed cookie.
+"""Devices that a user has logged in with before, recognised by a signed cookie.
 
-The cookie lets nobody in. It gives its device a count of attempts of its own, so that strangers who
-enter wrong passwords do not slow its user down (OWASP calls it a device cookie).
+The cookie does not log anyone in. It gives the device its own count of login attempts, so that
+strangers who enter wrong passwords do not slow the user down (OWASP: device cookies).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from postroom.web.requests.visit import Visit
 
 _AGE = 365 * 24 * 3600
 _PURPOSE = "known device"
-_USERS = 5  # who share a browser
+_MOST_USERS = 5  # of one browser
 
 
 def device_of(visit: Visit, email: str) -> str:
-    """Return the name of this device if the user of this address has logged in with it before."""
+    """Return the id of this device if this user has logged in with it before, otherwise ""."""
     return _known(visit).get(_hashed(email), "")
 
 
 def remember_device(visit: Visit, response: Response, email: str) -> None:
-    """Give the browser the cookie, or add this user to it."""
+    """Set the cookie, or add this user to it."""
     who = _hashed(email)
     others = {user: name for user, name in _known(visit).items() if user != who}
-    kept = list(others.items())[-(_USERS - 1) :]
+    kept = list(others.items())[-(_MOST_USERS - 1) :]
     devices = dict([*kept, (who, secrets.token_urlsafe(12))])
     signed = Signer(visit.context.secret, _PURPOSE).sign(devices)
     visit.context.cookies.set(response, visit.context.cookies.device, signed, _AGE)
 
 
 def _known(visit: Visit) -> dict[str, str]:
-    """The devices that the cookie names, by user."""
+    """Return the devices in the cookie, by user."""
     cookie = visit.request.cookies.get(visit.context.cookies.device, "")
     found = Signer(visit.context.secret, _PURPOSE).read(cookie, max_age=_AGE) if cookie else None
     return found if isinstance(found, dict) else {}

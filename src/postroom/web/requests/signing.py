@@ -1,4 +1,4 @@
-"""Signed values that a visitor carries for us: told apart by purpose, with an age limit."""
+"""Signed values in cookies and forms: each for one purpose, with an age limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 
 class Signer:
-    """Signs for one purpose: what was signed for another is not accepted."""
+    """Signs values for one purpose; a value that was signed for another is not accepted."""
 
     def __init__(self, secret: bytes, purpose: str) -> None:
         self._serializer = URLSafeTimedSerializer(
@@ -24,7 +24,7 @@ class Signer:
         return str(self._serializer.dumps(value))
 
     def read(self, text: str, *, max_age: int) -> Any | None:
-        """The value, or None for what we did not sign, or too long ago."""
+        """Return the value, or None if the signature is invalid or too old."""
         try:
             return self._serializer.loads(text, max_age=max_age)
         except BadSignature:
@@ -32,12 +32,12 @@ class Signer:
 
 
 class CsrfKind(StrEnum):
-    """Whose forms a token is for: tokens of one kind are worth nothing for the other."""
+    """Whose forms a CSRF token is for; tokens of one kind are not valid for the other."""
 
     SESSION = "session"
     VISITOR = "visitor"
 
 
 def csrf_token(secret: bytes, kind: CsrfKind, carrier: str) -> str:
-    """What forms of this session (or of this visitor without one) have to bring back."""
+    """Return the token that forms of this session, or of this visitor without one, must contain."""
     return hmac.new(secret, f"csrf of {kind}: {carrier}".encode(), hashlib.sha256).hexdigest()

@@ -1,10 +1,10 @@
-"""Sudo mode: before something dangerous is changed, the user enters the password again.
+"""Sudo mode: before a dangerous change, the user enters the password again.
 
-A page declares it like its role: `Page(…, sudo=True)`. A form that arrives without a recent
-confirmation is answered with a question that carries the form's fields, so nothing that was typed
-is lost: the answer is the same form with the password added. A user with a second factor also
-enters a code. Logging in counts as a confirmation. A stolen cookie alone changes nothing here, and
-becomes worthless when its owner enters the password: the session gets a new token then.
+A view declares it like its role: `View(…, sudo=True)`. A form without a recent confirmation leads
+to a page that asks for the password and carries the form's fields, so nothing that was typed is
+lost. A user with a second factor also enters a code. Logging in counts as a confirmation. A stolen
+cookie alone changes nothing, and becomes invalid when its owner enters the password: the session
+then gets a new token.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from postroom.services.accounts.sessions import Session
 from postroom.web.requests.visit import Visit
 
 LASTS = timedelta(minutes=10)
-_OURS = "sudo_"  # how the names of the question's own fields begin
-PASSWORD = f"{_OURS}password"
-CODE = f"{_OURS}code"
+_PREFIX = "sudo_"  # of the names of our own fields
+PASSWORD = f"{_PREFIX}password"
+CODE = f"{_PREFIX}code"
 _WRONG = "Wrong password. Nothing has been changed."
-_WRONG_CODE = "Wrong code, or it was used already. Wait for the next one."
+_WRONG_CODE = "Wrong code, or it was already used. Wait for the next one."
 
 
 async def unless_confirmed(visit: Visit) -> Response | None:
-    """Return None if the password was entered a short while ago, otherwise the page that asks."""
+    """Return None if the password was entered recently, otherwise the page that asks for it."""
     session = visit.session
     if session is None:
-        raise RuntimeError("sudo mode needs a login: give the page a role")
+        raise RuntimeError("sudo mode requires a login: give the view a role")
     if _is_recent(session):
         return None
     form = await visit.form()
     if PASSWORD not in form:
         return await _ask(visit, 403)
     if wait := visit.context.login_limits.take_in_session(session.id):
-        problem = f"Too many attempts. Wait {wait} s, then try again."
+        problem = f"Too many attempts. Wait {wait} seconds, then try again."
         return await _ask(visit, 429, problem, wait)
     users, email = visit.services.users, visit.who.email
     if not await users.check_password(email, await visit.text(PASSWORD)):
@@ -63,19 +63,18 @@ def _is_recent(session: Session) -> bool:
 
 
 async def _ask(visit: Visit, status: int, problem: str = "", wait: int = 0) -> Response:
-    """The question, with everything that the form had. A browser chooses files itself: those have
-    to be chosen again."""
-    visit.leaves_no_record()
+    """Render the question with all fields of the form. Files have to be chosen again."""
+    visit.skip_audit()
     items = (await visit.form()).multi_items()
     query = visit.request.url.query
-    response = visit.page(
+    response = visit.render(
         "admin/accounts/sudo.html",
         status=status,
         action=visit.path + (f"?{query}" if query else ""),
         fields=[
             (name, text)
             for name, text in items
-            if isinstance(text, str) and name != "csrf" and not name.startswith(_OURS)
+            if isinstance(text, str) and name != "csrf" and not name.startswith(_PREFIX)
         ],
         has_files=any(not isinstance(each, str) and each.filename for _, each in items),
         back=_page_before(visit),
@@ -90,7 +89,7 @@ async def _ask(visit: Visit, status: int, problem: str = "", wait: int = 0) -> R
 
 
 def _page_before(visit: Visit) -> str:
-    """The page of ours that the form was on."""
+    """Return the path of the page that the form was on."""
     try:
         before = urlsplit(visit.request.headers.get("referer", ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""One request for a page, with who asks and how to answer."""
+"""A request for a page, with its user, its form, and ways to respond."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from postroom.services.accounts.sessions import Session
 from postroom.services.accounts.users import Role, User
 from postroom.web.context import WebContext
 from postroom.web.rendering.templating import render
-from postroom.web.requests.form_reading import read_form
+from postroom.web.requests.bodies import read_form
 from postroom.web.requests.signing import Signer
 
-_SAID_AGE = 60
+_FLASH_AGE = 60
 LARGEST_PART = 11 * 1024 * 1024
-"""Bytes of one field: a message's body that was typed."""
+"""Bytes of one form field: a message's body that was typed."""
 
 
 class Visit:
-    """What an endpoint gets. `user` is None on pages for everyone."""
+    """What an endpoint gets. `user` is None if nobody is logged in."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Visit:
         self.new_token = ""
 
     async def renew_session(self) -> None:
-        """Give the session a new token, which the answer takes to the browser (`routing.py`)."""
+        """Give the session a new token, which the response sets as cookie (`views.py`)."""
         if self.session is None:
             return
         renewed = await self.services.sessions.renew(self.session)
@@ -56,9 +56,9 @@ class Visit:
 
     @property
     def who(self) -> User:
-        """The user; only pages that need a login may ask."""
+        """The user, on pages that require a login."""
         if self.user is None:
-            raise RuntimeError("this page is for everyone: it has no user")
+            raise RuntimeError("a public page has no user")
         return self.user
 
     def may(self, role: Role) -> bool:
@@ -70,31 +70,31 @@ class Visit:
 
     @property
     def place(self) -> str:
-        """The address that the visitor comes from; a proxy's word counts only if it is trusted."""
+        """The visitor's IP address; a trusted proxy may have reported it."""
         client = self.request.client
         return client.host if client else ""
 
     async def audit(self, what: str, on: str = "", *, who: str = "") -> None:
-        """Keep in the audit log that the user (or `who`, on pages for everyone) did this.
+        """Record in the audit log that the user (or `who`, on public pages) did this.
 
-        A form that was sent by a user and accepted is recorded anyway, by its address: this says
-        it better, as in `await visit.audit("deleted list", name)`.
+        A successful form of a user is recorded anyway, by its URL. This describes it better, as in
+        `await visit.audit("deleted list", name)`.
         """
         self.is_audited = True
         await self.services.audit.record(who or self.who.email, what, on, place=self.place)
 
-    def leaves_no_record(self) -> None:
-        """This form has changed nothing, it only led to a question."""
+    def skip_audit(self) -> None:
+        """Keep this form out of the audit log: it changed nothing and only led to a question."""
         self.is_audited = True
 
     def parameter(self, name: str, default: str = "") -> str:
-        """A part of the path or of the query."""
+        """Return a parameter of the path or the query."""
         value = self.request.path_params.get(name)
         return self.request.query_params.get(name, default) if value is None else str(value)
 
     @property
     def is_partial(self) -> bool:
-        """htmx asks for a part of a page."""
+        """Whether htmx requests a fragment of a page."""
         return self.request.headers.get("HX-Request") == "true"
 
     async def form(self) -> FormData:
@@ -105,20 +105,18 @@ class Visit:
         return self._form
 
     async def text(self, field: str, default: str = "") -> str:
-        """A field of the form as text; a file in its place counts as nothing."""
+        """Return a field of the form as text; a file counts as missing."""
         value = (await self.form()).get(field, default)
         return value if isinstance(value, str) else default
 
     @property
     def field_names(self) -> list[str]:
-        """Which fields the form had, as far as it was read."""
+        """The names of the form's fields, if it was read."""
         names = set() if self._form is None else set(self._form)
         return sorted(each for each in names if each != "csrf" and not each.startswith("sudo_"))
 
-    # — Answers —
-
-    def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        said = self._said()
+    def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
+        flash = self._flash()
         html = render(
             self._templates,
             template,
@@ -128,34 +126,34 @@ class Visit:
                 "csrf": self.csrf,
                 "may": self.may,
                 "Role": Role,
-                "said": said,
+                "flash": flash,
                 **values,
             },
         )
         response = HTMLResponse(html, status)
-        if said is not None:
-            self.context.cookies.delete(response, self.context.cookies.said)
+        if flash is not None:
+            self.context.cookies.delete(response, self.context.cookies.flash)
         return response
 
-    def redirect(self, to: str, said: str = "") -> Response:
-        """Go on to another page of ours, which says once what was done."""
+    def redirect(self, to: str, flash: str = "") -> Response:
+        """Redirect to one of our pages, which shows the flash message once."""
         if not to.startswith("/") or to.startswith(("//", "/\\")):
-            to = "/"  # never to somebody else's site
+            to = "/"  # never to another site
         response = RedirectResponse(to, 303)
-        if said:
-            text = Signer(self.context.secret, "said").sign(said)
-            self.context.cookies.set(response, self.context.cookies.said, text, _SAID_AGE)
+        if flash:
+            text = Signer(self.context.secret, "flash").sign(flash)
+            self.context.cookies.set(response, self.context.cookies.flash, text, _FLASH_AGE)
         return response
 
-    def _said(self) -> str | None:
-        cookie = self.request.cookies.get(self.context.cookies.said)
+    def _flash(self) -> str | None:
+        cookie = self.request.cookies.get(self.context.cookies.flash)
         if not cookie:
             return None
-        value = Signer(self.context.secret, "said").read(cookie, max_age=_SAID_AGE)
+        value = Signer(self.context.secret, "flash").read(cookie, max_age=_FLASH_AGE)
         return value if isinstance(value, str) else None
 
     async def has_valid_token(self) -> bool:
-        """Whether the form came from a page of ours: from the field, or htmx's header."""
+        """Check the CSRF token, from the form or from htmx's header."""
         given = self.request.headers.get("X-CSRF-Token") or await self.text("csrf")
         return hmac.compare_digest(given.encode(errors="replace"), self.csrf.encode())
 

@@ -1,1 +1,1 @@
-"""The web server around the application."""
+"""The web server that runs the application."""

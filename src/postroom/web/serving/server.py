@@ -18,8 +18,8 @@ from postroom.settings import Settings
 from postroom.trusted_proxies import TrustedProxies
 from postroom.web.app import make_app
 from postroom.web.context import WebContext
+from postroom.web.serving.connection_guard import ConnectionGuard, is_no_flood
 from postroom.web.serving.connection_limits import ConnectionLimits, limits_from
-from postroom.web.serving.guarded_protocol import ConnectionGuard, is_no_flood
 from postroom.web.serving.proxy_watch import ProxyWatch
 
 # How long requests that are under way may take once we are asked to stop.

@@ -10,7 +10,7 @@ import msgspec
 from postroom.observability.logs import JSON
 from postroom.secret_key import load_secret_key
 from postroom.settings import Settings
-from postroom.web.admin.accounts.sign_in import setup_link
+from postroom.web.admin.accounts.login import setup_link
 from postroom.web.context import WebContext
 from postroom.wiring import Services
 

@@ -1,6 +1,6 @@
 "use strict";
-// Pages that refresh themselves say so when they cannot: old figures must not look like new ones.
-// Other scripts tell of it by the events postroom:lost and postroom:found.
+// Pages that refresh themselves show when they cannot: old figures must not look like new ones.
+// Other scripts report it with the events postroom:lost and postroom:found.
 (() => {
   const note = document.getElementById("no-connection");
   if (!note) return;
@@ -8,7 +8,7 @@
   function lost() {
     if (!note.hidden) return;
     const clock = new Date().toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
-    note.textContent = `No connection since ${clock}: what this page shows may be out of date.`;
+    note.textContent = `Connection lost at ${clock}. This page may be out of date.`;
     note.hidden = false;
     document.body.classList.add("out-of-date");
   }

@@ -1,16 +1,16 @@
 "use strict";
-// The form of a message: files into their fields, time zone of the browser, live preview, test.
+// The message form: uploaded files, the browser's time zone, live preview, test emails.
 (() => {
   const form = document.getElementById("message");
   if (!form) return;
-  const PAUSE = 700;
+  const PREVIEW_DELAY = 700;
   const part = (id) => document.getElementById(id);
 
   async function send(to, data) {
     return fetch(to, { method: "POST", body: data, headers: { "HX-Request": "true" } });
   }
 
-  // What a file holds is shown where it would have been typed, so it can be changed there.
+  // An uploaded file fills its text field, where it can be edited.
   for (const chooser of form.querySelectorAll("input[type=file][data-into]")) {
     chooser.addEventListener("change", async () => {
       if (!chooser.files.length) return;
@@ -26,13 +26,13 @@
         chooser.setCustomValidity("");
         changed();
       } else {
-        chooser.setCustomValidity(answer.status === 422 ? text : "This file cannot be taken.");
+        chooser.setCustomValidity(answer.status === 422 ? text : "This file cannot be used.");
         chooser.reportValidity();
       }
     });
   }
 
-  // Times in the zone of whoever sits here.
+  // Show times in the browser's time zone.
   const zone = form.elements.zone, mine = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const known = [...zone.options].some((each) => each.value === mine);
   const moment = form.querySelector(".moment");
@@ -44,9 +44,9 @@
     zone.value = mine;
   }
 
-  // A new frame is loaded behind the one that is shown, scrolled to the same place, and then takes
-  // its place: nothing flickers. It is a new one each time, because the browser's Back would
-  // otherwise go through all previews.
+  // A new frame is loaded behind the visible one, scrolled to the same position, and then takes
+  // its place, so that nothing flickers. It is a new one each time, because the Back button would
+  // otherwise step through all previews.
   const box = form.querySelector(".preview-box"), show = part("show-preview");
   let frames = 0;
   function showFrame() {
@@ -65,7 +65,7 @@
       if (fresh.contentWindow.location.href === "about:blank") return;
       fresh.contentWindow.scrollTo(old.contentWindow.scrollX, old.contentWindow.scrollY);
     } catch {
-      fresh.remove(); // the browser's own page about a server that cannot be reached
+      fresh.remove(); // the browser's own error page
       return;
     }
     fresh.className = "preview";
@@ -73,19 +73,19 @@
   }
   show.addEventListener("click", (event) => {
     event.preventDefault();
-    showWords();
+    showText();
     showFrame();
   });
   let latest = 0;
-  async function showWords() {
-    const turn = ++latest;
-    const answer = await send("/messages/preview/words", new FormData(form));
-    if (answer.ok && turn === latest) part("words").innerHTML = await answer.text();
+  async function showText() {
+    const request = ++latest;
+    const answer = await send("/messages/preview/text", new FormData(form));
+    if (answer.ok && request === latest) part("preview-text").innerHTML = await answer.text();
   }
   let timer = 0;
   function changed() {
     clearTimeout(timer);
-    timer = setTimeout(() => { showWords(); showFrame(); }, PAUSE);
+    timer = setTimeout(() => { showText(); showFrame(); }, PREVIEW_DELAY);
   }
   for (const name of ["list", "subject", "html", "text"]) {
     form.elements[name].addEventListener("input", changed);
@@ -102,7 +102,7 @@
     try {
       const answer = await send("/messages/test", new FormData(form));
       part("test-result").innerHTML = answer.ok ? await answer.text() : "";
-      if (!answer.ok) part("test-result").textContent = "That did not work: load the page again.";
+      if (!answer.ok) part("test-result").textContent = "The test could not be sent. Reload the page and try again.";
     } finally {
       test.removeAttribute("aria-busy");
       test.disabled = false;

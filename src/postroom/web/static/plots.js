@@ -15,7 +15,7 @@
       ticks: { stroke: colour("--card-line"), width: 1 },
     };
     const number = (_, value) => (value == null ? "–" : value.toLocaleString());
-    // Without a pointer over the plot, its legend shows the last day.
+    // Unless the pointer is over the plot, the legend shows the last day.
     const showLast = (plot) => plot.setLegend({ idx: moments.length - 1 });
     const options = {
       width: element.clientWidth,

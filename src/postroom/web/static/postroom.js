@@ -7,17 +7,17 @@ document.addEventListener("click", (event) => {
   button.setAttribute("aria-expanded", String(open));
 });
 
-// What htmx sends carries the token of the page it came from.
+// htmx requests carry the CSRF token of their page.
 document.addEventListener("htmx:config:request", (event) => {
   const token = document.querySelector('meta[name="csrf-token"]');
   const request = event.detail.ctx ? event.detail.ctx.request : event.detail;
   if (token) request.headers["X-CSRF-Token"] = token.content;
 });
 
-// Moments in the reader's own time zone, which the page names; the server wrote them in UTC.
+// Show times in the browser's time zone, and name it; the server writes them in UTC.
 const zoneNote = document.getElementById("zone-of-times");
 const zoneName = Intl.DateTimeFormat().resolvedOptions().timeZone;
-if (zoneNote) zoneNote.textContent = `Times are in ${zoneName}, the time zone of your browser.`;
+if (zoneNote) zoneNote.textContent = `Times are shown in your time zone (${zoneName}).`;
 function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);

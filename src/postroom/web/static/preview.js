@@ -1,5 +1,5 @@
 "use strict";
-// A message's HTML at the width that a mail client gives it, scaled down to the room that there is.
+// Shows a message's HTML at the width of an email program, scaled down to the available space.
 // Without this script, the frame is as wide as its box.
 (() => {
   for (const box of document.querySelectorAll(".preview-box")) {

@@ -1,9 +1,9 @@
 "use strict";
-// A message's numbers, live: the server sends them once a second while it is being sent.
+// Live figures of a message: the server sends them once per second while the message is being sent.
 (() => {
   const part = document.getElementById("progress");
   if (!part || !part.dataset.events) return;
-  const WIDTH = 1000, KEPT = 600, PATIENCE = 8000;
+  const WIDTH = 1000, POINTS = 600, LOST_AFTER = 8000;
   const order = ["accepted", "refused", "suppressed", "in_doubt", "pending"];
   const find = (name) => part.querySelector(name);
   const number = (value) => value.toLocaleString("en");
@@ -20,9 +20,9 @@
     let x = 0;
     for (const name of order) {
       const width = state.counts.planned ? WIDTH * state.counts[name] / state.counts.planned : 0;
-      const stripe = find(`[data-stripe="${name}"]`);
-      stripe.setAttribute("x", x.toFixed(2));
-      stripe.setAttribute("width", width.toFixed(2));
+      const segment = find(`[data-segment="${name}"]`);
+      segment.setAttribute("x", x.toFixed(2));
+      segment.setAttribute("width", width.toFixed(2));
       x += width;
     }
     for (const cell of part.querySelectorAll("[data-count]")) {
@@ -36,7 +36,7 @@
   function draw(rate) {
     times.push(Date.now() / 1000);
     rates.push(rate);
-    if (times.length > KEPT) { times.shift(); rates.shift(); }
+    if (times.length > POINTS) { times.shift(); rates.shift(); }
     if (times.length < 3 || typeof uPlot === "undefined") return;
     const box = find("[data-plot]");
     if (plot) { plot.setData([times, rates]); return; }
@@ -53,7 +53,7 @@
     window.addEventListener("resize", () => plot.setSize({ width: box.clientWidth, height: 180 }));
   }
 
-  function lookAgain() {
+  function reload() {
     source.close();
     document.dispatchEvent(new Event("postroom:reload"));
   }
@@ -63,14 +63,14 @@
     const state = JSON.parse(event.data);
     show(state);
     if (state.rate !== null && state.status !== "Pending") draw(state.rate);
-    // Another status has other buttons.
-    if (state.status !== part.dataset.status) lookAgain();
+    // Another status has different buttons.
+    if (state.status !== part.dataset.status) reload();
   });
-  source.addEventListener("end", lookAgain);
-  // A stream ends by itself now and then and begins again at once: only what lasts is told.
+  source.addEventListener("end", reload);
+  // A stream ends regularly and restarts at once, so only a longer interruption is reported.
   let missing = 0;
   source.addEventListener("error", () => {
-    missing ||= setTimeout(() => document.dispatchEvent(new Event("postroom:lost")), PATIENCE);
+    missing ||= setTimeout(() => document.dispatchEvent(new Event("postroom:lost")), LOST_AFTER);
   });
   source.addEventListener("open", () => {
     clearTimeout(missing);

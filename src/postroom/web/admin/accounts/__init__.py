@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from postroom.web.admin.accounts import api_keys, own_account, sign_in, users
-from postroom.web.requests.routing import Page
+from postroom.web.admin.accounts import account as own_account
+from postroom.web.admin.accounts import api_keys, users
+from postroom.web.admin.accounts import login as sign_in
+from postroom.web.requests.views import View
 
-ACCOUNT_PAGES: tuple[Page, ...] = (
-    *sign_in.PAGES,
-    *own_account.PAGES,
-    *users.PAGES,
-    *api_keys.PAGES,
+ACCOUNT_VIEWS: tuple[View, ...] = (
+    *sign_in.VIEWS,
+    *own_account.VIEWS,
+    *users.VIEWS,
+    *api_keys.VIEWS,
 )

@@ -1,5 +1,4 @@
-"""What happened to one address, as a line through time: sign-up, confirmation, leaving, each
-email."""
+"""The history of one address: sign-up, confirmation, unsubscribing and every email."""
 
 from __future__ import annotations
 
@@ -19,23 +18,23 @@ from postroom.domain.messages.messages import Message
 from postroom.services.accounts.users import Role
 from postroom.services.audience.address_trace import Departure, TracedEmails
 from postroom.services.messages.outcomes import EmailRecord
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-# Each message costs about as many reads as its number of pages has binary digits.
+# Each message costs a binary search through its pages.
 _MESSAGES_AT_ONCE = 20
 
 _EMAIL_TEXTS = {
-    EmailOutcome.PENDING: ("waits to be sent", "busy"),
-    EmailOutcome.ACCEPTED: ("accepted", "good"),
-    EmailOutcome.REFUSED: ("refused", "bad"),
-    EmailOutcome.SUPPRESSED: ("not sent: no longer a verified subscriber", "warn"),
-    EmailOutcome.IN_DOUBT: ("in doubt: a crash fell between sending and recording it", "warn"),
+    EmailOutcome.PENDING: ("waiting to be sent", "busy"),
+    EmailOutcome.ACCEPTED: ("accepted by the mail server", "good"),
+    EmailOutcome.REFUSED: ("refused by the mail server", "bad"),
+    EmailOutcome.SUPPRESSED: ("skipped: no longer a confirmed subscriber", "warn"),
+    EmailOutcome.IN_DOUBT: ("uncertain: handed to the mail server, which did not reply", "warn"),
 }
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
-    """One thing that happened. `url` leads to what it is about."""
+    """One event. `url` leads to the list or message that it is about."""
 
     at: datetime
     text: str
@@ -48,11 +47,11 @@ class TimelineEntry(msgspec.Struct, frozen=True):
 async def trace(visit: Visit) -> Response:
     typed = visit.parameter("email").strip()
     if not typed:
-        return visit.page("admin/audience/address_trace.html", email="", problem="", found=None)
+        return visit.render("admin/audience/address_trace.html", email="", problem="", found=None)
     try:
         address = parse_address(typed, "email")
     except Invalid as exc:
-        return visit.page(
+        return visit.render(
             "admin/audience/address_trace.html",
             status=422,
             email=typed,
@@ -63,25 +62,25 @@ async def trace(visit: Visit) -> Response:
     traced = await visit.services.tracing.emails(address, before=before, limit=_MESSAGES_AT_ONCE)
     entries = list(_of_emails(traced))
     if visit.is_partial:
-        return visit.page(
+        return visit.render(
             "admin/audience/address_trace_emails.html",
             email=address,
             entries=entries,
-            looked=traced,
+            traced=traced,
             before=before,
         )
     tracing = visit.services.tracing
     subscriptions, departures = await asyncio.gather(
         tracing.subscriptions(address), tracing.departures(address)
     )
-    return visit.page(
+    return visit.render(
         "admin/audience/address_trace.html",
         email=address,
         problem="",
         found=subscriptions,
         signing_up=_newest_first([*_of_subscriptions(subscriptions), *_of_departures(departures)]),
         entries=entries,
-        looked=traced,
+        traced=traced,
         before=before,
     )
 
@@ -91,11 +90,11 @@ def _of_subscriptions(subscriptions: Iterable[Subscriber]) -> Iterable[TimelineE
         name = each.list_name
         url = f"/lists/{name}/subscribers/{quote(each.address)}"
         if each.blocked:
-            text = f"is blocked: {each.blocked}"
+            text = f"blocked: {each.blocked}"
             yield TimelineEntry(datetime.now(UTC), text, name, url, "bad")
         if each.verified_at is not None:
-            yield TimelineEntry(each.verified_at, "was verified", name, url, "good")
-        yield TimelineEntry(each.created_at, "signed up or was added", name, url)
+            yield TimelineEntry(each.verified_at, "confirmed", name, url, "good")
+        yield TimelineEntry(each.created_at, "signed up or added", name, url)
 
 
 def _of_departures(departures: Iterable[Departure]) -> Iterable[TimelineEntry]:
@@ -115,7 +114,7 @@ def _of_email(message: Message, email: EmailRecord) -> TimelineEntry:
     if email.tries > 1:
         notes.append(f"tried {email.tries} times")
     if email.was_in_doubt:
-        notes.append("sent again after a crash: it may have arrived twice")
+        notes.append("sent again after an interruption: it may have arrived twice")
     return TimelineEntry(
         email.at or message.scheduled_at,
         text,
@@ -130,4 +129,4 @@ def _newest_first(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     return sorted(entries, key=lambda entry: entry.at, reverse=True)
 
 
-PAGES = (Page("/trace", trace, role=Role.VIEWER),)
+VIEWS = (View("/trace", trace, role=Role.VIEWER),)

@@ -1,4 +1,4 @@
-"""The same for many subscribers that were ticked."""
+"""Changes to many selected subscribers at once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from starlette.responses import Response
 from postroom.domain.errors import Invalid
 from postroom.services.accounts.users import Role
 from postroom.services.audience.bulk_changes import MOST, BulkAction, BulkReport, change_many
-from postroom.web.admin.wording import counted, short
-from postroom.web.requests.routing import Page
+from postroom.web.rendering.labels import counted, short
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-_SAID = {
+_PAST_TENSE = {
     BulkAction.VERIFY: "marked as confirmed",
     BulkAction.ASK: "asked to confirm",
     BulkAction.BLOCK: "blocked",
@@ -24,7 +24,7 @@ _SAID = {
 
 
 class _Question(msgspec.Struct, frozen=True):
-    """What is asked before something is done to many: a verb, its consequences, the button."""
+    """The question before a change that cannot be undone: title, consequences, button."""
 
     verb: str
     points: tuple[str, ...]
@@ -35,10 +35,10 @@ _QUESTIONS = {
     BulkAction.VERIFY: _Question(
         "Mark {people} as confirmed?",
         (
-            "They will get the next message to this list, without having confirmed themselves.",
-            "Do this only if each of them has agreed to get these emails and you can show it. Mail"
-            " to people who have not agreed is spam in most countries, and harms your delivery.",
-            "If you are not sure, choose Ask to confirm instead: they get an email with a link.",
+            "They will receive the next message to this list without having confirmed themselves.",
+            "Do this only if each of them has agreed to receive these emails and you can prove it."
+            " Email without consent is spam in most countries and harms your delivery.",
+            "If you are not sure, send them a confirmation email instead.",
         ),
         "Mark as confirmed",
     ),
@@ -64,11 +64,11 @@ async def bulk(visit: Visit) -> Response:
     if kept:
         back += f"?{urlencode(kept)}"
     if not emails:
-        return visit.redirect(back, "Nobody was selected. Nothing has been changed.")
+        return visit.redirect(back, "No subscribers selected.")
     question = _QUESTIONS.get(action)
     if question is not None and not await visit.text("confirmed"):
         more = len(emails) - _SHOWN
-        return visit.page(
+        return visit.render(
             "admin/confirm.html",
             title=question.verb.format(
                 people=counted(len(emails), "subscriber", "subscribers"),
@@ -84,22 +84,22 @@ async def bulk(visit: Visit) -> Response:
         )
     report = await change_many(visit.services.subscriptions, mailing_list.name, emails, action)
     await visit.audit(
-        f"{_SAID[action]} subscribers", f"{report.done} of {mailing_list.name}: {emails[0]}…"
+        f"{_PAST_TENSE[action]} subscribers", f"{report.done} of {mailing_list.name}: {emails[0]}…"
     )
     return visit.redirect(back, _summary(report, action))
 
 
 def _summary(report: BulkReport, action: BulkAction) -> str:
-    said = f"{counted(report.done, 'subscriber', 'subscribers')} {_SAID[action]}."
+    flash = f"{counted(report.done, 'subscriber', 'subscribers')} {_PAST_TENSE[action]}."
     if report.problems:
-        said += f" Not changed: {len(report.problems):,} ({short(report.problems[0])})."
-    return said
+        flash += f" Not changed: {len(report.problems):,} ({short(report.problems[0])})."
+    return flash
 
 
 def _action(text: str) -> BulkAction:
     if text not in set(BulkAction):
-        raise Invalid("action", f"is one of {', '.join(BulkAction)}")
+        raise Invalid("action", f"must be one of {', '.join(BulkAction)}, not {text[:40]!r}")
     return BulkAction(text)
 
 
-PAGES = (Page("/lists/{name}/bulk", bulk, role=Role.EDITOR, methods=("POST",)),)
+VIEWS = (View("/lists/{name}/bulk", bulk, role=Role.EDITOR, methods=("POST",)),)

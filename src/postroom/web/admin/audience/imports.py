@@ -1,4 +1,4 @@
-"""A CSV file into a list: upload, preview, progress, and which lines could not be used."""
+"""Importing a CSV file into a list: upload, preview, progress, rejected lines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
-from postroom.web.background.import_runs import Answers, ImportRun, kept_file
-from postroom.web.requests.routing import Page
+from postroom.web.background.import_runs import ImportOptions, ImportRun, kept_file
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 LARGEST_FILE: Final = 200 * 1024 * 1024
@@ -33,15 +33,15 @@ async def upload(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     values: dict[str, Any] = {"list": mailing_list, "encodings": ENCODINGS, "problem": ""}
     if visit.request.method == "GET":
-        return visit.page("admin/audience/import.html", **values)
+        return visit.render("admin/audience/import.html", **values)
     file = (await visit.form()).get("file")
     if not isinstance(file, UploadFile) or not file.filename:
         values["problem"] = "Choose a CSV file."
-        return visit.page("admin/audience/import.html", status=422, **values)
+        return visit.render("admin/audience/import.html", status=422, **values)
     kept = await asyncio.to_thread(kept_file, file.file)
     await file.close()
     run = visit.context.import_runs.begin(
-        mailing_list.name, kept, file_name=file.filename, answers=await _answers(visit)
+        mailing_list.name, kept, file_name=file.filename, options=await _options(visit)
     )
     return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
 
@@ -56,26 +56,26 @@ async def watch(visit: Visit) -> Response:
         else "admin/audience/import_run.html"
     )
     shown = [] if run is None or run.is_running else run.report.errors[:_SHOWN]
-    return visit.page(template, list=mailing_list, run=run, shown=shown, encodings=ENCODINGS)
+    return visit.render(template, list=mailing_list, run=run, shown=shown, encodings=ENCODINGS)
 
 
 async def confirm(visit: Visit) -> Response:
-    """Import what the preview shows; if somebody has changed an answer, check again first."""
+    """Import what the preview shows; if the options were changed, check again first."""
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     runs = visit.context.import_runs
     run = runs.find(mailing_list.name, visit.parameter("run"))
     if run is None:
         return visit.redirect(f"/lists/{mailing_list.name}/import/{visit.parameter('run')}")
-    answers = await _answers(visit)
-    if answers != run.answers or await visit.text("action") != "import":
-        runs.check_again(run, answers)
+    options = await _options(visit)
+    if options != run.options or await visit.text("action") != "import":
+        runs.check_again(run, options)
     elif runs.confirm(run):
         await visit.audit("imported into list", f"{mailing_list.name}: {run.file_name}")
     return visit.redirect(f"/lists/{mailing_list.name}/import/{run.id}")
 
 
-async def _answers(visit: Visit) -> Answers:
-    return Answers(
+async def _options(visit: Visit) -> ImportOptions:
+    return ImportOptions(
         encoding=await visit.text("encoding"),
         verified=bool(await visit.text("verified")),
         even_unsubscribed=bool(await visit.text("even_unsubscribed")),
@@ -97,15 +97,15 @@ def _file_name(run: ImportRun) -> str:
     return f"{run.list_name}-rejected.csv"
 
 
-PAGES = (
-    Page(
+VIEWS = (
+    View(
         "/lists/{name}/import",
         upload,
         role=Role.EDITOR,
         methods=("GET", "POST"),
         max_body=LARGEST_FILE,
     ),
-    Page("/lists/{name}/import/{run}", watch, role=Role.EDITOR),
-    Page("/lists/{name}/import/{run}", confirm, role=Role.EDITOR, methods=("POST",)),
-    Page("/lists/{name}/import/{run}/rejected.csv", rejected, role=Role.EDITOR),
+    View("/lists/{name}/import/{run}", watch, role=Role.EDITOR),
+    View("/lists/{name}/import/{run}", confirm, role=Role.EDITOR, methods=("POST",)),
+    View("/lists/{name}/import/{run}/rejected.csv", rejected, role=Role.EDITOR),
 )

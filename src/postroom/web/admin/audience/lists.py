@@ -14,27 +14,30 @@ from postroom.domain.errors import Exists, Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.services.audience.list_sizes import Size
 from postroom.web.admin.conflicts import Difference, differences
-from postroom.web.admin.wording import counted
 from postroom.web.public.languages import NAMES
-from postroom.web.rendering.sorting import A_PAGE, Column, Sortable, Sorting
-from postroom.web.requests.routing import Page
+from postroom.web.rendering.labels import counted
+from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _RECENT: Final = 5
-_LOOKED_AT: Final = 50  # messages, for the recent ones of a list
-_PATIENCE: Final = 2.0  # seconds that somebody waits for the deletion of a list
+_MESSAGES_SEARCHED: Final = 50  # for the recent ones of a list
+_DELETION_WAIT: Final = 2.0  # seconds; a longer deletion continues in the background
+
 Sized = tuple[MailingList, Size | None]
 _INDEX: Final = Sortable[Sized](
     {
         "list": Column("List", lambda each: each[0].name),
         "description": Column("Description", lambda each: each[0].description),
-        "verified": Column("Verified", lambda each: each[1] and each[1].verified, is_number=True),
-        "all": Column("All", lambda each: each[1] and each[1].subscribers, is_number=True),
-        "made": Column("Made", lambda each: each[0].created_at, largest_first=True),
+        "confirmed": Column("Confirmed", lambda each: each[1] and each[1].verified, is_number=True),
+        "subscribers": Column(
+            "Subscribers", lambda each: each[1] and each[1].subscribers, is_number=True
+        ),
+        "created": Column("Created", lambda each: each[0].created_at, largest_first=True),
     },
     natural="list",
-    in_words="In the order of names",
-    advice="Search for fewer.",
+    in_words="Sorted by name",
+    advice="Search for a name to narrow the list.",
     most=1000,  # each list is a read of its own
 )
 
@@ -48,10 +51,10 @@ async def index(visit: Visit) -> Response:
         shown = sorting.page_of(None if page.next else await _sized(visit, page.lists))
         being_deleted = page.being_deleted
     if shown is None:
-        page = await visit.services.lists.page(prefix=prefix, limit=A_PAGE, after=after)
+        page = await visit.services.lists.page(prefix=prefix, limit=ROWS_SHOWN, after=after)
         shown, being_deleted = await _sized(visit, page.lists), page.being_deleted
         sorting.in_key_order(page.next)
-    return visit.page(
+    return visit.render(
         "admin/audience/lists.html",
         lists=shown,
         being_deleted=being_deleted,
@@ -61,10 +64,10 @@ async def index(visit: Visit) -> Response:
 
 
 async def _sized(visit: Visit, lists: list[MailingList]) -> list[Sized]:
-    """What fits on one page is counted now if it is small; of more, the last count is good."""
+    """Count the lists of one screen now; for more, use the latest count."""
     names = [each.name for each in lists]
     sizes: dict[ListName, Size] = {}
-    if len(names) <= A_PAGE:
+    if len(names) <= ROWS_SHOWN:
         sizes = await visit.services.sizes.of(names)
     else:
         sizes = await visit.services.sizes.counted()
@@ -73,7 +76,7 @@ async def _sized(visit: Visit, lists: list[MailingList]) -> list[Sized]:
 
 async def new(visit: Visit) -> Response:
     if visit.request.method == "GET":
-        return visit.page("admin/audience/list_form.html", **_form({}, "", {}))
+        return visit.render("admin/audience/list_form.html", **_form({}, "", {}))
     given = {"name": (await visit.text("name")).strip(), **await _given(visit)}
     given["public"] = "no" if await visit.text("public") == "no" else "yes"
     try:
@@ -81,24 +84,26 @@ async def new(visit: Visit) -> Response:
             given["name"], public=given["public"] == "yes", **_properties(given)
         )
     except Invalid as exc:
-        return visit.page(
+        return visit.render(
             "admin/audience/list_form.html",
             status=422,
             **_form(given, "", {exc.field: exc.problem}),
         )
     except Exists:
-        problems = {"name": "is the name of a list already: choose another one"}
-        return visit.page("admin/audience/list_form.html", status=409, **_form(given, "", problems))
+        problems = {"name": "is already taken: choose another one"}
+        return visit.render(
+            "admin/audience/list_form.html", status=409, **_form(given, "", problems)
+        )
     await visit.audit("created list", made.name)
-    return visit.redirect(f"/lists/{made.name}", f"The list {made.name} is there.")
+    return visit.redirect(f"/lists/{made.name}", f"List {made.name} created.")
 
 
 async def details(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     sizes = await visit.services.sizes.of([mailing_list.name])
-    newest = await visit.services.times.all(limit=_LOOKED_AT)
+    newest = await visit.services.times.all(limit=_MESSAGES_SEARCHED)
     recent = [each for each in newest.messages if each.list_name == mailing_list.name]
-    return visit.page(
+    return visit.render(
         "admin/audience/list.html",
         list=mailing_list,
         size=sizes.get(mailing_list.name),
@@ -124,19 +129,19 @@ async def edit(visit: Visit) -> Response:
     current = await visit.services.lists.get(name)
     if visit.request.method == "GET":
         form = _form(_fields(current), current.etag, {}, name)
-        return visit.page("admin/audience/list_form.html", **form)
+        return visit.render("admin/audience/list_form.html", **form)
     given, etag = await _given(visit), await visit.text("etag")
     try:
         await visit.services.lists.edit(name, etag=etag or None, **_properties(given))
     except Invalid as exc:
         form = _form(given, etag, {exc.field: exc.problem}, name)
-        return visit.page("admin/audience/list_form.html", status=422, **form)
+        return visit.render("admin/audience/list_form.html", status=422, **form)
     except Overtaken:
         current = await visit.services.lists.get(name)
         labels = {each.name: each.label for each in _IN_FORM}
         found = differences(labels, given, _fields(current))
         form = _form(given, current.etag, {}, name, found)
-        return visit.page("admin/audience/list_form.html", status=409, **form)
+        return visit.render("admin/audience/list_form.html", status=409, **form)
     await visit.audit("changed list", name)
     return visit.redirect(f"/lists/{name}", "Saved.")
 
@@ -148,15 +153,15 @@ async def delete(visit: Visit) -> Response:
         sizes = await visit.services.sizes.of([mailing_list.name])
         size = sizes.get(mailing_list.name)
         many = "all its" if size is None else f"its {size.subscribers:,}"
-        return visit.page(
+        return visit.render(
             "admin/confirm.html",
-            title=f"Delete the list {name}?",
+            title=f"Delete list {name}?",
             points=[
-                f"The list goes, with {many} subscribers and their links.",
-                "What became of the messages that were sent to it stays in the archive.",
-                "It is refused while a message for the list is not done.",
+                f"The list and {many} subscribers are deleted, and their links stop working.",
+                "Messages that were sent to it are kept, with their outcomes.",
+                "A list cannot be deleted while a message to it is scheduled or being sent.",
             ],
-            button="Delete the list",
+            button="Delete list",
             fields={"etag": mailing_list.etag},
             back=f"/lists/{name}",
         )
@@ -164,14 +169,14 @@ async def delete(visit: Visit) -> Response:
     deletion = visit.context.background.start(
         visit.services.lists.delete(name, etag), f"deletion of the list {name}"
     )
-    done, _ = await asyncio.wait([deletion], timeout=_PATIENCE)
+    done, _ = await asyncio.wait([deletion], timeout=_DELETION_WAIT)
     if not done:
-        said = f"The list {name} is deleted. Its subscribers are being removed in the background."
+        flash = f"List {name} deleted. Its subscribers are being removed in the background."
     else:
         removed = counted(deletion.result(), "subscriber", "subscribers")
-        said = f"The list {name} is deleted, with {removed}."
+        flash = f"List {name} deleted, with {removed}."
     await visit.audit("deleted list", name)
-    return visit.redirect("/lists", said)
+    return visit.redirect("/lists", flash)
 
 
 async def export(visit: Visit) -> Response:
@@ -224,11 +229,11 @@ def _form(
     }
 
 
-PAGES = (
-    Page("/lists", index, role=Role.VIEWER),
-    Page("/lists/new", new, role=Role.EDITOR, methods=("GET", "POST")),
-    Page("/lists/{name}", details, role=Role.VIEWER),
-    Page("/lists/{name}/edit", edit, role=Role.EDITOR, methods=("GET", "POST")),
-    Page("/lists/{name}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
-    Page("/lists/{name}/export", export, role=Role.EDITOR),
+VIEWS = (
+    View("/lists", index, role=Role.VIEWER),
+    View("/lists/new", new, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/lists/{name}", details, role=Role.VIEWER),
+    View("/lists/{name}/edit", edit, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/lists/{name}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/lists/{name}/export", export, role=Role.EDITOR),
 )

@@ -1,7 +1,7 @@
-"""The index of a list's subscribers: searched by any part of the address, filtered, sorted, paged.
+"""The index of a list's subscribers: search by any part of the address, filter, sort.
 
-A list of any length is searched, and sorted by age. If that takes longer than a moment, the page
-says how far it is and continues by itself: its address carries whom it has found so far.
+Lists of any length can be searched, and sorted by age. If that takes longer than a moment, the page
+shows its progress and continues by itself: its URL carries the results so far.
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ from starlette.responses import Response
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.services.accounts.users import Role
 from postroom.services.audience.subscriber_search import SubscriberLine, SubscriberState
-from postroom.web.rendering.sorting import A_PAGE, Column, Sortable, Sorting
-from postroom.web.requests.routing import Page
+from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _SECONDS: Final = 0.7
-"""Of one look through a long list: with it, a page comes within a second."""
+"""Time limit of one search step, so that the page loads within a second."""
 
 _DIGITS: Final = 9
 
 
+_STATES: Final = {
+    SubscriberState.VERIFIED.value: "confirmed",
+    SubscriberState.UNVERIFIED.value: "not confirmed",
+    SubscriberState.BLOCKED.value: "blocked",
+}
+"""How pages name the states that can be filtered by."""
+
+
 def _state_of(subscriber: SubscriberLine) -> str:
-    """Return the state as the page says it."""
+    """Return the state as pages show it."""
     if subscriber.blocked:
         return "blocked"
     return "confirmed" if subscriber.verified else "not confirmed"
@@ -39,13 +47,13 @@ _INDEX: Final = Sortable[SubscriberLine](
         "since": Column("Since", lambda each: each.created_at, largest_first=True),
     },
     natural="address",
-    in_words="In the order of addresses",
+    in_words="Sorted by address",
     at_any_size=frozenset({"since"}),
 )
 
 
-class _Look(msgspec.Struct, frozen=True):
-    """What is asked for, and what earlier looks of the same search have found."""
+class _Search(msgspec.Struct, frozen=True):
+    """A search, and the results of its earlier steps."""
 
     list_name: ListName
     part: str
@@ -56,7 +64,7 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What is shown. `seen` subscribers were looked at; `continues_at` leads on if not all were."""
+    """The results to show. `continues_at` is the next step if the search is not finished."""
 
     subscribers: Sequence[Subscriber | SubscriberLine]
     seen: int = 0
@@ -71,12 +79,12 @@ async def index(visit: Visit) -> Response:
     sorting = Sorting(visit, _INDEX, filters)
     size = (await visit.services.sizes.of([mailing_list.name]))[mailing_list.name]
     sorting.expect(size.subscribers)
-    look = _Look(
+    search = _Search(
         mailing_list.name,
         part,
         state,
         visit.parameter("after"),
-        visit.request.query_params.getlist("kept")[:A_PAGE],
+        visit.request.query_params.getlist("kept")[:ROWS_SHOWN],
         _number(visit.parameter("seen")),
     )
     if not sorting.is_natural and size.subscribers <= sorting.most:
@@ -85,12 +93,12 @@ async def index(visit: Visit) -> Response:
         )
         found = _Found(sorting.page_of(whole) or [])
     elif sorting.is_at_any_size:
-        found = await _by_age(visit, sorting, look)
+        found = await _by_age(visit, sorting, search)
     else:
         if not sorting.is_natural:
             sorting.page_of(None)
-        found = await _in_order(visit, sorting, look)
-    return visit.page(
+        found = await _in_order(visit, sorting, search)
+    return visit.render(
         "admin/audience/subscriber_rows.html"
         if visit.is_partial
         else "admin/audience/subscribers.html",
@@ -101,27 +109,28 @@ async def index(visit: Visit) -> Response:
         continues_at=found.continues_at,
         part=part,
         state=filters["state"],
+        states=_STATES,
         sorting=sorting,
     )
 
 
-async def _in_order(visit: Visit, sorting: Sorting[SubscriberLine], look: _Look) -> _Found:
-    """Look for a page of subscribers in the order of addresses."""
+async def _in_order(visit: Visit, sorting: Sorting[SubscriberLine], step: _Search) -> _Found:
+    """Search in the order of addresses."""
     search = visit.services.search
-    kept = await search.lines(look.list_name, look.kept) if look.kept else []
+    kept = await search.lines(step.list_name, step.kept) if step.kept else []
     found = await search.find(
-        look.list_name,
-        state=look.state,
-        contains=look.part,
-        limit=max(A_PAGE - len(kept), 1),
-        after=visit.parameter("from") or look.after,
+        step.list_name,
+        state=step.state,
+        contains=step.part,
+        limit=max(ROWS_SHOWN - len(kept), 1),
+        after=visit.parameter("from") or step.after,
         seconds=_SECONDS,
     )
     shown: list[Subscriber | SubscriberLine] = [*kept, *found.subscribers]
     if found.is_cut_short and found.next:
-        seen = look.seen + found.looked_at
+        seen = step.seen + found.looked_at
         again = sorting.continued(
-            after=look.after,
+            after=step.after,
             back=visit.request.query_params.getlist("back"),
             seen=str(seen),
             kept=[each.address for each in shown],
@@ -132,35 +141,35 @@ async def _in_order(visit: Visit, sorting: Sorting[SubscriberLine], look: _Look)
     return _Found(shown)
 
 
-async def _by_age(visit: Visit, sorting: Sorting[SubscriberLine], look: _Look) -> _Found:
-    """Look for a page of the newest or oldest; `after` is the last one of the page before."""
+async def _by_age(visit: Visit, sorting: Sorting[SubscriberLine], step: _Search) -> _Found:
+    """Search for the newest or oldest; `after` is the last one of the previous results."""
     search = visit.services.search
-    kept = await search.lines(look.list_name, look.kept) if look.kept else []
-    behind = await search.lines(look.list_name, [look.after]) if look.after else []
+    kept = await search.lines(step.list_name, step.kept) if step.kept else []
+    behind = await search.lines(step.list_name, [step.after]) if step.after else []
     found = await search.by_age(
-        look.list_name,
+        step.list_name,
         oldest_first=not sorting.asked.startswith("-"),
-        contains=look.part,
-        state=look.state,
+        contains=step.part,
+        state=step.state,
         behind=behind[0] if behind else None,
-        limit=A_PAGE + 1,
+        limit=ROWS_SHOWN + 1,
         after=visit.parameter("from"),
         kept=kept,
         seconds=_SECONDS,
     )
     shown = found.subscribers
     if found.next is not None:
-        seen = look.seen + found.looked_at
+        seen = step.seen + found.looked_at
         again = sorting.continued(
-            after=look.after,
+            after=step.after,
             back=visit.request.query_params.getlist("back"),
             seen=str(seen),
             kept=[each.address for each in shown],
             **{"from": found.next},
         )
-        return _Found(shown[:A_PAGE], seen, again)
-    sorting.in_key_order(shown[A_PAGE - 1].address if len(shown) > A_PAGE else None)
-    return _Found(shown[:A_PAGE])
+        return _Found(shown[:ROWS_SHOWN], seen, again)
+    sorting.in_key_order(shown[ROWS_SHOWN - 1].address if len(shown) > ROWS_SHOWN else None)
+    return _Found(shown[:ROWS_SHOWN])
 
 
 def _state(text: str) -> SubscriberState | None:
@@ -171,4 +180,4 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
 
 
-PAGES = (Page("/lists/{name}/subscribers", index, role=Role.VIEWER),)
+VIEWS = (View("/lists/{name}/subscribers", index, role=Role.VIEWER),)

@@ -1,4 +1,4 @@
-"""The subscribers of a list: add, edit, move, remove. Their index is `subscriber_index.py`."""
+"""Subscribers of a list: add, edit, move, remove. `subscriber_index.py` has the index."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.plain_text import one_line
 from postroom.services.accounts.users import Role
 from postroom.web.admin.conflicts import Difference, differences
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _LONGEST_REASON: Final = 200
-_LABELS: Final = {"email": "Address", "verified": "Verified", "blocked": "Blocked because"}
+_LABELS: Final = {"email": "Address", "verified": "Confirmed", "blocked": "Reason for blocking"}
 
 
 async def add(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     template = "admin/audience/subscriber_add.html"
     if visit.request.method == "GET":
-        return visit.page(template, list=mailing_list, email="", verified=False, problems={})
+        return visit.render(template, list=mailing_list, email="", verified=False, problems={})
     email, verified = await visit.text("email"), bool(await visit.text("verified"))
     problems = {}
     try:
         made = await visit.services.subscriptions.add(mailing_list.name, email, verified=verified)
         await visit.audit("added subscriber", f"{made.address} to {mailing_list.name}")
         return visit.redirect(
-            f"/lists/{mailing_list.name}/subscribers/add", f"{made.address} is on the list."
+            f"/lists/{mailing_list.name}/subscribers/add", f"{made.address} added."
         )
     except Invalid as exc:
         problems, status = {"email": exc.problem}, 422
     except Exists:
-        problems, status = {"email": "is on the list already"}, 409
-    return visit.page(
+        problems, status = {"email": "is already on the list"}, 409
+    return visit.render(
         template, status=status, list=mailing_list, email=email, verified=verified,
         problems=problems,
     )  # fmt: skip
 
 
 async def edit(visit: Visit) -> Response:
-    """Details of a subscriber, and the form to change them for those who may."""
+    """Show a subscriber, with a form to edit it for editors."""
     name, email = visit.parameter("name"), visit.parameter("email")
     current = await visit.services.subscriptions.get(name, email)
     if visit.request.method == "GET":
@@ -59,7 +59,7 @@ async def edit(visit: Visit) -> Response:
     except Invalid as exc:
         return await _show(visit, current, given, etag, {exc.field: exc.problem}, status=422)
     except Exists:
-        problems = {"email": "is on the list already"}
+        problems = {"email": "is already on the list"}
         return await _show(visit, current, given, etag, problems, status=409)
     except Overtaken:
         current = await visit.services.subscriptions.get(name, email)
@@ -76,17 +76,17 @@ async def move(visit: Visit) -> Response:
     try:
         moved = await visit.services.subscriptions.move(name, email, to_list)
     except (Invalid, NoSuch):
-        problems = {"to_list": "there is no such list: choose one"}
+        problems = {"to_list": "Choose a list."}
         return await _show(visit, current, _fields(current), problems=problems, status=422)
     except Exists:
-        problems = {"to_list": f"{current.address} is on that list already"}
+        problems = {"to_list": f"{current.address} is already on that list."}
         return await _show(visit, current, _fields(current), problems=problems, status=409)
     await visit.audit("moved subscriber", f"{moved.address} from {name} to {moved.list_name}")
-    return visit.redirect(_address_of(moved), f"Moved to the list {moved.list_name}.")
+    return visit.redirect(_address_of(moved), f"Moved to list {moved.list_name}.")
 
 
 async def ask(visit: Visit) -> Response:
-    """Send the mail to confirm to somebody who was added and is not verified."""
+    """Send the confirmation email to a subscriber who is not confirmed."""
     name, email = visit.parameter("name"), visit.parameter("email")
     current = await visit.services.subscriptions.get(name, email)
     try:
@@ -95,33 +95,33 @@ async def ask(visit: Visit) -> Response:
         problems = {"ask": str(exc)}
         return await _show(visit, current, _fields(current), problems=problems, status=409)
     await visit.audit("asked subscriber to confirm", f"{current.address} of {name}")
-    said = f"{current.address} gets a mail with a link to confirm."
-    return visit.redirect(_address_of(current), said)
+    flash = f"Confirmation email to {current.address} is on its way."
+    return visit.redirect(_address_of(current), flash)
 
 
 async def delete(visit: Visit) -> Response:
     name, email = visit.parameter("name"), visit.parameter("email")
     current = await visit.services.subscriptions.get(name, email)
     if visit.request.method == "GET":
-        return visit.page(
+        return visit.render(
             "admin/confirm.html",
             title=f"Remove {current.address}?",
             points=[
-                f"The address is taken off the list {name}; its links stop working.",
-                "Messages that are being sent do not reach it any more.",
-                "What it was sent before stays in the archive.",
+                f"The address is removed from the list {name}, and its links stop working.",
+                "Messages that are being sent no longer reach it.",
+                "Records of emails sent to it are kept.",
             ],
-            button="Remove the subscriber",
+            button="Remove subscriber",
             fields={"etag": current.etag},
             back=_address_of(current),
         )
     await visit.services.subscriptions.remove(name, email, await visit.text("etag") or None)
     await visit.audit("removed subscriber", f"{current.address} from {name}")
-    return visit.redirect(f"/lists/{name}/subscribers", f"{current.address} is off the list.")
+    return visit.redirect(f"/lists/{name}/subscribers", f"{current.address} removed.")
 
 
 async def _save(visit: Visit, current: Subscriber, given: dict[str, str], etag: str) -> Subscriber:
-    """State first, then the address: whatever interrupts it, the form can be sent again."""
+    """Save the state, then the address: after an interruption, the form can be sent again."""
     reason = one_line("blocked", given["blocked"], longest=_LONGEST_REASON, required=False)
     saved = await visit.services.subscriptions.edit(
         current.list_name,
@@ -147,7 +147,7 @@ async def _show(
     theirs: list[Difference] | None = None,
     status: int = 200,
 ) -> Response:
-    return visit.page(
+    return visit.render(
         "admin/audience/subscriber.html",
         status=status,
         subscriber=current,
@@ -172,16 +172,16 @@ def _address_of(subscriber: Subscriber) -> str:
     return f"/lists/{subscriber.list_name}/subscribers/{quote(subscriber.address)}"
 
 
-PAGES = (
-    Page("/lists/{name}/subscribers/add", add, role=Role.EDITOR, methods=("GET", "POST")),
-    Page(
+VIEWS = (
+    View("/lists/{name}/subscribers/add", add, role=Role.EDITOR, methods=("GET", "POST")),
+    View(
         "/lists/{name}/subscribers/{email:path}/delete",
         delete,
         role=Role.EDITOR,
         methods=("GET", "POST"),
     ),
-    Page("/lists/{name}/subscribers/{email:path}/move", move, role=Role.EDITOR, methods=("POST",)),
-    Page("/lists/{name}/subscribers/{email:path}/ask", ask, role=Role.EDITOR, methods=("POST",)),
-    Page("/lists/{name}/subscribers/{email:path}", edit, role=Role.VIEWER),
-    Page("/lists/{name}/subscribers/{email:path}", edit, role=Role.EDITOR, methods=("POST",)),
+    View("/lists/{name}/subscribers/{email:path}/move", move, role=Role.EDITOR, methods=("POST",)),
+    View("/lists/{name}/subscribers/{email:path}/ask", ask, role=Role.EDITOR, methods=("POST",)),
+    View("/lists/{name}/subscribers/{email:path}", edit, role=Role.VIEWER),
+    View("/lists/{name}/subscribers/{email:path}", edit, role=Role.EDITOR, methods=("POST",)),
 )

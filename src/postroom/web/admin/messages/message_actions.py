@@ -1,4 +1,4 @@
-"""What is done with a message: pause, resume, cancel, delete, retry the failed."""
+"""Actions on a message: pause, resume, cancel, delete, retry."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.plain_text import one_line
 from postroom.services.accounts.users import Role
-from postroom.web.admin.wording import counted
-from postroom.web.requests.routing import Page
+from postroom.web.rendering.labels import counted
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _LONGEST_REASON = 200
@@ -24,17 +24,17 @@ async def pause(visit: Visit) -> Response:
     reason = one_line("reason", await visit.text("reason"), longest=_LONGEST_REASON, required=False)
     paused = await visit.services.messages.pause(ref, reason)
     await visit.audit("paused message", ref)
-    said = "what is on the wire comes to its end"
+    flash = "Paused. Emails already in progress will finish."
     if paused.queued_at is None:
-        said = "it does not go out until somebody resumes it"
-    return visit.redirect(f"/messages/{ref}", f"Paused: {said}.")
+        flash = "Paused. The message is not sent until you resume it."
+    return visit.redirect(f"/messages/{ref}", flash)
 
 
 async def resume(visit: Visit) -> Response:
     ref = visit.parameter("ref")
     await visit.services.messages.resume(ref)
     await visit.audit("resumed message", ref)
-    return visit.redirect(f"/messages/{ref}", "The message goes on.")
+    return visit.redirect(f"/messages/{ref}", "Sending resumed.")
 
 
 async def cancel(visit: Visit) -> Response:
@@ -45,7 +45,7 @@ async def cancel(visit: Visit) -> Response:
         return await _ask_cancel(visit, message)
     await visit.services.messages.cancel(ref)
     await visit.audit("cancelled message", ref)
-    return visit.redirect(f"/messages/{ref}", "The message is cancelled.")
+    return visit.redirect(f"/messages/{ref}", "Message cancelled.")
 
 
 async def delete(visit: Visit) -> Response:
@@ -53,21 +53,20 @@ async def delete(visit: Visit) -> Response:
     message = await visit.services.messages.get(ref)
     check_deletable(message.status)
     if visit.request.method == "GET":
-        return visit.page(
+        return visit.render(
             "admin/confirm.html",
             title="Delete this message?",
             points=[
-                f"“{message.subject}” to the list {message.list_name} is removed for good, and"
-                " nothing of it is kept.",
-                "It has not been sent to anybody. To keep it and send it later, pause it instead.",
+                f"“{message.subject}” to the list {message.list_name} is deleted permanently.",
+                "It has not been sent to anyone. To keep it and send it later, pause it instead.",
             ],
-            button="Delete the message",
+            button="Delete message",
             fields={"etag": message.etag},
             back=f"/messages/{ref}",
         )
     await visit.services.messages.delete(ref, await visit.text("etag") or None)
     await visit.audit("deleted message", ref)
-    return visit.redirect("/messages", "The message is deleted.")
+    return visit.redirect("/messages", "Message deleted.")
 
 
 async def retry(visit: Visit) -> Response:
@@ -75,23 +74,23 @@ async def retry(visit: Visit) -> Response:
     message = await visit.services.messages.get(ref)
     if visit.request.method == "GET":
         refused = (await visit.services.outcomes.counts(message)).refused
-        return visit.page(
+        return visit.render(
             "admin/confirm.html",
-            title="Retry only the failed?",
+            title="Retry failed recipients?",
             points=[
-                "A new message with the same subject and content goes out now, to the"
+                "A new message with the same subject and content is sent now to the"
                 f" {counted(refused, 'address', 'addresses')} that the mail server refused.",
-                "Whoever has left the list, is not verified or is blocked gets nothing.",
-                "Nobody who got this message gets it again.",
+                "Unsubscribed, unconfirmed and blocked addresses are skipped.",
+                "Nobody who received this message gets it again.",
             ],
-            button="Send it to them",
+            button="Retry failed recipients",
             fields={},
             back=f"/messages/{ref}",
             is_harmless=True,
         )
     made = await visit.services.retries.retry_refused(ref)
-    await visit.audit("retried the failed of message", ref)
-    return visit.redirect(f"/messages/{made.ref}", "This message tries only the failed again.")
+    await visit.audit("retried failed recipients of message", ref)
+    return visit.redirect(f"/messages/{made.ref}", "Retrying failed recipients with this message.")
 
 
 async def try_now(visit: Visit) -> Response:
@@ -112,29 +111,29 @@ async def _ask_cancel(visit: Visit, message: Message) -> Response:
     counts = (await visit.services.progress.of(message)).counts
     waiting = counted(counts.pending, "recipient", "recipients")
     points = [
-        "Whoever has not got it yet will not get it. This cannot be taken back.",
-        "It stays in the archive, with what became of it.",
+        "Recipients who have not received it yet will not get it. This cannot be undone.",
+        "It is kept under Sent, with the outcome of every email.",
     ]
     if message.queued_at is None:
-        points.insert(0, "It has not begun: nobody has got it.")
+        points.insert(0, "Sending has not started: nobody has received it.")
     else:
-        points.append(f"{counts.accepted:,} were accepted so far; {waiting} still wait.")
-    return visit.page(
+        points.append(f"{counts.accepted:,} accepted so far; {waiting} still waiting.")
+    return visit.render(
         "admin/confirm.html",
         title="Cancel this message?",
         points=[f"“{message.subject}” to the list {message.list_name}.", *points],
-        button="Cancel the message",
+        button="Cancel message",
         fields={},
         back=f"/messages/{message.ref}",
     )
 
 
-PAGES = (
-    Page("/messages/{ref}/pause", pause, role=Role.EDITOR, methods=("POST",)),
-    Page("/messages/{ref}/resume", resume, role=Role.EDITOR, methods=("POST",)),
-    Page("/messages/{ref}/cancel", cancel, role=Role.EDITOR, methods=("GET", "POST")),
-    Page("/messages/{ref}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
-    Page("/messages/{ref}/try-now", try_now, role=Role.EDITOR, methods=("POST",)),
-    Page("/messages/{ref}/retry-deferred", retry_deferred, role=Role.EDITOR, methods=("POST",)),
-    Page("/messages/{ref}/retry", retry, role=Role.EDITOR, methods=("GET", "POST")),
+VIEWS = (
+    View("/messages/{ref}/pause", pause, role=Role.EDITOR, methods=("POST",)),
+    View("/messages/{ref}/resume", resume, role=Role.EDITOR, methods=("POST",)),
+    View("/messages/{ref}/cancel", cancel, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/messages/{ref}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/messages/{ref}/try-now", try_now, role=Role.EDITOR, methods=("POST",)),
+    View("/messages/{ref}/retry-deferred", retry_deferred, role=Role.EDITOR, methods=("POST",)),
+    View("/messages/{ref}/retry", retry, role=Role.EDITOR, methods=("GET", "POST")),
 )

@@ -1,4 +1,4 @@
-"""A message: how far it is, live, and what may be done with it."""
+"""A message: its live progress, and the actions that are possible."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from postroom.services.messages.hold_rows import describe
 from postroom.services.messages.holds import Hold
 from postroom.services.messages.progress import Progress
 from postroom.web.rendering.templating import lasting
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _RUNNING: Final = frozenset({MessageStatus.QUEUING, MessageStatus.PROCESSING})
 _SECONDS_RUNNING: Final = 1.0
 _SECONDS_WAITING: Final = 5.0
-# A browser asks again by itself: so a session that was ended does not see more than this.
+# The browser reconnects by itself, so an ended session sees no more than this many seconds.
 _LONGEST_STREAM: Final = 600.0
 BAR_WIDTH: Final = 1000
 PARTS: Final = ("accepted", "refused", "suppressed", "in_doubt", "pending")
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """A hold, what it means in plain words, and whether the next attempt is due."""
+class ShownHold(msgspec.Struct, frozen=True):
+    """A hold with its description, and whether the next attempt is due."""
 
     hold: Hold
     text: str
     is_due: bool
 
 
-def shown_holds(holds: Iterable[Hold]) -> list[Shown]:
+def shown_holds(holds: Iterable[Hold]) -> list[ShownHold]:
     now = datetime.now(UTC)
-    return [Shown(hold, describe(hold), hold.next_probe <= now) for hold in holds]
+    return [ShownHold(hold, describe(hold), hold.next_probe <= now) for hold in holds]
 
 
-class Stripe(msgspec.Struct, frozen=True):
-    """A part of the bar, in the units of its drawing."""
+class BarSegment(msgspec.Struct, frozen=True):
+    """A segment of the progress bar, in SVG units."""
 
     name: str
     count: int
@@ -62,14 +62,14 @@ class Stripe(msgspec.Struct, frozen=True):
     width: float
 
 
-def stripes(counts: Counts) -> list[Stripe]:
-    """The outcomes in their proportions; what there is of a part can be seen."""
+def bar_segments(counts: Counts) -> list[BarSegment]:
+    """Return the segments of the progress bar, in proportion to the outcomes."""
     values = counts.as_dict()
-    shown: list[Stripe] = []
+    shown: list[BarSegment] = []
     x = 0.0
     for name in PARTS:
         width = BAR_WIDTH * values[name] / counts.planned if counts.planned else 0.0
-        shown.append(Stripe(name, values[name], round(x, 2), round(width, 2)))
+        shown.append(BarSegment(name, values[name], round(x, 2), round(width, 2)))
         x += width
     return shown
 
@@ -82,11 +82,11 @@ async def details(visit: Visit) -> Response:
     if message.queued_at is None and message.status not in FINAL:
         limit = visit.context.settings.sender.rate
         estimate = await visit.services.estimates.of(message.list_name, limit)
-    return visit.page(
+    return visit.render(
         "admin/messages/message.html",
         **await _waiting(visit, message, progress),
         counts=progress.counts,
-        stripes=stripes(progress.counts),
+        segments=bar_segments(progress.counts),
         rate=rate_of(message, progress),
         time_left=_time_left(message, progress),
         took=_took(message),
@@ -102,10 +102,10 @@ async def details(visit: Visit) -> Response:
 
 
 async def waiting(visit: Visit) -> Response:
-    """The part about holds and deferred emails, which is asked for again and again."""
+    """Render the part about holds and deferred emails, which the page polls."""
     message = await visit.services.messages.get(visit.parameter("ref"))
     progress = await visit.services.progress.of(message)
-    return visit.page(
+    return visit.render(
         "admin/messages/message_waiting.html", **await _waiting(visit, message, progress)
     )
 
@@ -121,7 +121,7 @@ async def _waiting(visit: Visit, message: Message, progress: Progress) -> dict[s
 
 
 def is_due(message: Message) -> bool:
-    """Return whether a message could have started and has not."""
+    """Return whether a message is due but has not started."""
     return message.status is MessageStatus.PENDING and message.scheduled_at <= datetime.now(UTC)
 
 
@@ -135,7 +135,7 @@ async def events(visit: Visit) -> Response:
 
 
 async def _stream(visit: Visit, message: Message) -> AsyncIterator[bytes]:
-    """One event a second while the message is being sent; the last one says that it is done."""
+    """Yield one event per second while the message is being sent, and a last one at the end."""
     deadline = time.monotonic() + _LONGEST_STREAM
     yield b"retry: 2000\n\n"
     while time.monotonic() < deadline and not visit.context.stopping.is_set():
@@ -146,7 +146,7 @@ async def _stream(visit: Visit, message: Message) -> AsyncIterator[bytes]:
             yield b"event: end\ndata: {}\n\n"
             return
         except PostroomError:
-            return  # the browser comes again
+            return  # the browser reconnects
         kind = "end" if message.status in FINAL else "progress"
         yield f"event: {kind}\ndata: ".encode() + _event(message, progress) + b"\n\n"
         if message.status in FINAL:
@@ -168,14 +168,14 @@ def _event(message: Message, progress: Progress) -> bytes:
 
 
 def rate_of(message: Message, progress: Progress) -> float | None:
-    """Emails a second; nothing that stands still has one."""
+    """Return emails per second, or None if the message is not being sent."""
     if message.status not in _RUNNING or progress.rate is None:
         return None
     return round(progress.rate, 1)
 
 
 def _time_left(message: Message, progress: Progress) -> str:
-    """While pages are still being made, nobody can say how much is left."""
+    """Return the remaining time; unknown while recipients are still being prepared."""
     if message.status is not MessageStatus.PROCESSING:
         return ""
     return lasting(progress.seconds_left) if progress.seconds_left else ""
@@ -187,8 +187,8 @@ def _took(message: Message) -> str:
     return lasting((message.completed_at - message.queued_at).total_seconds())
 
 
-PAGES = (
-    Page("/messages/{ref}", details, role=Role.VIEWER),
-    Page("/messages/{ref}/waiting", waiting, role=Role.VIEWER),
-    Page("/messages/{ref}/events", events, role=Role.VIEWER),
+VIEWS = (
+    View("/messages/{ref}", details, role=Role.VIEWER),
+    View("/messages/{ref}/waiting", waiting, role=Role.VIEWER),
+    View("/messages/{ref}/events", events, role=Role.VIEWER),
 )

@@ -1,4 +1,4 @@
-"""Writing a message: create, edit while it is pending, test."""
+"""The message form: create, edit, send a test email."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
 from postroom.transport.contract import ResultKind
 from postroom.web.admin.conflicts import Difference, differences
-from postroom.web.admin.messages.form_content import (
+from postroom.web.admin.messages.message_drafts import (
     LABELS,
     LARGEST_FORM,
     Draft,
@@ -26,9 +26,9 @@ from postroom.web.admin.messages.form_content import (
     problem_of,
 )
 from postroom.web.admin.messages.moments import zones
-from postroom.web.admin.messages.sending_questions import is_taken_back, question, unseen_by_readers
-from postroom.web.requests.routing import Page
+from postroom.web.admin.messages.sending_questions import broken_pictures, is_taken_back, question
 from postroom.web.requests.signing import Signer
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 from postroom.wiring import opened_transport
 
@@ -46,11 +46,11 @@ async def new(visit: Visit) -> Response:
     if problems:
         return await _show(visit, draft, problems, status=422)
     if await is_taken_back(visit):
-        visit.leaves_no_record()
+        visit.skip_audit()
         return await _show(visit, draft)
     ref = await _unused_ref(visit, draft)
     if isinstance(ref, Message):
-        return visit.redirect(f"/messages/{ref.ref}", await _said(ref, NewBodies()))
+        return visit.redirect(f"/messages/{ref.ref}", await _flash(ref, NewBodies()))
     try:
         bodies = await draft.bodies()
         asked = await question(visit, draft, bodies)
@@ -62,11 +62,11 @@ async def new(visit: Visit) -> Response:
     except (Invalid, NoSuch) as exc:
         return await _show(visit, draft, problem_of(exc), status=422)
     await visit.audit("scheduled message", f"{made.ref} to {made.list_name}")
-    return visit.redirect(f"/messages/{made.ref}", await _said(made, bodies))
+    return visit.redirect(f"/messages/{made.ref}", await _flash(made, bodies))
 
 
 async def _new_draft(visit: Visit) -> Draft:
-    """What a new message begins with: the only list there is, or what another message said."""
+    """Return the draft of a new message: a copy (`like`), or with the only list preselected."""
     draft = Draft(list=visit.parameter("list"))
     if visit.parameter("like"):
         like = await visit.services.messages.get(visit.parameter("like"))
@@ -79,19 +79,19 @@ async def _new_draft(visit: Visit) -> Draft:
     return draft
 
 
-async def _said(message: Message, bodies: NewBodies) -> str:
-    """Of a message that was just scheduled; a question before it has shown its pictures."""
+async def _flash(message: Message, bodies: NewBodies) -> str:
+    """Return the flash message for a message that was just scheduled."""
     if message.scheduled_at <= datetime.now(UTC):
-        return "The message goes out now."
-    pictures = await unseen_by_readers(bodies)
-    warning = f" Readers will not see: {', '.join(pictures)} (look at the preview)."
-    return f"The message is scheduled.{warning if pictures else ''}"
+        return "Sending started."
+    pictures = await broken_pictures(bodies)
+    warning = f" Subscribers will not see: {', '.join(pictures)} (check the preview)."
+    return f"Message scheduled.{warning if pictures else ''}"
 
 
 async def _unused_ref(visit: Visit, draft: Draft) -> Message | MessageRef | None:
-    """The reference that the form was given; the message, if it was sent twice by mistake.
+    """Return the reference in the form, or the message if the form was sent twice by mistake.
 
-    Whoever goes back to a form, changes it and sends it again wants another message: None.
+    None if somebody was_sent back to the form, changed it and sent it again: that is a new message.
     """
     signed = Signer(visit.context.secret, _PURPOSE).read(draft.key, max_age=_FORM_AGE)
     if not isinstance(signed, str):
@@ -116,10 +116,10 @@ async def edit(visit: Visit) -> Response:
     if problems:
         return await _show(visit, draft, problems, status=422)
     if await is_taken_back(visit):
-        visit.leaves_no_record()
+        visit.skip_audit()
         return await _show(visit, draft)
     try:
-        # An empty text takes the old one's place, too: `None` would leave it as it is.
+        # An empty text replaces the old one; None would keep it.
         bodies = await draft.bodies()
         asked = None if draft.is_planned else await question(visit, draft, bodies)
         if asked is not None:
@@ -141,20 +141,22 @@ async def edit(visit: Visit) -> Response:
 
 
 async def test(visit: Visit) -> Response:
-    """Send what the form has to one address, through the transport that is set."""
+    """Send the form's content to one address."""
     draft, problems = await draft_from_form(visit)
-    said, went = "", False
+    result, was_sent = "", False
     if problems:
-        said = next(iter(problems.values()))
+        result = next(iter(problems.values()))
     else:
-        said, went = await _test(visit, draft, (await visit.text("test_to")).strip())
+        result, was_sent = await _test(visit, draft, (await visit.text("test_to")).strip())
     if visit.is_partial:
-        return visit.page("admin/messages/test_result.html", said_of_test=said, went=went)
-    return await _show(visit, draft, problems, said_of_test=said, went=went)
+        return visit.render(
+            "admin/messages/test_result.html", test_result=result, was_sent=was_sent
+        )
+    return await _show(visit, draft, problems, test_result=result, was_sent=was_sent)
 
 
 async def read_file(visit: Visit) -> Response:
-    """An uploaded body as text, whatever encoding it is in: the form shows it."""
+    """Decode an uploaded body, so that the form can show it."""
     draft, problems = await draft_from_form(visit)
     if problems:
         return PlainTextResponse(next(iter(problems.values())), 422)
@@ -162,7 +164,7 @@ async def read_file(visit: Visit) -> Response:
 
 
 async def _test(visit: Visit, draft: Draft, to: str) -> tuple[str, bool]:
-    """What to say of the test, and whether the mail is on its way."""
+    """Return the result of the test as text, and whether the email was accepted."""
     settings = visit.context.settings
     try:
         mailing_list = await visit.services.lists.get(draft.list)
@@ -174,20 +176,20 @@ async def _test(visit: Visit, draft: Draft, to: str) -> tuple[str, bool]:
     except DomainError as exc:
         return str(exc), False
     except PostroomError as exc:
-        return f"the mail could not be sent: {exc}", False
+        return f"the test could not be sent: {exc}", False
     except TimeoutError:
-        return "the mail server did not answer within a minute", False
-    await visit.audit("sent test mail", to)
+        return "the mail server did not reply within a minute", False
+    await visit.audit("sent test email", to)
     if result.kind is ResultKind.ACCEPTED:
         return (
-            f"The mail to {to} is on its way. The server said: {result.reply or 'accepted'}",
+            f"Test sent to {to}. The mail server replied: {result.reply or 'accepted'}",
             True,
         )
-    return f"The mail to {to} is {result.kind}: {result.reply}", False
+    return f"The test to {to} was {result.kind}: {result.reply}", False
 
 
 async def _conflict(visit: Visit, draft: Draft) -> Response:
-    """Somebody else saved first: both versions, and the form as it was typed."""
+    """Show both versions after an edit conflict, and the form as it was typed."""
     current = await visit.services.messages.get(draft.ref)
     check_editable(current.status)
     theirs = await draft_to_edit(current, await visit.services.messages.bodies(current))
@@ -209,11 +211,11 @@ async def _show(
     problems: dict[str, str] | None = None,
     *,
     theirs: list[Difference] | None = None,
-    said_of_test: str = "",
-    went: bool = False,
+    test_result: str = "",
+    was_sent: bool = False,
     status: int = 200,
 ) -> Response:
-    return visit.page(
+    return visit.render(
         _TEMPLATE,
         status=status,
         draft=draft,
@@ -221,15 +223,15 @@ async def _show(
         theirs=theirs or [],
         names=await visit.services.lists.names(),
         zones=zones(),
-        said_of_test=said_of_test,
-        went=went,
+        test_result=test_result,
+        was_sent=was_sent,
     )
 
 
-PAGES = (
-    Page("/messages/new", new, role=Role.EDITOR, methods=("GET", "POST"), max_body=LARGEST_FORM),
-    Page("/messages/test", test, role=Role.EDITOR, methods=("POST",), max_body=LARGEST_FORM),
-    Page(
+VIEWS = (
+    View("/messages/new", new, role=Role.EDITOR, methods=("GET", "POST"), max_body=LARGEST_FORM),
+    View("/messages/test", test, role=Role.EDITOR, methods=("POST",), max_body=LARGEST_FORM),
+    View(
         "/messages/read-file",
         read_file,
         role=Role.EDITOR,
@@ -237,7 +239,7 @@ PAGES = (
         audited=False,
         max_body=LARGEST_FORM,
     ),
-    Page(
+    View(
         "/messages/{ref}/edit",
         edit,
         role=Role.EDITOR,

@@ -1,4 +1,4 @@
-"""Messages: those that are open, and the archive of those that are done."""
+"""Messages that are scheduled or being sent, and those that are done."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from starlette.responses import Response
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_times import MessageLine
-from postroom.web.rendering.sorting import A_PAGE, Column, Sortable, Sorting
-from postroom.web.requests.routing import Page
+from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-_LOOKS: Final = 4  # at so many pages of the index, for one answer
+_MOST_READS: Final = 4  # of messages for one response, while filtering
 OPEN: Final = tuple(status for status in MessageStatus if status not in FINAL)
-_LIFE: Final = list(MessageStatus)
+_STATUS_ORDER: Final = list(MessageStatus)
 _COLUMNS: Final[dict[str, Column[MessageLine]]] = {
     "subject": Column("Subject", lambda each: each.subject),
     "list": Column("List", lambda each: each.list_name),
-    "status": Column("Status", lambda each: _LIFE.index(each.status)),
+    "status": Column("Status", lambda each: _STATUS_ORDER.index(each.status)),
     "time": Column("Scheduled", lambda each: each.scheduled_at, largest_first=True),
 }
 _OPEN_INDEX: Final = Sortable(
     _COLUMNS,
     natural="time",
-    in_words="By the time they are scheduled for",
+    in_words="Sorted by scheduled time",
 )
 _ARCHIVE_INDEX: Final = Sortable(
     {
         **_COLUMNS,
-        "planned": Column("Planned", lambda each: each.planned, is_number=True),
+        "recipients": Column("Recipients", lambda each: each.planned, is_number=True),
         "accepted": Column("Accepted", lambda each: each.accepted, is_number=True),
         "refused": Column("Refused", lambda each: each.refused, is_number=True),
-        "suppressed": Column("Suppressed", lambda each: each.suppressed, is_number=True),
-        "in_doubt": Column("In doubt", lambda each: each.in_doubt, is_number=True),
+        "skipped": Column("Skipped", lambda each: each.suppressed, is_number=True),
+        "uncertain": Column("Uncertain", lambda each: each.in_doubt, is_number=True),
     },
     natural="-time",
-    in_words="By the time they were scheduled for, latest first",
+    in_words="Latest first",
 )
 
 
@@ -54,7 +54,7 @@ async def index(visit: Visit) -> Response:
     if shown is None:
         shown, following = await _by_time(visit, status, of_list)
         sorting.in_key_order(following)
-    return visit.page(
+    return visit.render(
         "admin/messages/messages.html",
         messages=shown,
         statuses=[each.value for each in OPEN],
@@ -72,10 +72,10 @@ async def archive(visit: Visit) -> Response:
         shown = await _sorted(visit, sorting, lines)
     if shown is None:
         before = visit.parameter("before") or None
-        page = await visit.services.times.done(limit=A_PAGE, before=before)
+        page = await visit.services.times.done(limit=ROWS_SHOWN, before=before)
         shown = page.messages
         sorting.in_key_order(page.next, "before")
-    return visit.page("admin/messages/archive.html", messages=shown, sorting=sorting)
+    return visit.render("admin/messages/archive.html", messages=shown, sorting=sorting)
 
 
 async def _sorted(
@@ -86,14 +86,14 @@ async def _sorted(
 
 
 async def _by_time(visit: Visit, status: str, of_list: str) -> tuple[list[Message], str | None]:
-    """Those that fit, as far as one answer looks, and where to look further."""
+    """Return matching messages of a limited number of reads, and where to continue."""
     found: list[Message] = []
     following = visit.parameter("after") or None
-    for _ in range(_LOOKS if status or of_list else 1):
-        page = await visit.services.messages.page(limit=A_PAGE, after=following)
+    for _ in range(_MOST_READS if status or of_list else 1):
+        page = await visit.services.messages.page(limit=ROWS_SHOWN, after=following)
         found += [each for each in page.messages if _fits(each, status, of_list)]
         following = page.next
-        if following is None or len(found) >= A_PAGE:
+        if following is None or len(found) >= ROWS_SHOWN:
             break
     return found, following
 
@@ -104,7 +104,7 @@ def _fits(message: Message | MessageLine, status: str, of_list: str) -> bool:
     )
 
 
-PAGES = (
-    Page("/messages", index, role=Role.VIEWER),
-    Page("/archive", archive, role=Role.VIEWER),
+VIEWS = (
+    View("/messages", index, role=Role.VIEWER),
+    View("/archive", archive, role=Role.VIEWER),
 )

@@ -32,9 +32,9 @@ def moment(day: str, clock: str, zone: str) -> datetime:
         found = local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
         is_there = not is_skipped(local, ZoneInfo(zone))
     except (OverflowError, ValueError) as exc:
-        raise Invalid(FIELD, "is no time that can be kept") from exc
+        raise Invalid(FIELD, "is out of range") from exc
     if not is_there:
-        raise Invalid(FIELD, f"clocks in {zone} are put forward then: this time is left out")
+        raise Invalid(FIELD, f"this time does not exist in {zone}: clocks are moved forward then")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The outbox of the embedded transport: mails that would have been sent, to read and to follow."""
+"""The outbox: emails that are kept instead of being sent."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from postroom.services.accounts.users import Role
 from postroom.services.audience.guid_hiding import hide_guids
 from postroom.transport.outbox import OutboxMail
 from postroom.web.rendering.sandbox import sandboxed
-from postroom.web.rendering.sorting import A_PAGE, Column, Sortable, Sorting
-from postroom.web.requests.routing import Page, explain
+from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Endpoint, Visit
 from postroom.wiring import find_outbox
 
 _INDEX: Final = Sortable[OutboxMail](
-    # A mail's subject is in its file: too many would have to be opened.
+    # Not by subject: that is in the file, and too many would have to be opened.
     {
         "to": Column("To", lambda each: each.recipient),
-        "when": Column("When", lambda each: each.date, largest_first=True),
+        "time": Column("Time", lambda each: each.date, largest_first=True),
     },
-    natural="-when",
+    natural="-time",
     in_words="Newest first",
-    advice="Show those to one address.",
+    advice="Filter by recipient.",
 )
 _LINK = re.compile(r"https?://[^\s<>\"']+")
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A part of a mail's text; one that is a link leads to itself."""
+    """A part of an email's text."""
 
     text: str
     is_link: bool
@@ -44,7 +44,7 @@ async def outbox(visit: Visit) -> Response:
     box = find_outbox(visit.context.settings)
     if box is None:
         transport = visit.context.settings.found["transport"].shown
-        return visit.page("admin/messages/outbox_unused.html", transport=transport)
+        return visit.render("admin/messages/outbox_unused.html", transport=transport)
     to, after = visit.parameter("to").strip()[:320], visit.parameter("after")[:300]
     sorting = Sorting(visit, _INDEX, {"to": to})
     mails = None
@@ -52,10 +52,10 @@ async def outbox(visit: Visit) -> Response:
         found = await box.mails(limit=sorting.most + 1, recipient=to)
         mails = sorting.page_of(None if len(found) > sorting.most else found)
     if mails is None:
-        found = await box.mails(limit=A_PAGE + 1, after=after, recipient=to)
-        mails = found[:A_PAGE]
-        sorting.in_key_order(mails[-1].name if len(found) > A_PAGE else None)
-    return visit.page(
+        found = await box.mails(limit=ROWS_SHOWN + 1, after=after, recipient=to)
+        mails = found[:ROWS_SHOWN]
+        sorting.in_key_order(mails[-1].name if len(found) > ROWS_SHOWN else None)
+    return visit.render(
         "admin/messages/outbox.html",
         mails=list(zip(mails, await box.subjects(mails), strict=True)),
         to=to,
@@ -66,7 +66,7 @@ async def outbox(visit: Visit) -> Response:
 async def mail(visit: Visit) -> Response:
     name, content = await _content(visit)
     read = _read(visit, content)
-    return visit.page(
+    return visit.render(
         "admin/messages/outbox_mail.html",
         url=f"/outbox/{quote(name, safe='')}",
         mail=read,
@@ -80,14 +80,14 @@ async def html(visit: Visit) -> Response:
     _, content = await _content(visit)
     part = _read(visit, content).html
     if part is None:
-        return explain(visit, 404, "No HTML", "This mail has a text part only.")
+        return error_page(visit, 404, "No HTML", "This email has no HTML part.")
     return sandboxed(part)
 
 
 async def download(visit: Visit) -> Response:
-    """The mail as it is, with its subscriber's links: for administrators."""
+    """Download the email unchanged, with its personal links: for administrators."""
     name, content = await _content(visit)
-    # The name was checked: it has neither quotes nor line ends; and ASCII it is.
+    # The name was checked: ASCII without quotes or line ends.
     disposition = f'attachment; filename="{name}"'
     return Response(
         content, media_type="message/rfc822", headers={"Content-Disposition": disposition}
@@ -97,12 +97,12 @@ async def download(visit: Visit) -> Response:
 async def _content(visit: Visit) -> tuple[str, bytes]:
     box, name = find_outbox(visit.context.settings), visit.parameter("name")
     if box is None:
-        raise NoSuch("mail", name)
+        raise NoSuch("email", name)
     return name, await box.read(name)
 
 
 def _read(visit: Visit, content: bytes) -> ReadMail:
-    """The mail as this user may see it: with its links, one can confirm and unsubscribe others."""
+    """Parse the email as this user may see it: its links can confirm and unsubscribe others."""
     mail = read_mail(content)
     if visit.may(Role.ADMINISTRATOR):
         return mail
@@ -114,7 +114,7 @@ def _read(visit: Visit, content: bytes) -> ReadMail:
 
 
 def _pieces(text: str) -> list[Piece]:
-    """Text with its links taken apart, so that a template can show each its own way."""
+    """Split a text into links and the text between them."""
     pieces: list[Piece] = []
     end = 0
     for found in _LINK.finditer(text):
@@ -124,11 +124,11 @@ def _pieces(text: str) -> list[Piece]:
     return [*pieces, Piece(text[end:], False)]
 
 
-def _page(path: str, endpoint: Endpoint, role: Role = Role.VIEWER) -> Page:
-    return Page(path, endpoint, role=role)
+def _page(path: str, endpoint: Endpoint, role: Role = Role.VIEWER) -> View:
+    return View(path, endpoint, role=role)
 
 
-PAGES = (
+VIEWS = (
     _page("/outbox", outbox),
     _page("/outbox/{name}", mail),
     _page("/outbox/{name}/html", html),

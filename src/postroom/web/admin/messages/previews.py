@@ -1,6 +1,6 @@
-"""What a message will look like: the very mail that one recipient would get, taken apart again.
+"""Previews of a message: the email that one recipient would get, parsed again.
 
-The HTML is somebody's own document, and is shown in a frame without rights.
+The HTML is user content, so it is shown in a sandboxed frame.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from postroom.mail.reading import ReadMail, read_mail
 from postroom.sender.test_emails import draft_mailing
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
-from postroom.web.admin.messages.form_content import (
+from postroom.web.admin.messages.message_drafts import (
     LABELS,
     LARGEST_FORM,
     Draft,
@@ -27,19 +27,19 @@ from postroom.web.admin.messages.form_content import (
     draft_of,
     problem_of,
 )
-from postroom.web.admin.messages.sending_questions import unseen_by_readers
+from postroom.web.admin.messages.sending_questions import broken_pictures
 from postroom.web.rendering.sandbox import sandboxed
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-_SOMEBODY: Final = Recipient(
+_RECIPIENT: Final = Recipient(
     Address("subscriber@example.com"), SubscriberGuid("00000000-0000-4000-8000-000000000000")
 )
 _NOTHING: Final = "<p style='font-family: sans-serif; color: #777'>{}</p>"
 
 
 async def frame(visit: Visit) -> Response:
-    """The HTML of a draft, for the frame beside the form."""
+    """Render the HTML of a draft for the frame next to the form."""
     draft, problems = await draft_from_form(visit)
     try:
         if problems:
@@ -50,8 +50,8 @@ async def frame(visit: Visit) -> Response:
     return _framed(preview.html or _NOTHING.format("This message has no HTML."), is_draft=True)
 
 
-async def words(visit: Visit) -> Response:
-    """Beside the frame: subject, text, what is wrong, how many it goes to."""
+async def text(visit: Visit) -> Response:
+    """Render what stands below the frame: subject, text, errors, number of recipients."""
     draft, problems = await draft_from_form(visit)
     preview = None
     if not problems and (draft.html.strip() or draft.text.strip()):
@@ -67,11 +67,11 @@ async def words(visit: Visit) -> Response:
             estimate = await visit.services.estimates.of(mailing_list.name, limit)
     except DomainError as exc:
         problems |= problem_of(exc)
-    return visit.page(
-        "admin/messages/message_words.html",
+    return visit.render(
+        "admin/messages/preview_text.html",
         preview=preview,
         is_generated=not draft.text.strip(),
-        pictures=await unseen_by_readers(draft.typed),
+        pictures=await broken_pictures(draft.typed),
         estimate=estimate,
         problems=problems,
         labels=LABELS,
@@ -79,7 +79,7 @@ async def words(visit: Visit) -> Response:
 
 
 async def of_message(visit: Visit) -> Response:
-    """A message that is there, with its HTML in a frame."""
+    """Show the preview of an existing message."""
     message = await visit.services.messages.get(visit.parameter("ref"))
     bodies = await visit.services.messages.bodies(message)
     problems: dict[str, str] = {}
@@ -88,11 +88,11 @@ async def of_message(visit: Visit) -> Response:
         preview = await _preview_of(visit, draft_of(message, bodies), bodies)
     except DomainError as exc:
         problems = problem_of(exc)
-    return visit.page(
+    return visit.render(
         "admin/messages/message_preview.html",
         message=message,
         preview=preview,
-        pictures=await unseen_by_readers(bodies),
+        pictures=await broken_pictures(bodies),
         with_pictures=_wants_pictures(visit),
         hides_pictures=not _wants_pictures(visit) and has_remote_pictures(bodies.html or ""),
         problems=problems,
@@ -111,14 +111,14 @@ async def frame_of_message(visit: Visit) -> Response:
 
 
 async def _preview_of(visit: Visit, draft: Draft, bodies: NewBodies) -> ReadMail:
-    """Made in a thread: a body may have 10 MB. `Invalid`, `NoSuch` list."""
+    """Compose the email in a thread, because a body may have 10 MB. `Invalid`, `NoSuch`."""
     mailing_list = await _list_of(visit, draft)
     subject = draft.subject.strip() or "(no subject)"
-    return await asyncio.to_thread(_made, mailing_list, subject, bodies, visit.context.base_url)
+    return await asyncio.to_thread(_composed, mailing_list, subject, bodies, visit.context.base_url)
 
 
 async def _list_of(visit: Visit, draft: Draft) -> MailingList:
-    """The list; for a message that outlived its own, or a draft without one, a stand-in."""
+    """Return the draft's list, or any list if it has none or its list was deleted."""
     try:
         return await visit.services.lists.get(draft.list)
     except (NoSuch, Invalid):
@@ -130,13 +130,15 @@ async def _list_of(visit: Visit, draft: Draft) -> MailingList:
     return await visit.services.lists.get(names[0])
 
 
-def _made(mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str) -> ReadMail:
-    return read_mail(draft_mailing(mailing_list, subject, bodies, base_url).mail(_SOMEBODY))
+def _composed(
+    mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str
+) -> ReadMail:
+    return read_mail(draft_mailing(mailing_list, subject, bodies, base_url).mail(_RECIPIENT))
 
 
 def _wants_pictures(visit: Visit) -> bool:
-    """Return whether somebody asked for pictures from other sites. Nobody gets them unasked: only
-    who writes a message sees its pictures at once."""
+    """Return whether pictures from other sites were requested. Only the author of a message sees
+    them without asking."""
     return visit.parameter("pictures") == "yes"
 
 
@@ -144,8 +146,8 @@ def _framed(html: str, *, is_draft: bool = False, with_pictures: bool = False) -
     return sandboxed(html, with_pictures=is_draft or with_pictures, is_scrolled=is_draft)
 
 
-PAGES = (
-    Page(
+VIEWS = (
+    View(
         "/messages/preview/html",
         frame,
         role=Role.EDITOR,
@@ -153,14 +155,14 @@ PAGES = (
         audited=False,
         max_body=LARGEST_FORM,
     ),
-    Page(
-        "/messages/preview/words",
-        words,
+    View(
+        "/messages/preview/text",
+        text,
         role=Role.EDITOR,
         methods=("POST",),
         audited=False,
         max_body=LARGEST_FORM,
     ),
-    Page("/messages/{ref}/preview", of_message, role=Role.VIEWER),
-    Page("/messages/{ref}/preview/html", frame_of_message, role=Role.VIEWER),
+    View("/messages/{ref}/preview", of_message, role=Role.VIEWER),
+    View("/messages/{ref}/preview/html", frame_of_message, role=Role.VIEWER),
 )

@@ -1,4 +1,4 @@
-"""The start page: what is being sent, what comes next, what was, how lists grow, what is wrong."""
+"""The home page: messages being sent, scheduled and sent, list growth, health."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from postroom.services.messages.holds import message_key
 from postroom.services.messages.progress import Progress
 from postroom.transport.contract import Scope
 from postroom.web.admin.messages.message_details import shown_holds
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-_UNDER_WAY = 20
-_TO_COME = 5
+_IN_PROGRESS = 20
+_SCHEDULED = 5
 _RECENT = 8
 _LISTS_SHOWN = 5
 _DAYS = 90
@@ -31,15 +31,15 @@ _LISTS_LOOKED_AT = 20
 _SUBSCRIBERS_LOOKED_AT = 20
 
 
-class Moving(msgspec.Struct, frozen=True):
-    """A message and where it stands."""
+class MessageProgress(msgspec.Struct, frozen=True):
+    """A message and its progress."""
 
     message: Message
     progress: Progress
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """The largest lists, all of them together by day, and the same for the plot."""
+    """The largest lists, all lists together by day, and the data of the plot."""
 
     sizes: list[ListSize]
     days: list[GrowthPoint]
@@ -47,8 +47,8 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class FirstSteps(msgspec.Struct, frozen=True):
-    """What somebody who has just begun has done already; `list_name` is where it was done, or is
-    to be, and `is_public` whether anybody can sign up there."""
+    """What a new user has done already. `list_name` is the list that the steps refer to, and
+    `is_public` whether anyone can sign up for it."""
 
     list_name: str
     is_public: bool
@@ -62,17 +62,17 @@ class FirstSteps(msgspec.Struct, frozen=True):
 
 
 async def dashboard(visit: Visit) -> Response:
-    live, to_come, recent, growth, steps = await asyncio.gather(
+    live, scheduled, recent, growth, steps = await asyncio.gather(
         _live(visit),
-        visit.services.times.to_come(limit=_TO_COME),
+        visit.services.times.to_come(limit=_SCHEDULED),
         _recent(visit),
         _growth(visit),
         _first_steps(visit),
     )
-    return visit.page(
+    return visit.render(
         "admin/operations/dashboard.html",
         **live,
-        to_come=to_come,
+        scheduled=scheduled,
         recent=recent,
         growth=growth,
         steps=steps,
@@ -80,21 +80,21 @@ async def dashboard(visit: Visit) -> Response:
 
 
 async def live(visit: Visit) -> Response:
-    """The part that is asked for again and again."""
-    return visit.page("admin/operations/dashboard_live.html", **await _live(visit))
+    """Render the part that the page polls."""
+    return visit.render("admin/operations/dashboard_live.html", **await _live(visit))
 
 
 async def _live(visit: Visit) -> dict[str, Any]:
     under_way, health, holds, space = await asyncio.gather(
-        visit.services.times.under_way(limit=_UNDER_WAY),
+        visit.services.times.under_way(limit=_IN_PROGRESS),
         visit.services.health.look(),
         visit.services.holds.open_holds(),
         visit.services.space_waits.current(),
     )
-    moving = await _moving(visit, under_way)
+    moving = await _with_progress(visit, under_way)
     wide = [hold for hold in holds.by_key.values() if hold.scope is not Scope.MESSAGE]
     return {
-        "under_way": moving,
+        "in_progress": moving,
         "health": health,
         "holds": shown_holds(wide),
         "space": space,
@@ -106,13 +106,15 @@ async def _live(visit: Visit) -> dict[str, Any]:
     }
 
 
-async def _recent(visit: Visit) -> list[Moving]:
-    return await _moving(visit, (await visit.services.times.done(limit=_RECENT)).messages)
+async def _recent(visit: Visit) -> list[MessageProgress]:
+    return await _with_progress(visit, (await visit.services.times.done(limit=_RECENT)).messages)
 
 
-async def _moving(visit: Visit, messages: list[Message]) -> list[Moving]:
+async def _with_progress(visit: Visit, messages: list[Message]) -> list[MessageProgress]:
     progress = await asyncio.gather(*(visit.services.progress.of(each) for each in messages))
-    return [Moving(message, where) for message, where in zip(messages, progress, strict=True)]
+    return [
+        MessageProgress(message, where) for message, where in zip(messages, progress, strict=True)
+    ]
 
 
 async def _growth(visit: Visit) -> Growth:
@@ -128,7 +130,7 @@ async def _growth(visit: Visit) -> Growth:
 
 
 def _plot(named: dict[str, list[GrowthPoint]]) -> str:
-    """What `static/plots.js` draws: moments in seconds, and a value or null for each."""
+    """Return the JSON for `static/plots.js`: times in seconds, and a value or null for each."""
     days = sorted({point.day for points in named.values() for point in points})
     series = []
     for label, points in named.items():
@@ -139,14 +141,14 @@ def _plot(named: dict[str, list[GrowthPoint]]) -> str:
 
 
 async def _first_steps(visit: Visit) -> FirstSteps:
-    """Looks at a row of each kind, in as many lists as somebody makes who has just begun."""
+    """Find out which steps are done, looking at a limited number of lists."""
     lists = (await visit.services.lists.page(limit=_LISTS_LOOKED_AT)).lists
     if not lists:
         return FirstSteps("", True, False, False, False)
     messages = await visit.services.times.all(limit=1)
     begun, has_verified = await _with_subscribers(visit, lists)
-    has_subscriber = begun is not None or await _have_grown(visit)
-    # Else the next step is best done where anybody can sign up.
+    has_subscriber = begun is not None or await _any_subscribers(visit)
+    # Prefer a list that anyone can sign up for.
     shown = begun or next((each for each in lists if each.public), lists[0])
     return FirstSteps(
         shown.name, shown.public, has_subscriber, has_verified, bool(messages.messages)
@@ -156,8 +158,8 @@ async def _first_steps(visit: Visit) -> FirstSteps:
 async def _with_subscribers(
     visit: Visit, lists: list[MailingList]
 ) -> tuple[MailingList | None, bool]:
-    """The first of these lists that somebody is on, and whether one of the first there is
-    verified: of somebody who has just begun, these are all."""
+    """Return the first list with a subscriber, and whether one of its first subscribers is
+    confirmed."""
     for each in lists:
         page = await visit.services.subscriptions.page(each.name, limit=_SUBSCRIBERS_LOOKED_AT)
         if page.subscribers:
@@ -165,12 +167,12 @@ async def _with_subscribers(
     return None, False
 
 
-async def _have_grown(visit: Visit) -> bool:
-    """Whether any list, of however many, had a subscriber when it was counted last."""
+async def _any_subscribers(visit: Visit) -> bool:
+    """Return whether any list had a subscriber when lists were last counted."""
     return any(size.subscribers for size in await visit.services.growth.sizes())
 
 
-PAGES = (
-    Page("/", dashboard, role=Role.VIEWER),
-    Page("/dashboard/live", live, role=Role.VIEWER),
+VIEWS = (
+    View("/", dashboard, role=Role.VIEWER),
+    View("/dashboard/live", live, role=Role.VIEWER),
 )

@@ -1,4 +1,4 @@
-"""Events: what happened by itself."""
+"""System activity: events that Postroom recorded on its own."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from postroom.services.accounts.users import Role
 from postroom.services.events import Event, Severity
 from postroom.web.admin.accounts.audit import read_day
 from postroom.web.rendering.sorting import Column, Sortable, Sorting
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-_ON_A_PAGE = 100
-_GRAVITY: Final = list(Severity)
+_ROWS_SHOWN = 100
+_SEVERITIES: Final = list(Severity)
 _INDEX: Final = Sortable[Event](
     {
-        "when": Column("When", lambda each: each.at, largest_first=True),
+        "time": Column("Time", lambda each: each.at, largest_first=True),
         "severity": Column(
-            "How grave", lambda each: _GRAVITY.index(each.severity), largest_first=True
+            "Severity", lambda each: _SEVERITIES.index(each.severity), largest_first=True
         ),
-        "part": Column("Part", lambda each: each.part),
-        "text": Column("What happened", lambda each: each.text),
+        "source": Column("Source", lambda each: each.part),
+        "event": Column("Event", lambda each: each.text),
     },
-    natural="-when",
+    natural="-time",
     in_words="Newest first",
-    advice="Choose a day, or graver ones.",
+    advice="Filter by day or severity.",
 )
-_PLACES = {
+_URLS = {
     "message": "/messages/{}",
     "list": "/lists/{}",
     "queue": "/queues/{}",
@@ -42,18 +42,18 @@ async def events(visit: Visit) -> Response:
     day, problem = read_day(day_text)
     least = Severity(severity) if severity in list(Severity) else Severity.INFO
     chosen = "" if least is Severity.INFO else least.value
-    sorting = Sorting(visit, _INDEX, {"severity": chosen, "day": day_text}, a_page=_ON_A_PAGE)
+    sorting = Sorting(visit, _INDEX, {"severity": chosen, "day": day_text}, rows_shown=_ROWS_SHOWN)
     log, shown = visit.services.events, None
     if not sorting.is_natural:
         shown = sorting.page_of(await log.whole(least=least, day=day, most=sorting.most))
     if shown is None:
         after = visit.parameter("after") or None
-        found = await log.page(least=least, day=day, limit=_ON_A_PAGE, after=after)
+        found = await log.page(least=least, day=day, limit=_ROWS_SHOWN, after=after)
         shown = found.events
         sorting.in_key_order(found.next)
-    return visit.page(
+    return visit.render(
         "admin/operations/events.html",
-        events=[(event, _place(event, visit)) for event in shown],
+        events=[(event, _url(event, visit)) for event in shown],
         severity=least,
         Severity=Severity,
         day=day_text,
@@ -63,14 +63,14 @@ async def events(visit: Visit) -> Response:
     )
 
 
-def _place(event: Event, visit: Visit) -> str:
-    """Where the thing that an event is about is shown, if this user may see that."""
+def _url(event: Event, visit: Visit) -> str:
+    """Return the page about the subject of an event, if this user may see it."""
     kind, _, name = event.subject.partition(":")
     if kind == "app":
         return "/apps"
     if kind == "user" and not visit.may(Role.ADMINISTRATOR):
         return ""
-    return _PLACES[kind].format(quote(name, safe="")) if kind in _PLACES else ""
+    return _URLS[kind].format(quote(name, safe="")) if kind in _URLS else ""
 
 
-PAGES = (Page("/events", events, role=Role.VIEWER),)
+VIEWS = (View("/events", events, role=Role.VIEWER),)

@@ -1,4 +1,4 @@
-"""The explorer: tables, entities and blobs of the store as they are, for administrators."""
+"""The explorer: raw tables, entities and blobs of the store, for administrators."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from postroom.services.operations.explorer_rules import (
 from postroom.services.typed_values import Kind, kind_of, parse_value, shown
 from postroom.storage import BlobInfo, Entity, InvalidRequest, Value
 from postroom.web.rendering.sorting import Column, Sortable, Sorting
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Endpoint, Visit
 
 _AT_ONCE = 50
-_NEW_PROPERTIES = 2  # empty lines at the end of the form
+_NEW_PROPERTIES = 2  # empty fields at the end of the form
 _MOST_PROPERTIES = 260
 _BLOBS: Final = Sortable[BlobInfo](
     {
-        "blob": Column("Blob", lambda each: each.name),
+        "name": Column("Name", lambda each: each.name),
         "size": Column("Size", lambda each: each.size, is_number=True),
-        "written": Column("Written", lambda each: each.modified_at, largest_first=True),
+        "modified": Column("Modified", lambda each: each.modified_at, largest_first=True),
     },
-    natural="blob",
-    in_words="In the order of names",
-    advice="Show those that begin alike.",
+    natural="name",
+    in_words="Sorted by name",
+    advice="Filter by name.",
 )
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A property as the form shows it. `theirs` is what somebody else has saved meanwhile."""
+    """A property in the form. `theirs` is what someone else has saved in the meantime."""
 
     name: str
     kind: str
@@ -52,7 +52,7 @@ class Line(msgspec.Struct, frozen=True):
 
 async def index(visit: Visit) -> Response:
     explorer = visit.services.explorer
-    return visit.page(
+    return visit.render(
         "admin/operations/explorer.html",
         tables=await explorer.tables(),
         containers=await explorer.containers(),
@@ -63,10 +63,10 @@ async def index(visit: Visit) -> Response:
 
 
 async def table(visit: Visit) -> Response:
-    """The partitions of a table; of a closed one, its first rows without their secrets."""
+    """Show the partitions of a table, or the first rows of a closed one without their values."""
     explorer, name = visit.services.explorer, visit.parameter("table")
     if reason := reason_closed(name):
-        return visit.page(
+        return visit.render(
             "admin/operations/explorer_closed.html",
             table=name,
             reason=reason,
@@ -75,7 +75,7 @@ async def table(visit: Visit) -> Response:
     prefix, after = visit.parameter("prefix"), visit.parameter("after")
     found = await explorer.partitions(name, prefix=prefix, after=after, limit=_AT_ONCE)
     base = f"/explorer/tables/{quote(name)}"
-    return visit.page(
+    return visit.render(
         "admin/operations/explorer_table.html",
         table=name,
         base=base,
@@ -87,7 +87,7 @@ async def table(visit: Visit) -> Response:
 
 
 async def rows(visit: Visit) -> Response:
-    """The rows of one partition."""
+    """Show the rows of one partition."""
     name, partition = visit.parameter("table"), visit.parameter("partition")
     prefix, after = visit.parameter("prefix"), visit.parameter("after")
     found = await visit.services.explorer.rows(
@@ -95,7 +95,7 @@ async def rows(visit: Visit) -> Response:
     )
     base = f"/explorer/tables/{quote(name)}"
     here = f"{base}/rows"
-    return visit.page(
+    return visit.render(
         "admin/operations/explorer_rows.html",
         table=name,
         base=base,
@@ -115,7 +115,7 @@ async def entity(visit: Visit) -> Response:
 
 
 async def save(visit: Visit) -> Response:
-    """All properties as they were typed, under the ETag of the form."""
+    """Save all properties as they were typed, if the ETag still matches."""
     name = visit.parameter("table")
     partition, row = visit.parameter("partition"), visit.parameter("row")
     etag = await visit.text("etag")
@@ -124,20 +124,22 @@ async def save(visit: Visit) -> Response:
         current = await _entity(visit)
     except NoSuch:
         gone = Entity(partition, row, {})
-        problem = "Somebody has deleted this entity meanwhile. What you typed is still here."
+        problem = (
+            "This entity has been deleted in the meantime. Your changes are still in the form."
+        )
         return _form(visit, gone, typed, etag, status=409, problem=problem)
-    values, lines = _understood(typed, current)
+    values, lines = _parsed(typed, current)
     if any(line.problem for line in lines):
         return _form(visit, current, lines, etag, status=422)
     try:
         await visit.services.explorer.save(name, Entity(partition, row, values), etag)
     except Overtaken:
         problem = (
-            "Somebody else saved first. Their values are beside yours;"
-            " to save yours in spite of that, save again."
+            "Someone else saved changes first. Their values are shown next to yours."
+            " Save again to overwrite them."
         )
-        beside = _beside(lines, current)
-        return _form(visit, current, beside, current.etag, status=409, problem=problem)
+        both = _with_saved(lines, current)
+        return _form(visit, current, both, current.etag, status=409, problem=problem)
     except InvalidRequest as exc:
         return _form(visit, current, lines, etag, status=422, problem=str(exc))
     await visit.audit("changed an entity in the explorer", f"{name}: {partition}, {row}")
@@ -147,7 +149,7 @@ async def save(visit: Visit) -> Response:
 async def confirm_delete(visit: Visit) -> Response:
     check_changeable(visit.parameter("table"))
     found = await _entity(visit)
-    return visit.page(
+    return visit.render(
         "admin/operations/explorer_delete.html",
         what=f"the entity {found.partition}, {found.row}",
         where=f"the table {visit.parameter('table')}",
@@ -162,7 +164,7 @@ async def delete(visit: Visit) -> Response:
     await visit.services.explorer.delete(name, partition, row, await visit.text("etag"))
     await visit.audit("deleted an entity in the explorer", f"{name}: {partition}, {row}")
     there = _link(f"/explorer/tables/{quote(name)}/rows", partition=partition)
-    return visit.redirect(there, "The entity is deleted.")
+    return visit.redirect(there, "Entity deleted.")
 
 
 # -- blobs ----------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ async def delete(visit: Visit) -> Response:
 async def container(visit: Visit) -> Response:
     name = visit.parameter("container")
     prefix, after = visit.parameter("prefix"), visit.parameter("after")
-    sorting = Sorting(visit, _BLOBS, {"prefix": prefix}, a_page=_AT_ONCE)
+    sorting = Sorting(visit, _BLOBS, {"prefix": prefix}, rows_shown=_AT_ONCE)
     explorer, shown = visit.services.explorer, None
     if not sorting.is_natural:
         shown = sorting.page_of(await explorer.all_blobs(name, prefix=prefix, most=sorting.most))
@@ -179,7 +181,7 @@ async def container(visit: Visit) -> Response:
         found = await explorer.blobs(name, prefix=prefix, after=after or None, limit=_AT_ONCE)
         shown = found.blobs
         sorting.in_key_order(found.next)
-    return visit.page(
+    return visit.render(
         "admin/operations/explorer_container.html",
         container=name,
         can_change=name in CHANGEABLE_CONTAINERS,
@@ -191,7 +193,7 @@ async def container(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    """As a file, whatever it is: nothing of it is shown in the browser."""
+    """Send a blob as a download; the browser never displays it."""
     where, name = visit.parameter("container"), visit.parameter("name")
     info = await visit.services.explorer.blob(where, name)
     file = quote(name.rpartition("/")[2], safe="")
@@ -210,7 +212,7 @@ async def confirm_delete_blob(visit: Visit) -> Response:
     where, name = visit.parameter("container"), visit.parameter("name")
     check_container_changeable(where)
     info = await visit.services.explorer.blob(where, name)
-    return visit.page(
+    return visit.render(
         "admin/operations/explorer_delete.html",
         what=f"the blob {name}",
         where=f"the container {where}",
@@ -223,7 +225,7 @@ async def delete_blob(visit: Visit) -> Response:
     where, name = visit.parameter("container"), visit.parameter("name")
     await visit.services.explorer.delete_blob(where, name, await visit.text("etag"))
     await visit.audit("deleted a blob in the explorer", f"{where}: {name}")
-    return visit.redirect(f"/explorer/containers/{quote(where)}", "The blob is deleted.")
+    return visit.redirect(f"/explorer/containers/{quote(where)}", "Blob deleted.")
 
 
 # -- the form of an entity ------------------------------------------------------------------------
@@ -242,8 +244,8 @@ def _form(
     empty = [Line("", Kind.TEXT, "", is_new=True)] * _NEW_PROPERTIES
     wrong = [line.name or "a new property" for line in lines if line.problem]
     if wrong and not problem:
-        problem = f"Nothing was saved: look at {', '.join(wrong)}."
-    return visit.page(
+        problem = f"Not saved. Check {', '.join(wrong)}."
+    return visit.render(
         "admin/operations/explorer_entity.html",
         status=status,
         table=name,
@@ -267,7 +269,7 @@ def _lines(entity: Entity) -> list[Line]:
 
 
 async def _typed(visit: Visit) -> list[Line]:
-    """The form as it was sent; new properties without a name and a value are left out."""
+    """Return the properties in the submitted form."""
     form = await visit.form()
     lines: list[Line] = []
     for number in range(_MOST_PROPERTIES):
@@ -284,8 +286,8 @@ async def _typed(visit: Visit) -> list[Line]:
     return lines
 
 
-def _understood(typed: list[Line], current: Entity) -> tuple[dict[str, Value], list[Line]]:
-    """The values that were typed, and the lines with what is wrong about them."""
+def _parsed(typed: list[Line], current: Entity) -> tuple[dict[str, Value], list[Line]]:
+    """Return the parsed values, and the lines with their errors."""
     values: dict[str, Value] = {}
     lines: list[Line] = []
     for line in typed:
@@ -294,9 +296,9 @@ def _understood(typed: list[Line], current: Entity) -> tuple[dict[str, Value], l
             lines.append(line)
             continue
         if not line.name:
-            problem = "needs a name"
+            problem = "A property needs a name."
         elif line.name in values:
-            problem = "is there twice"
+            problem = "This name is used twice."
         else:
             try:
                 values[line.name] = _value(line, current.properties.get(line.name))
@@ -307,7 +309,7 @@ def _understood(typed: list[Line], current: Entity) -> tuple[dict[str, Value], l
 
 
 def _value(line: Line, now: Value | None) -> Value:
-    """A browser sends line ends as CR LF: text that is otherwise the same stays as it is."""
+    """Parse a value; text that differs only in its line ends (browsers send CR LF) stays as is."""
     text = _plain_ends(line.text)
     if isinstance(now, str) and line.kind == Kind.TEXT and _plain_ends(now) == text:
         return now
@@ -318,11 +320,11 @@ def _plain_ends(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _beside(lines: list[Line], current: Entity) -> list[Line]:
-    """Yours, each with what is there now; theirs alone where you have none."""
+def _with_saved(lines: list[Line], current: Entity) -> list[Line]:
+    """Return the submitted lines with the saved values next to them."""
     now = {line.name: line.text for line in _lines(current)}
     mine = [
-        msgspec.structs.replace(line, theirs=now.pop(line.name, "(not there)"))
+        msgspec.structs.replace(line, theirs=now.pop(line.name, "(missing)"))
         for line in lines
         if line.name
     ]
@@ -341,7 +343,7 @@ async def _entity(visit: Visit) -> Entity:
 
 
 def _row(entity: Entity) -> dict[str, object]:
-    """A row for a table: its properties in one short line."""
+    """Summarise an entity in one line."""
     texts = [f"{name}: {shown(value)[:60]}" for name, value in entity.properties.items()]
     return {"partition": entity.partition, "row": entity.row, "text": " · ".join(texts)[:300]}
 
@@ -355,11 +357,11 @@ def _link(path: str, **values: str | None) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def _page(path: str, endpoint: Endpoint, method: str = "GET") -> Page:
-    return Page(path, endpoint, role=Role.ADMINISTRATOR, methods=(method,), sudo=True)
+def _page(path: str, endpoint: Endpoint, method: str = "GET") -> View:
+    return View(path, endpoint, role=Role.ADMINISTRATOR, methods=(method,), sudo=True)
 
 
-PAGES = (
+VIEWS = (
     _page("/explorer", index),
     _page("/explorer/tables/{table}", table),
     _page("/explorer/tables/{table}/rows", rows),

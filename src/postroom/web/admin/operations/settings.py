@@ -1,4 +1,4 @@
-"""The settings, where each comes from, and what is running here."""
+"""All settings with their sources, and facts about this installation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from postroom import __version__
 from postroom.errors import PostroomError
 from postroom.services.accounts.users import Role
 from postroom.settings import FILE, FoundSetting, Settings
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-# Settings that the commands also take as an option.
+# Settings that are also command-line options.
 OPTIONS = frozenset({"data", "store", "transport", "port"})
 
 
 class ShownSetting(msgspec.Struct, frozen=True):
-    """A setting as it may be seen: never a secret."""
+    """A setting for display; secrets are masked."""
 
     name: str
     value: str
@@ -33,7 +33,7 @@ class ShownSetting(msgspec.Struct, frozen=True):
 
 async def settings(visit: Visit) -> Response:
     found = visit.context.settings
-    return visit.page(
+    return visit.render(
         "admin/operations/settings.html",
         file=FILE,
         settings=[_shown(each) for each in found.found.values()],
@@ -57,7 +57,7 @@ async def _state(visit: Visit, settings: Settings) -> dict[str, str]:
     return {
         "Version": f"Postroom {__version__}",
         "Store": await _store(visit),
-        "Transport": settings.found["transport"].shown,
+        "Mail server": settings.found["transport"].shown,
         "Base URL": visit.context.base_url,
         "Data folder": str(settings.storage.data.absolute()),
         "Host name": socket.gethostname(),
@@ -73,4 +73,4 @@ async def _store(visit: Visit) -> str:
     return f"{info.engine} at {info.location}, schema version {info.schema_version}"
 
 
-PAGES = (Page("/settings", settings, role=Role.ADMINISTRATOR),)
+VIEWS = (View("/settings", settings, role=Role.ADMINISTRATOR),)

@@ -1,4 +1,4 @@
-"""Hosted applications: what runs where and why not, who gets a queue, and their options."""
+"""Hosted applications: their processes, their options, and which one gets a queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from postroom.domain.queues.app_options import CHANGEABLE, OptionKind
 from postroom.domain.queues.apps import App, app_values, changed_app
 from postroom.services.accounts.users import Role
 from postroom.services.queues.apps import AppRegistry
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 
@@ -21,10 +21,12 @@ async def apps(visit: Visit) -> Response:
         visit.services.apps.states(), visit.services.hosts.current()
     )
     if visit.is_partial:
-        return visit.page("admin/queues/apps_live.html", apps=states, hosts=hosts)
+        return visit.render("admin/queues/apps_live.html", apps=states, hosts=hosts)
     asked = visit.parameter("queue").strip()
     match = await visit.services.apps.explain(asked) if asked else None
-    return visit.page("admin/queues/apps.html", apps=states, hosts=hosts, asked=asked, match=match)
+    return visit.render(
+        "admin/queues/apps.html", apps=states, hosts=hosts, asked=asked, match=match
+    )
 
 
 async def restart(visit: Visit) -> Response:
@@ -54,7 +56,7 @@ async def settings(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Save the options; a mistake shows the form again with what was typed."""
+    """Save the options; after an error, show the form again with what was typed."""
     app = await visit.services.apps.get(await visit.text("path"))
     typed = {name: (await visit.text(name)).strip() for name in CHANGEABLE}
     try:
@@ -75,7 +77,7 @@ def _form(
     status: int = 200,
     problems: dict[str, str] | None = None,
 ) -> Response:
-    return visit.page(
+    return visit.render(
         "admin/queues/app_settings.html",
         status=status,
         app=app,
@@ -100,7 +102,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _value(name: str, text: str) -> object:
-    """Empty sets an option to its default; a size may be a plain number of bytes, as it is kept."""
+    """Parse an option; empty means its default, and a size may be a number of bytes."""
     if not text:
         return None
     kind = CHANGEABLE[name].kind
@@ -112,13 +114,13 @@ def _value(name: str, text: str) -> object:
     return text
 
 
-def _action(path: str, endpoint: Any) -> Page:
-    return Page(path, endpoint, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True)
+def _action(path: str, endpoint: Any) -> View:
+    return View(path, endpoint, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True)
 
 
-PAGES = (
-    Page("/apps", apps, role=Role.VIEWER),
-    Page("/apps/settings", settings, role=Role.ADMINISTRATOR),
+VIEWS = (
+    View("/apps", apps, role=Role.VIEWER),
+    View("/apps/settings", settings, role=Role.ADMINISTRATOR),
     _action("/apps/settings", change),
     _action("/apps/restart", restart),
     _action("/apps/pause", pause),

@@ -1,4 +1,4 @@
-"""Queues: what waits in them and who takes it; messages that were put aside, and their way back."""
+"""Queues: waiting and failed messages, and the applications that process them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from postroom.storage import InvalidRequest, QueueMessage
 from postroom.storage.limits import RECEIVE_MESSAGES
 from postroom.web.rendering.sorting import Column, Sortable, Sorting
 from postroom.web.rendering.templating import queue_url
-from postroom.web.requests.routing import Page
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _LONGEST_SHOWN = 2_000  # characters of a body
@@ -35,7 +35,7 @@ _INDEX: Final = Sortable[QueueOverview](
     {
         "queue": Column("Queue", lambda each: each.name),
         "waiting": Column("Waiting", lambda each: each.length, is_number=True),
-        "oldest": Column("Oldest", lambda each: each.oldest),
+        "oldest": Column("Oldest waiting", lambda each: each.oldest),
         "retry": Column("Retry", lambda each: each.retry, is_number=True),
         "poison": Column("Poison", lambda each: each.poison, is_number=True),
         "dead_letters": Column("Dead letters", lambda each: each.dead_letter, is_number=True),
@@ -43,19 +43,19 @@ _INDEX: Final = Sortable[QueueOverview](
         "state": Column("State", lambda each: each.state),
     },
     natural="queue",
-    in_words="In the order of names",
+    in_words="Sorted by name",
 )
 
 
 class ShownMessage(msgspec.Struct, frozen=True):
-    """A message, its body as far as it is shown at once, and what happened to it before."""
+    """A message, the beginning of its body, and its history."""
 
     message: QueueMessage
     is_cut: bool
     history: list[HistoryEntry]
 
     @property
-    def begin(self) -> str:
+    def excerpt(self) -> str:
         return self.message.body[:_LONGEST_SHOWN]
 
 
@@ -74,7 +74,7 @@ async def index(visit: Visit) -> Response:
     sorting = Sorting(visit, _INDEX)
     queues = await visit.services.queue_overview.overview()
     template = "admin/queues/queues_table.html" if visit.is_partial else "admin/queues/queues.html"
-    return visit.page(template, queues=sorting.all_of(queues), sorting=sorting)
+    return visit.render(template, queues=sorting.all_of(queues), sorting=sorting)
 
 
 async def queue(visit: Visit) -> Response:
@@ -82,7 +82,7 @@ async def queue(visit: Visit) -> Response:
 
 
 async def put(visit: Visit) -> Response:
-    """Put a message; a mistake shows the page again with what was typed."""
+    """Add a message; after an error, show the page again with what was typed."""
     name = await _named(visit)
     typed = {field: await visit.text(field) for field in ("body", "delay", "properties")}
     try:
@@ -96,25 +96,25 @@ async def put(visit: Visit) -> Response:
         field = exc.field if isinstance(exc, Invalid) and exc.field in typed else "body"
         problem = exc.problem if isinstance(exc, Invalid) else str(exc)
         return await _show(visit, name, status=422, typed=typed, problems={field: problem})
-    await visit.audit("put a queue message", f"{name}: {made}")
-    return visit.redirect(queue_url(name), f"Put as {made}.")
+    await visit.audit("added a queue message", f"{name}: {made}")
+    return visit.redirect(queue_url(name), f"Message {made} added.")
 
 
 async def redrive(visit: Visit) -> Response:
-    """All messages that were put aside, in the background."""
+    """Redrive all failed messages, in the background."""
     name = await _named(visit)
     visit.context.redrives.start(name, rate=_rate(await visit.text("rate")))
     await visit.audit("redrove all messages", name)
-    return visit.redirect(queue_url(name), "They are on their way back.")
+    return visit.redirect(queue_url(name), "Redrive started.")
 
 
 async def redrive_one(visit: Visit) -> Response:
-    """One message, back from a subqueue, or from a queue that its sender named (`source`)."""
+    """Redrive one message from a subqueue, or from the queue `source`."""
     name, identity = await _named(visit), await visit.text("id")
     source = await visit.text("source") or None
     await visit.services.queues.redrive(name, id=identity, source=source)
     await visit.audit("redrove a message", f"{name}: {identity}")
-    text = f"Message {identity} is back in {root_queue(name)}."
+    text = f"Message {identity} moved back to {root_queue(name)}."
     return visit.redirect(queue_url(source or name), text)
 
 
@@ -122,17 +122,19 @@ async def clear_fault(visit: Visit) -> Response:
     name = await _named(visit)
     cleared = await visit.services.queues.clear_fault(name)
     await visit.audit("cleared the fault of a queue", name)
-    return visit.redirect(queue_url(name), "It goes on." if cleared else "It was not stopped.")
+    return visit.redirect(
+        queue_url(name), "Queue resumed." if cleared else "The queue was not stopped."
+    )
 
 
 async def confirm_delete(visit: Visit) -> Response:
     name, identity = visit.parameter("queue"), visit.parameter("id")
-    return visit.page(
+    return visit.render(
         "admin/queues/queue_confirm.html",
         title="Delete this message?",
-        text=f"The message {identity} goes from {name} at once, with its history,"
-        " and cannot be brought back.",
-        button="Delete for good",
+        text=f"Message {identity} and its history are deleted from {name} immediately"
+        " and cannot be restored.",
+        button="Delete permanently",
         action="/queue/delete",
         fields={"queue": name, "id": identity},
         back=queue_url(name),
@@ -143,18 +145,18 @@ async def delete(visit: Visit) -> Response:
     name, identity = await _named(visit), await visit.text("id")
     await visit.services.queues.delete_message(name, identity)
     await visit.audit("deleted a queue message", f"{name}: {identity}")
-    return visit.redirect(queue_url(name), f"Message {identity} is deleted.")
+    return visit.redirect(queue_url(name), f"Message {identity} deleted.")
 
 
 async def confirm_purge(visit: Visit) -> Response:
     name = visit.parameter("queue")
     info = await visit.services.store.queue(name).info()
-    return visit.page(
+    return visit.render(
         "admin/queues/queue_confirm.html",
-        title=f"Empty the queue {name}?",
-        text=f"All its messages go at once, about {info.length:,}, also those that somebody has"
-        " in hand. They cannot be brought back.",
-        button="Delete all of them",
+        title=f"Purge queue {name}?",
+        text=f"All its messages (about {info.length:,}) are deleted immediately, including those in"
+        " progress. They cannot be restored.",
+        button="Delete all messages",
         action="/queue/purge",
         fields={"queue": name},
         back=queue_url(name),
@@ -164,12 +166,12 @@ async def confirm_purge(visit: Visit) -> Response:
 async def purge(visit: Visit) -> Response:
     name = await _named(visit)
     await visit.services.queues.purge(name)
-    await visit.audit("emptied a queue", name)
-    return visit.redirect(queue_url(name), "The queue is empty.")
+    await visit.audit("purged a queue", name)
+    return visit.redirect(queue_url(name), "Queue purged.")
 
 
 async def _named(visit: Visit) -> str:
-    """The queue that the form is about: a name that can be one. `InvalidName`."""
+    """Return the name of the queue in the form. `InvalidName`."""
     return visit.services.store.queue(await visit.text("queue")).name
 
 
@@ -185,7 +187,7 @@ async def _show(
         visit.services.queues.peek(name, RECEIVE_MESSAGES), _overview(visit, root_queue(name))
     )
     tabs = _tabs(overview, name)
-    return visit.page(
+    return visit.render(
         "admin/queues/queue.html",
         status=status,
         name=name,
@@ -193,7 +195,7 @@ async def _show(
         tabs=tabs,
         count=next((tab.count for tab in tabs if tab.queue == name), 0),
         messages=await _shown(visit, messages),
-        is_aside=is_subqueue(name) and not is_retry(name),
+        is_failed=is_subqueue(name) and not is_retry(name),
         is_sub=is_subqueue(name),
         redriving=visit.context.redrives.latest(name),
         typed=typed or {"body": "", "delay": "", "properties": ""},
@@ -205,13 +207,13 @@ async def _show(
 
 
 async def _overview(visit: Visit, root: str) -> QueueOverview:
-    """The queue's own line; one that is not there yet is empty."""
+    """Return the overview of a queue; one that does not exist yet is empty."""
     found = await visit.services.queue_overview.overview()
     for each in found:
         if each.name == root:
             return each
     match = await visit.services.apps.explain(root)
-    return QueueOverview(root, 0, None, 0, 0, 0, match.winner, "not there yet")
+    return QueueOverview(root, 0, None, 0, 0, 0, match.winner, "no messages yet")
 
 
 def _tabs(overview: QueueOverview, name: str) -> list[Tab]:
@@ -251,29 +253,31 @@ def _rate(text: str) -> float | None:
     try:
         return float(text)
     except ValueError as exc:
-        raise Invalid("rate", "is a number of messages a second") from exc
+        raise Invalid(
+            "rate", f"must be a number of messages per second, not {text[:40]!r}"
+        ) from exc
 
 
 def _properties(text: str) -> dict[str, str]:
-    """One a line, written NAME=VALUE."""
+    """Parse properties, one per line, written as NAME=VALUE."""
     properties: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         name, separator, value = line.partition("=")
         if not separator or not name.strip():
-            raise Invalid("properties", f"{line[:40]!r} is not written NAME=VALUE")
+            raise Invalid("properties", f"must be written as NAME=VALUE, not {line[:40]!r}")
         properties[name.strip()] = value.strip()
     return properties
 
 
-PAGES = (
-    Page("/queues", index, role=Role.VIEWER),
-    Page("/queues/{name:path}", queue, role=Role.VIEWER),
-    Page("/queue/redrive", redrive, role=Role.EDITOR, methods=("POST",)),
-    Page("/queue/redrive-one", redrive_one, role=Role.EDITOR, methods=("POST",)),
-    Page("/queue/clear-fault", clear_fault, role=Role.EDITOR, methods=("POST",)),
-    Page("/queue/put", put, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
-    Page("/queue/delete", confirm_delete, role=Role.ADMINISTRATOR),
-    Page("/queue/delete", delete, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
-    Page("/queue/purge", confirm_purge, role=Role.ADMINISTRATOR),
-    Page("/queue/purge", purge, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+VIEWS = (
+    View("/queues", index, role=Role.VIEWER),
+    View("/queues/{name:path}", queue, role=Role.VIEWER),
+    View("/queue/redrive", redrive, role=Role.EDITOR, methods=("POST",)),
+    View("/queue/redrive-one", redrive_one, role=Role.EDITOR, methods=("POST",)),
+    View("/queue/clear-fault", clear_fault, role=Role.EDITOR, methods=("POST",)),
+    View("/queue/put", put, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    View("/queue/delete", confirm_delete, role=Role.ADMINISTRATOR),
+    View("/queue/delete", delete, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
+    View("/queue/purge", confirm_purge, role=Role.ADMINISTRATOR),
+    View("/queue/purge", purge, role=Role.ADMINISTRATOR, methods=("POST",), sudo=True),
 )

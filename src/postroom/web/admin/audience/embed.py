@@ -1,4 +1,4 @@
-"""'Use it from your site': examples with this installation's own addresses."""
+"""Embed & API: examples with this installation's own URL."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from starlette.responses import Response
 
 from postroom.domain.audience.lists import ListName
 from postroom.services.accounts.users import Role
-from postroom.web.public.embedding import form_snippet
-from postroom.web.requests.routing import Page
+from postroom.web.public.subscribe import form_snippet
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _MOST_LISTS = 200
 
 
 class Example(msgspec.Struct, frozen=True):
-    """`BASE_URL` and `LIST_NAME` in the text are replaced."""
+    """Code to copy; `BASE_URL` and `LIST_NAME` in the text are replaced."""
 
     id: str
     title: str
@@ -24,7 +24,7 @@ class Example(msgspec.Struct, frozen=True):
 
 FORM = Example(
     "form",
-    "A form, without programming",
+    "HTML form",
     form_snippet("BASE_URL", ListName("LIST_NAME")),
 )
 CALLS = (
@@ -53,7 +53,7 @@ def subscribe(email_address):
         },
     )
     with urllib.request.urlopen(request, timeout=10) as response:
-        return response.status  # 202: confirmation sent; 200: confirmed already""",
+        return response.status  # 202: confirmation sent; 200: already confirmed""",
     ),
     Example(
         "javascript",
@@ -69,7 +69,7 @@ async function subscribe(emailAddress) {
     body: JSON.stringify({ email_address: emailAddress, list_name: "LIST_NAME" }),
   });
   if (!response.ok) throw new Error((await response.json()).detail);
-  return response.status; // 202: confirmation sent; 200: confirmed already
+  return response.status; // 202: confirmation sent; 200: already confirmed
 }""",
     ),
     Example(
@@ -100,14 +100,14 @@ function subscribe(string $emailAddress): int
 )
 
 
-async def use_it(visit: Visit) -> Response:
+async def embed(visit: Visit) -> Response:
     found = await visit.services.lists.page(limit=_MOST_LISTS)
     names = [each.name for each in found.lists]
     wanted = visit.parameter("list")
     list_name = wanted if wanted in names else (names[0] if names else "news")
     base_url = visit.context.base_url
-    return visit.page(
-        "admin/audience/use_it.html",
+    return visit.render(
+        "admin/audience/embed.html",
         lists=names,
         list_name=list_name,
         form=_filled(FORM, base_url, list_name),
@@ -120,4 +120,4 @@ def _filled(example: Example, base_url: str, list_name: str) -> Example:
     return msgspec.structs.replace(example, text=text)
 
 
-PAGES = (Page("/use-it", use_it, role=Role.VIEWER),)
+VIEWS = (View("/embed", embed, role=Role.VIEWER),)

@@ -1,4 +1,4 @@
-"""What a form says about a message: typed or uploaded, checked, and kept if something is wrong."""
+"""The content of the message form: typed or uploaded, and shown again if something is wrong."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LABELS: Final = {
 
 
 class Draft(msgspec.Struct):
-    """The fields as they were given; a file takes the place of what was typed."""
+    """The fields of the form; an uploaded file replaces what was typed."""
 
     list: str = ""
     subject: str = ""
@@ -43,20 +43,20 @@ class Draft(msgspec.Struct):
     ref: str = ""
     etag: str = ""
     key: str = ""
-    """Of a form for a new message, signed: however often it is sent, it makes one message."""
+    """Identifies the form of a new message (signed): sent twice, it creates one message."""
     utc: str = ""
-    """The moment of a message that is edited, for the browser to show in its own zone."""
+    """The scheduled time in UTC, for the browser to show in its own time zone."""
     is_planned: bool = False
-    """Whether the recipients of a message that is edited have been planned: list and time stay."""
+    """Whether the recipients are already prepared, so that list and time cannot change."""
 
     @property
     def typed(self) -> NewBodies:
-        """The bodies as they were given; a blank one is none."""
+        """The bodies as they were entered; a blank one is None."""
         html, text = self.html.strip() and self.html, self.text.strip() and self.text
         return NewBodies(html or None, text or None)
 
     async def bodies(self) -> NewBodies:
-        """The bodies to be sent: without a text, one is made of the HTML. `Invalid`."""
+        """Return the bodies to send: a missing text is generated from the HTML. `Invalid`."""
         return await with_text(await checked_bodies(self.typed))
 
     @property
@@ -65,11 +65,11 @@ class Draft(msgspec.Struct):
         return datetime.now(UTC) if self.when == "now" else moment(self.day, self.clock, self.zone)
 
     def fields(self) -> dict[str, str]:
-        """As a form carries them."""
+        """Return the fields as form values."""
         return {name: getattr(self, name) for name in _FIELDS}
 
     def shown(self) -> dict[str, str]:
-        """As it is compared with what somebody else saved."""
+        """Return the fields as shown in an edit conflict."""
         try:
             at = f"{self.scheduled_at:%Y-%m-%d %H:%M} UTC" if self.when != "now" else "now"
         except Invalid:
@@ -84,7 +84,7 @@ class Draft(msgspec.Struct):
 
 
 async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
-    """The draft, and what is wrong with its files."""
+    """Return the draft, and errors about its files."""
     draft = msgspec.convert({name: await visit.text(name) for name in _FIELDS}, Draft)
     draft.when = "later" if draft.when == "later" else "now"
     problems: dict[str, str] = {}
@@ -100,7 +100,7 @@ async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
 
 
 def draft_of(message: Message, bodies: NewBodies) -> Draft:
-    """A message that is there, as it is kept."""
+    """Return an existing message as a draft."""
     at = message.scheduled_at.astimezone(UTC)
     return Draft(
         list=message.list_name,
@@ -117,8 +117,8 @@ def draft_of(message: Message, bodies: NewBodies) -> Draft:
 
 
 async def draft_to_edit(message: Message, bodies: NewBodies) -> Draft:
-    """The same for the form: a text that was made of the HTML is left out, so that it is made anew
-    if the HTML is changed."""
+    """Return an existing message for editing: a text that was generated from the HTML is left out,
+    so that it is generated again if the HTML changes."""
     draft = draft_of(message, bodies)
     draft.is_planned = message.queued_at is not None
     if bodies.html and bodies.text == await asyncio.to_thread(text_from_html, bodies.html):
@@ -127,7 +127,7 @@ async def draft_to_edit(message: Message, bodies: NewBodies) -> Draft:
 
 
 def problem_of(error: DomainError) -> dict[str, str]:
-    """Which field an error is about; a list that is not there is about the list."""
+    """Return the error by the form field that it is about."""
     if isinstance(error, Invalid):
         known = {"body": "html", "description": "list", "from_address": "list"}
         field = known.get(error.field, error.field)

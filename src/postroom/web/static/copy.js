@@ -1,5 +1,5 @@
 "use strict";
-// Buttons that copy what a field or a text says; without a script they are not shown.
+// Buttons that copy the content of an element; they stay hidden without this script.
 for (const button of document.querySelectorAll("button[data-copy]")) {
   const source = document.getElementById(button.dataset.copy);
   if (!source || !navigator.clipboard) continue;

@@ -1,14 +1,14 @@
-"""How often somebody may try to log in here: counted in memory, so it costs an attacker's request
-nothing but a look. What has to outlive a restart is in the store (`services/accounts/users.py`).
+"""Limits on login attempts, counted in memory so that an attack causes no reads of the store.
+Limits that must survive a restart are in the store (`services/accounts/users.py`).
 
 | who | attempts at once | then |
 |---|---|---|
-| a device that this user has logged in with before | 10 | one per minute |
+| a device that the user has logged in with before | 10 | one per minute |
 | a network that tries one user | 10 | one per minute |
 | all unknown devices that try one user | 20 | one per minute |
 | a network that tries any users | 60 | one per 15 seconds |
-| a private network, which may be a proxy that nobody has named | 300 | one per second |
-| a session whose password is asked again | 10 | one per minute |
+| a private network, which may be an unconfigured proxy | 300 | one per second |
+| a session that is asked for the password again | 10 | one per minute |
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from time import monotonic
 
 from postroom.services.accounts.login_pace import Pace
 
-_MOST_KEPT = 20_000  # requests from everywhere do not fill the memory
+_MOST_KEPT = 20_000  # bounds the memory
 _LONGEST_ADDRESS = 320
 
 
 class PaceLimit:
-    """The same pace for each key."""
+    """A pace for each key."""
 
     def __init__(self, pace: Pace, clock: Callable[[], float] = monotonic) -> None:
         self._pace = pace
@@ -58,7 +58,7 @@ class PaceLimit:
 
 
 def network_of(place: str) -> str:
-    """An IPv6 customer has a whole /64: it counts as one."""
+    """Return the network of an IP address: a /64 for IPv6, which one customer owns."""
     address = _address(place)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
         return str(ipaddress.ip_network((address, 64), strict=False))
@@ -66,13 +66,13 @@ def network_of(place: str) -> str:
 
 
 def is_private(place: str) -> bool:
-    """Whether many visitors may share this address: those behind a proxy that nobody has named."""
+    """Return whether many visitors may share this address, behind an unconfigured proxy."""
     address = _address(place)
     return address is None or not address.is_global
 
 
 class LoginLimits:
-    """Attempts to log in. An address counts whether a user has it or not."""
+    """Limits on login attempts. Unknown email addresses count like those of users."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._by_device = PaceLimit(Pace(10, 60), clock)
@@ -85,8 +85,8 @@ class LoginLimits:
     def take(self, address: str, place: str, device: str = "") -> int:
         """Count one attempt if it is allowed; return 0, or how many seconds to wait.
 
-        `device` names a device that the user of this address has logged in with before. It has a
-        count of its own: nothing that strangers do keeps it out.
+        `device` identifies a device that this user has logged in with before. It has its own count,
+        so that strangers cannot lock it out.
         """
         if device:
             return self._by_device.take(device)
@@ -98,14 +98,14 @@ class LoginLimits:
             (self._by_address, who),
         )
         if wait := max(limit.wait(key) for limit, key in counted):
-            return wait  # a network that has tried too often leaves no more in the memory
+            return wait  # without counting, so that it takes no more memory
         for limit, key in counted:
             limit.count(key)
         return 0
 
     def forget(self, address: str, place: str, device: str = "") -> None:
-        """Somebody has logged in: begin again for the device, or for an address whose password was
-        known on a new device. What a known device does gives strangers no more attempts."""
+        """Reset the counts after a login: of the device, or of the address on a new device. A known
+        device's login gives strangers no more attempts."""
         if device:
             self._by_device.forget(device)
             return
@@ -114,7 +114,7 @@ class LoginLimits:
         self._by_address_and_network.forget(f"{who} {network_of(place)}")
 
     def take_in_session(self, session_id: str) -> int:
-        """Count one password that somebody with a session has entered; see `take`."""
+        """Count one password that was entered in a session; see `take`."""
         return self._by_session.take(session_id)
 
     def forget_session(self, session_id: str) -> None:
@@ -129,6 +129,6 @@ def _address(place: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
 
 
 def _key(address: str) -> str:
-    """Of one size, however much was typed; no address is longer than what counts."""
+    """Return a key of fixed size, however much was typed."""
     counted = address.strip().lower()[:_LONGEST_ADDRESS]
     return hashlib.sha256(counted.encode(errors="replace")).hexdigest()

@@ -1,4 +1,4 @@
-"""Routes of pages: each says who may see it, and nothing else decides that."""
+"""Views: each declares its URL and the role it requires, and nothing else decides access."""
 
 from __future__ import annotations
 
@@ -23,23 +23,21 @@ from postroom.web.requests.signing import CsrfKind, csrf_token
 from postroom.web.requests.sudo import unless_confirmed
 from postroom.web.requests.visit import Endpoint, Visit
 
-# A message's two bodies with the files that they are uploaded from.
+# A message's two bodies, and the files that they are uploaded from.
 LARGEST_FORM = 12 * 1024 * 1024
 _FIELDS_SHOWN = 12
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Page:
-    """A page: where it is, what answers, and which role it needs (None: everyone).
+class View:
+    """A view: its path, its endpoint, and the role it requires (None: public).
 
-    `protected=False` is for forms that carry their own proof (links from mails, forms on a client's
-    site): no session acts there, so there is nothing that a forged form could borrow, and visitors
-    get no cookie.
-    A page that can be got also answers HEAD: its endpoint sees a GET, so that it only looks.
-    `audited=False` is for forms that change nothing, such as a preview. `max_body` is how many
-    bytes of a request are taken; a larger one is answered with 413.
-    `sudo=True` is for what decides who has access or what runs: its forms need a password that was
-    entered a few minutes ago (`sudo.py`).
+    `protected=False`: no CSRF token, no visitor cookie. For links in emails and forms on other
+    websites, which act without a session, so that there is nothing for a forged form to abuse.
+    `audited=False`: for forms that change nothing, such as a preview.
+    `sudo=True`: its forms require that the password was entered recently (`sudo.py`).
+    `max_body`: a larger request body is refused with 413.
+    A view with GET also answers HEAD; its endpoint then sees a GET.
     """
 
     def __init__(
@@ -64,30 +62,30 @@ class Page:
         self.max_body = max_body
 
     def route(self, context: WebContext, templates: jinja2.Environment) -> Route:
-        async def answer(request: Request) -> Response:
+        async def respond(request: Request) -> Response:
             is_head = request.method == "HEAD"
-            # In a copy: the server has to see that it is HEAD, or it would send a body.
+            # In a copy: the server must see HEAD, or it would send a body.
             scope = {**request.scope, "method": "GET"} if is_head else request.scope
             request = Request(scope, limited(request, self.max_body))
             try:
-                response = await self._answer(request, context, templates)
-                return _head_of(response) if is_head else response
+                response = await self._respond(request, context, templates)
+                return _without_body(response) if is_head else response
             except ClientDisconnect:
-                return Response(status_code=400)  # whoever sent it is gone: nobody reads this
+                return Response(status_code=400)  # never read: the client is gone
             finally:
-                await request.close()  # files that were uploaded
+                await request.close()  # removes uploaded files
 
         name = f"{self.endpoint.__module__}.{getattr(self.endpoint, '__name__', 'page')}"
-        return Route(self.path, answer, methods=list(self.methods), name=name)
+        return Route(self.path, respond, methods=list(self.methods), name=name)
 
-    async def _answer(
+    async def _respond(
         self, request: Request, context: WebContext, templates: jinja2.Environment
     ) -> Response:
         visitor = request.cookies.get(context.cookies.visitor) or secrets.token_urlsafe(16)
         failure: PostroomError | None = None
         user, session = None, None
         try:
-            user, session = await _who(request, context) or (None, None)
+            user, session = await _find_session(request, context) or (None, None)
         except PostroomError as exc:
             failure = exc
         csrf = (
@@ -96,7 +94,7 @@ class Page:
             else csrf_token(context.secret, CsrfKind.SESSION, session.forms_id)
         )
         visit = Visit(request, context, templates, user, session, csrf)
-        response = refused(visit, failure) if failure else await self._checked(visit)
+        response = error_response(visit, failure) if failure else await self._checked(visit)
         await self._audit(visit, response)
         if visit.new_token and not _sets_cookie(response, context.cookies.session):
             age = int(SESSION_AGE.total_seconds())
@@ -110,32 +108,33 @@ class Page:
             if visit.user is None:
                 return _to_login(visit)
             if not visit.user.role.includes(self.role):
-                return explain(
+                return error_page(
                     visit,
                     403,
-                    "Not with your role",
-                    f"This needs the role {self.role}; yours is {visit.user.role}."
-                    " An administrator can change it.",
+                    "Permission denied",
+                    f"This requires the role {self.role}. Your role is {visit.user.role};"
+                    " an administrator can change it.",
                 )
         try:
             writes = self.protected and visit.request.method not in _READS
             if writes and not await visit.has_valid_token():
-                return explain(
+                return error_page(
                     visit,
                     403,
-                    "That form is too old",
-                    "Nothing was changed. Go back, load the page again and repeat it.",
+                    "This page has expired",
+                    "Nothing was changed. Go back, reload the page and try again.",
                 )
             if writes and self.sudo and (question := await unless_confirmed(visit)) is not None:
                 return question
             return await self.endpoint(visit)
         except HTTPException as exc:
-            return explain(visit, exc.status_code, "That cannot be read", exc.detail)
+            title = "Request too large" if exc.status_code == 413 else "Invalid request"
+            return error_page(visit, exc.status_code, title, exc.detail)
         except PostroomError as exc:
-            return refused(visit, exc)
+            return error_response(visit, exc)
 
     async def _audit(self, visit: Visit, response: Response) -> None:
-        """What a user's form has done is on record, even if the page did not say it in words."""
+        """Record a successful form in the audit log if its endpoint has not done so."""
         if (
             self.audited
             and visit.user is not None
@@ -148,28 +147,28 @@ class Page:
 
 
 def _sets_cookie(response: Response, name: str) -> bool:
-    """Whether a page has decided itself about this cookie: by logging in anew, or out."""
+    """Return whether the endpoint has set this cookie itself, by logging in or out."""
     begin = f"{name}=".encode()
     return any(
         header == b"set-cookie" and text.startswith(begin) for header, text in response.raw_headers
     )
 
 
-def _head_of(response: Response) -> Response:
-    """The answer without its body, which for some pages would never end."""
+def _without_body(response: Response) -> Response:
+    """Return the response without its body, which some pages stream without end."""
     head = Response(status_code=response.status_code, background=response.background)
     head.raw_headers = response.raw_headers
     return head
 
 
-async def _who(request: Request, context: WebContext) -> tuple[User, Session] | None:
+async def _find_session(request: Request, context: WebContext) -> tuple[User, Session] | None:
     token = request.cookies.get(context.cookies.session)
     return await context.services.sessions.find(token) if token else None
 
 
 def _to_login(visit: Visit) -> Response:
     if visit.is_partial:
-        # A part of a page cannot show the login form: the whole page goes there.
+        # A fragment cannot show the login form: the whole page is redirected.
         return Response(status_code=401, headers={"HX-Redirect": "/login"})
     query = visit.request.url.query
     wanted = visit.path + (f"?{query}" if query else "")
@@ -177,23 +176,23 @@ def _to_login(visit: Visit) -> Response:
     return RedirectResponse(f"/login{suffix}", 303)
 
 
-def explain(visit: Visit, status: int, title: str, text: str) -> Response:
-    """A page that says what was wrong and what to do."""
-    return visit.page("problem.html", status=status, title=title, text=text)
+def error_page(visit: Visit, status: int, title: str, text: str) -> Response:
+    """Render a page that says what went wrong and what to do."""
+    return visit.render("problem.html", status=status, title=title, text=text)
 
 
-def refused(visit: Visit, error: PostroomError) -> Response:
-    """The page for an error that the endpoint did not answer itself."""
+def error_response(visit: Visit, error: PostroomError) -> Response:
+    """Render the page for an error that an endpoint did not handle."""
     text = str(error)
     text = text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
     if isinstance(error, NoSuch):
-        return explain(visit, 404, "Not here", text)
+        return error_page(visit, 404, "Not found", text)
     if isinstance(error, Exists | Overtaken | NotNow):
-        return explain(visit, 409, "Not now", text)
+        return error_page(visit, 409, "Conflict", text)
     if isinstance(error, Invalid | ValueError):
-        return explain(visit, 422, "That cannot be accepted", text)
+        return error_page(visit, 422, "Invalid input", text)
     if isinstance(error, StoreOutage):
-        return explain(
-            visit, 503, "The store cannot be reached", "Nothing was lost. Try again in a moment."
+        return error_page(
+            visit, 503, "Store unavailable", "Nothing was lost. Try again in a moment."
         )
-    return explain(visit, 500, "That did not work", text)
+    return error_page(visit, 500, "Something went wrong", text)

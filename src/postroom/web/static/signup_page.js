@@ -1,24 +1,24 @@
 "use strict";
-// A picker beside the field for the colour. The field is what counts: it can also be empty.
+// A colour picker next to the text field, which stays the one that is submitted: it may be empty.
 const colour = document.getElementById("colour");
 const picker = document.createElement("input");
 picker.type = "color";
 picker.setAttribute("aria-label", "Pick a colour");
-const asShown = () => (/^#[0-9a-f]{6}$/i.test(colour.value) ? colour.value : "#1d5fbf");
-picker.value = asShown();
+const pickerValue = () => (/^#[0-9a-f]{6}$/i.test(colour.value) ? colour.value : "#1d5fbf");
+picker.value = pickerValue();
 colour.after(picker);
 picker.addEventListener("input", () => {
   colour.value = picker.value;
   colour.dispatchEvent(new Event("input", { bubbles: true }));
 });
-colour.addEventListener("input", () => { picker.value = asShown(); });
+colour.addEventListener("input", () => { picker.value = pickerValue(); });
 
-// A logo that was chosen is shown before it is saved.
+// The preview shows a chosen logo before it is saved.
 const file = document.getElementById("logo");
 let chosen = "";
 function showLogo() {
   if (!chosen) return;
-  for (const card of document.querySelectorAll("#look .card")) {
+  for (const card of document.querySelectorAll("#preview .card")) {
     let image = card.querySelector("img.logo");
     if (!image) {
       image = document.createElement("img");

@@ -16,7 +16,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from postroom.trusted_proxies import TrustedProxies
-from postroom.web.requests.try_limits import network_of
+from postroom.web.requests.login_limits import network_of
 from postroom.web.serving.connection_limits import ConnectionLimits, Waits, is_too_slow, to_give_up
 
 log = logging.getLogger(__name__)

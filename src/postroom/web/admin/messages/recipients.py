@@ -1,4 +1,4 @@
-"""What became of each email of a message, and the decision on those in doubt."""
+"""The recipients of a message with their outcomes, and decisions on uncertain ones."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL
 from postroom.services.accounts.users import Role
 from postroom.services.messages.outcomes import EmailRecord
-from postroom.web.admin.wording import counted, short
-from postroom.web.rendering.sorting import A_PAGE, Column, Sortable, Sorting
-from postroom.web.requests.routing import Page
+from postroom.web.rendering.labels import counted, short
+from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _INDEX: Final = Sortable[EmailRecord](
     {
         "address": Column("Address", lambda each: each.address),
         "outcome": Column("Outcome", lambda each: each.outcome),
-        "tries": Column("Tries", lambda each: each.tries, is_number=True),
-        "reply": Column("What the mail server said", lambda each: each.reply),
+        "attempts": Column("Attempts", lambda each: each.tries, is_number=True),
+        "reply": Column("Reply of the mail server", lambda each: each.reply),
     },
     natural="address",
-    in_words="In the order of addresses",
-    advice="Choose an outcome or search for fewer.",
+    in_words="Sorted by address",
+    advice="Filter by outcome or search for an address.",
 )
 
 
@@ -46,11 +46,11 @@ async def index(visit: Visit) -> Response:
         )
     if shown is None:
         page = await outcomes.page(
-            message, outcome=outcome, prefix=prefix, limit=A_PAGE, after=after
+            message, outcome=outcome, prefix=prefix, limit=ROWS_SHOWN, after=after
         )
         shown = page.emails
         sorting.in_key_order(page.next)
-    return visit.page(
+    return visit.render(
         "admin/messages/emails.html",
         message=message,
         emails=shown,
@@ -64,34 +64,36 @@ async def index(visit: Visit) -> Response:
 
 
 async def decide(visit: Visit) -> Response:
-    """For the ticked ones: they were sent, or they are to be sent again."""
+    """Record that the selected emails were sent, or send them again."""
     message = await visit.services.messages.get(visit.parameter("ref"))
     decision = await visit.text("decision")
     if decision not in ("sent", "resend"):
-        raise Invalid("decision", "is 'sent' or 'resend'")
+        raise Invalid("decision", f"must be 'sent' or 'resend', not {decision[:40]!r}")
     emails = [each for each in (await visit.form()).getlist("email") if isinstance(each, str)]
     back = f"/messages/{message.ref}/emails?outcome={EmailOutcome.IN_DOUBT}"
     if not emails:
-        return visit.redirect(back, "Nobody was ticked: nothing was decided.")
+        return visit.redirect(back, "No recipients selected.")
     done, problem = 0, ""
-    for email in emails[:A_PAGE]:
+    for email in emails[:ROWS_SHOWN]:
         try:
             address = parse_address(email)
             await visit.services.doubts.decide(message, address, was_sent=decision == "sent")
             done += 1
         except DomainError as exc:
             problem = str(exc)
-    what = "taken as sent" if decision == "sent" else "to be sent again"
-    await visit.audit(f"decided on emails in doubt: {what}", f"{done} of message {message.ref}")
-    said = f"{counted(done, 'email is', 'emails are')} {what}."
-    return visit.redirect(back, f"{said} Not all: {short(problem)}." if problem else said)
+    what = "marked as sent" if decision == "sent" else "queued to be sent again"
+    await visit.audit(f"decided on uncertain emails: {what}", f"{done} of message {message.ref}")
+    flash = f"{counted(done, 'email', 'emails')} {what}."
+    return visit.redirect(
+        back, f"{flash} Some could not be changed: {short(problem)}." if problem else flash
+    )
 
 
 def _outcome(text: str) -> EmailOutcome | None:
     return EmailOutcome(text) if text in set(EmailOutcome) else None
 
 
-PAGES = (
-    Page("/messages/{ref}/emails", index, role=Role.VIEWER),
-    Page("/messages/{ref}/emails/decide", decide, role=Role.EDITOR, methods=("POST",)),
+VIEWS = (
+    View("/messages/{ref}/emails", index, role=Role.VIEWER),
+    View("/messages/{ref}/emails/decide", decide, role=Role.EDITOR, methods=("POST",)),
 )

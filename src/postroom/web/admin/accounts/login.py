@@ -1,4 +1,4 @@
-"""First start, log in, log out, and the links that let somebody in."""
+"""First start, login, logout, invitations and password resets."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from postroom.services.accounts.login_pace import TooManyCodes
 from postroom.services.accounts.sessions import SESSION_AGE
 from postroom.services.accounts.users import Role, User
 from postroom.web.context import WebContext
+from postroom.web.rendering.labels import counted
 from postroom.web.requests.devices import device_of, remember_device
-from postroom.web.requests.routing import Page, explain
 from postroom.web.requests.signing import Signer
+from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Visit
 
 _SETUP_AGE = 7 * 24 * 3600
 _CODE_AGE = 5 * 60
-_LARGEST_FORM = 64 * 1024  # strangers may send these
+_LARGEST_FORM = 64 * 1024  # anyone can send these
 _WRONG = "Wrong email or password. After many attempts you may have to wait a minute between them."
 
 
 def setup_link(context: WebContext) -> str:
-    """Where the first administrator is made; it works until there is one."""
+    """Return the link to create the first administrator; it works until there is one."""
     token = Signer(context.secret, "setup").sign("first administrator")
     return f"{context.base_url}/setup?token={token}"
 
 
 async def setup(visit: Visit) -> Response:
     if not await visit.services.users.is_first_start():
-        return visit.redirect("/login", "Postroom is set up already: log in.")
+        return visit.redirect("/login", "Postroom is already set up. Please log in.")
     token = visit.parameter("token") or await visit.text("token")
     if Signer(visit.context.secret, "setup").read(token, max_age=_SETUP_AGE) is None:
-        return explain(
+        return error_page(
             visit,
             403,
-            "This link does not fit",
-            "Use the link that was printed when Postroom was started, all of it.",
+            "This link does not work",
+            "Use the complete link that Postroom printed when it started.",
         )
     if visit.request.method == "GET":
-        return visit.page("admin/accounts/setup.html", token=token, email="", problems={})
+        return visit.render("admin/accounts/setup.html", token=token, email="", problems={})
     email = await visit.text("email")
     try:
         user = await visit.services.users.create(
@@ -51,11 +52,11 @@ async def setup(visit: Visit) -> Response:
         )
     except Invalid as exc:
         problems = {exc.field: exc.problem}
-        return visit.page(
+        return visit.render(
             "admin/accounts/setup.html", status=422, token=token, email=email, problems=problems
         )
     await visit.audit("set Postroom up", who=user.email)
-    return await enter(visit, user, "/", "Welcome. Begin with a list.")
+    return await enter(visit, user, "/", "Welcome to Postroom. Start by creating a list.")
 
 
 async def login(visit: Visit) -> Response:
@@ -70,7 +71,7 @@ async def login(visit: Visit) -> Response:
     if wait := visit.context.login_limits.take(email, visit.place, device):
         return _too_often(
             wait,
-            lambda told: _login_form(visit, status=429, email=email, wanted=wanted, problem=told),
+            lambda text: _login_form(visit, status=429, email=email, wanted=wanted, problem=text),
         )
     user = await visit.services.users.authenticate(
         email, await visit.text("password"), is_known_device=bool(device)
@@ -86,36 +87,37 @@ async def login(visit: Visit) -> Response:
 
 
 async def code(visit: Visit) -> Response:
-    """The second factor of somebody whose password was right a moment ago."""
+    """Check the second factor of a user whose password was correct a moment ago."""
     half, wanted = await visit.text("half"), await visit.text("next", "/")
     signed = Signer(visit.context.secret, "half way in").read(half, max_age=_CODE_AGE)
     if signed is None:
-        return visit.redirect("/login", "That took too long: log in again.")
+        return visit.redirect("/login", "That took too long. Please log in again.")
     email, epoch = signed
     device = device_of(visit, email)
     if wait := visit.context.login_limits.take(email, visit.place, device):
         return _too_often(
-            wait, lambda told: _code_form(visit, status=429, half=half, wanted=wanted, problem=told)
+            wait, lambda text: _code_form(visit, status=429, half=half, wanted=wanted, problem=text)
         )
     try:
         is_right = await visit.services.users.check_code(email, await visit.text("code"))
     except TooManyCodes as exc:
         return _too_often(
             math.ceil(exc.seconds),
-            lambda told: _code_form(visit, status=429, half=half, wanted=wanted, problem=told),
+            lambda text: _code_form(visit, status=429, half=half, wanted=wanted, problem=text),
         )
     if not is_right:
-        problem = "This code does not fit, or was used already. Wait for the next one."
+        problem = "Wrong code, or it was already used. Wait for the next one."
         return _code_form(visit, status=422, half=half, wanted=wanted, problem=problem)
     user = await visit.services.users.get(email)
     if user.epoch != epoch:
-        return visit.redirect("/login", "The password was changed meanwhile: log in again.")
+        return visit.redirect("/login", "The password has been changed. Please log in again.")
     visit.context.login_limits.forget(email, visit.place, device)
     await visit.audit("logged in", "with a second factor", who=user.email)
-    said = ""
+    flash = ""
     if user.recovery_codes_left < 3:
-        said = f"You have {user.recovery_codes_left} recovery codes left: make new ones."
-    return await enter(visit, user, wanted, said)
+        left = counted(user.recovery_codes_left, "recovery code", "recovery codes")
+        flash = f"You have {left} left. Create new ones under Your account."
+    return await enter(visit, user, wanted, flash)
 
 
 async def logout(visit: Visit) -> Response:
@@ -124,43 +126,43 @@ async def logout(visit: Visit) -> Response:
         await visit.audit("logged out")
     response = visit.redirect("/login", "You are logged out.")
     visit.context.cookies.delete(response, visit.context.cookies.session)
-    # Pages are never cached; this is for what they left in the browser's storage.
+    # Pages are never cached; this clears what they left in the browser's storage.
     response.headers["Clear-Site-Data"] = '"storage"'
     return response
 
 
 async def join(visit: Visit) -> Response:
-    """An invitation, or a link for a new password."""
+    """Accept an invitation, or set a new password."""
     token = visit.parameter("token") or await visit.text("token")
     link = await visit.services.access_links.find(token)
     if link is None:
-        return explain(
+        return error_page(
             visit,
             404,
             "This link does not work",
-            "It was used already, it is too old, or it was taken back."
-            " Ask an administrator for another one.",
+            "It has already been used, has expired, or was revoked."
+            " Ask an administrator for a new one.",
         )
     if visit.request.method == "GET":
-        return visit.page("admin/accounts/join.html", token=token, link=link, problems={})
+        return visit.render("admin/accounts/join.html", token=token, link=link, problems={})
     try:
         user = await visit.services.access_links.use(token, await visit.text("password"))
     except Invalid as exc:
         problems = {exc.field: exc.problem}
-        return visit.page(
+        return visit.render(
             "admin/accounts/join.html", status=422, token=token, link=link, problems=problems
         )
     except (Exists, NotNow):
-        return visit.redirect("/login", "This link was used already: log in.")
+        return visit.redirect("/login", "This link has already been used. Please log in.")
     invited = link.kind is LinkKind.INVITATION
     await visit.audit("accepted an invitation" if invited else "set a new password", who=user.email)
     if user.has_second_factor:
-        return visit.redirect("/login", "Your password is changed: log in with it.")
-    return await enter(visit, user, "/", "Welcome." if invited else "Your password is changed.")
+        return visit.redirect("/login", "Password changed. Please log in with it.")
+    return await enter(visit, user, "/", "Welcome to Postroom." if invited else "Password changed.")
 
 
 async def enter(
-    visit: Visit, user: User, to: str, said: str = "", *, confirmed_at: datetime | None = None
+    visit: Visit, user: User, to: str, flash: str = "", *, confirmed_at: datetime | None = None
 ) -> Response:
     """Begin a session in this browser, and end the one that it had."""
     if visit.session is not None:
@@ -171,7 +173,7 @@ async def enter(
         visit.request.headers.get("user-agent", ""),
         confirmed_at=confirmed_at,
     )
-    response = visit.redirect(to, said)
+    response = visit.redirect(to, flash)
     cookies, age = visit.context.cookies, int(SESSION_AGE.total_seconds())
     cookies.set(response, cookies.session, token, age)
     remember_device(visit, response, user.email)
@@ -187,7 +189,7 @@ def _login_form(
     problem: str = "",
     is_new: bool = False,
 ) -> Response:
-    return visit.page(
+    return visit.render(
         "admin/accounts/login.html",
         status=status,
         email=email,
@@ -200,23 +202,23 @@ def _login_form(
 def _code_form(
     visit: Visit, *, half: str, wanted: str, status: int = 200, problem: str = ""
 ) -> Response:
-    return visit.page(
+    return visit.render(
         "admin/accounts/code.html", status=status, half=half, wanted=wanted, problem=problem
     )
 
 
 def _too_often(wait: int, form: Callable[[str], Response]) -> Response:
-    """Says the same whether there is such a user or not."""
-    told = f"{wait} s" if wait <= 120 else f"{math.ceil(wait / 60)} min"
-    response = form(f"Too many attempts. Wait {told}, then try again.")
+    """Render the form with the time to wait; the same whether or not the user exists."""
+    shown = f"{wait} seconds" if wait <= 120 else f"{math.ceil(wait / 60)} minutes"
+    response = form(f"Too many attempts. Wait {shown}, then try again.")
     response.headers["Retry-After"] = str(wait)
     return response
 
 
-PAGES = (
-    Page("/setup", setup, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
-    Page("/login", login, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
-    Page("/login/code", code, role=None, methods=("POST",), max_body=_LARGEST_FORM),
-    Page("/logout", logout, role=None, methods=("POST",), max_body=_LARGEST_FORM),
-    Page("/join", join, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
+VIEWS = (
+    View("/setup", setup, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
+    View("/login", login, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
+    View("/login/code", code, role=None, methods=("POST",), max_body=_LARGEST_FORM),
+    View("/logout", logout, role=None, methods=("POST",), max_body=_LARGEST_FORM),
+    View("/join", join, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
 )

@@ -1,4 +1,4 @@
-"""How a list meets the public: who may sign up, its words, its colour, its logo."""
+"""A list's public pages: who can sign up, texts, colour and logo."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from postroom.domain.errors import Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.web.admin.conflicts import Difference, differences
 from postroom.web.public.branding import logo_url, style_url
-from postroom.web.public.embedding import form_snippet
 from postroom.web.public.languages import Texts
-from postroom.web.requests.routing import Page
+from postroom.web.public.subscribe import form_snippet
+from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _LABELS: Final = {
-    "public": "Everyone may sign up",
-    "signup_text": "On the sign-up page",
-    "welcome_text": "On the welcome page",
+    "public": "Anyone can sign up",
+    "signup_text": "Sign-up text",
+    "welcome_text": "Welcome text",
     "colour": "Colour",
 }
 _LARGEST_FORM = LARGEST_BYTES + 100_000
 
 
-async def appearance(visit: Visit) -> Response:
+async def signup_page(visit: Visit) -> Response:
     current = await visit.services.lists.get(visit.parameter("name"))
     if visit.request.method != "POST":
         return _page(visit, current, _fields(current))
@@ -56,20 +56,20 @@ async def appearance(visit: Visit) -> Response:
         theirs = await visit.services.lists.get(current.name)
         found = differences(_LABELS, given, _fields(theirs))
         return _page(visit, theirs, given, status=409, theirs=found)
-    await visit.audit("changed appearance of list", current.name)
-    return visit.redirect(f"/lists/{current.name}/appearance", "Saved.")
+    await visit.audit("changed sign-up page of list", current.name)
+    return visit.redirect(f"/lists/{current.name}/signup-page", "Saved.")
 
 
-async def look(visit: Visit) -> Response:
-    """The pages as they would be with what is typed: a part of the page above."""
+async def preview(visit: Visit) -> Response:
+    """Render the preview with what is typed."""
     current = await visit.services.lists.get(visit.parameter("name"))
-    return visit.page(
-        "admin/audience/list_appearance_look.html", **_look(current, await _given(visit))
+    return visit.render(
+        "admin/audience/signup_page_preview.html", **_preview_values(current, await _given(visit))
     )
 
 
 async def _uploaded(visit: Visit) -> bytes:
-    """The new logo, if one was sent."""
+    """Return the new logo, if one was sent."""
     file = (await visit.form()).get("logo")
     if not isinstance(file, UploadFile):
         return b""
@@ -102,19 +102,19 @@ def _page(
     problems: dict[str, str] | None = None,
     theirs: list[Difference] | None = None,
 ) -> Response:
-    return visit.page(
-        "admin/audience/list_appearance.html",
+    return visit.render(
+        "admin/audience/signup_page.html",
         status=status,
         values=values,
         problems=problems or {},
         theirs=theirs or [],
         longest=PROPERTIES["signup_text"].longest,
         snippet=form_snippet(visit.context.base_url, current.name),
-        **_look(current, values),
+        **_preview_values(current, values),
     )
 
 
-def _look(current: MailingList, values: dict[str, str]) -> dict[str, Any]:
+def _preview_values(current: MailingList, values: dict[str, str]) -> dict[str, Any]:
     try:
         colour = parse_colour(values["colour"])
     except Invalid:
@@ -133,17 +133,17 @@ def _shortened(values: dict[str, str], name: str) -> str:
     return values[name][: PROPERTIES[name].longest].strip()
 
 
-PAGES = (
-    Page(
-        "/lists/{name}/appearance",
-        appearance,
+VIEWS = (
+    View(
+        "/lists/{name}/signup-page",
+        signup_page,
         role=Role.EDITOR,
         methods=("GET", "POST"),
         max_body=_LARGEST_FORM,
     ),
-    Page(
-        "/lists/{name}/appearance/look",
-        look,
+    View(
+        "/lists/{name}/signup-page/preview",
+        preview,
         role=Role.EDITOR,
         methods=("POST",),
         audited=False,
