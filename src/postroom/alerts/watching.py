@@ -21,7 +21,7 @@ from typing import Final
 from postroom.alerts.channels import Channel, NotTold
 from postroom.services.entities import read
 from postroom.services.events import EventService, Severity
-from postroom.services.turns import now_and_then
+from postroom.services.periodic import run_periodically
 from postroom.storage import Entity, Store
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,12 @@ class Alerts:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until `stopping`: tell what happens from now on."""
-        await now_and_then(
-            self._store, "alerts", self.tell_new_ones, every=self._pause, stopping=stopping
+        await run_periodically(
+            self._store,
+            "alerts",
+            lambda _: self.tell_new_ones(),
+            every=self._pause,
+            stopping=stopping,
         )
 
     async def tell_new_ones(self) -> int:

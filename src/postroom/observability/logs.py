@@ -1,9 +1,8 @@
-"""Logs: one line an event on standard error, for people or as JSON.
+"""Logs: one line per event on standard error, for people or as JSON.
 
-Modules log with the standard library (`logging.getLogger(__name__)`); `structlog` puts the lines
-into shape. What a line is about travels beside its text: `with about(message=ref, page=7): …` marks
-every line that is written inside, also by other modules, so that a request, a message and a page
-can be followed by their ids.
+Modules log with the standard library (`logging.getLogger(__name__)`); `structlog` formats the
+lines. `with about(message=ref, page=7): …` adds these ids to every line that is logged inside, also
+by other modules, so that a request, a message or a page can be followed.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-# Loaded by whoever logs: it takes longer than all that a short command of ours needs.
+# Loaded on first use: it takes longer than everything else that a short command needs.
 if TYPE_CHECKING:
     from structlog.types import Processor
 
 CONSOLE = "console"
 JSON = "json"
 
-# What other packages say when all is well is of no use to an operator.
+# Operators do not need what these packages log when all is well.
 _QUIET = ("httpcore", "httpx2", "uvicorn", "asyncio", "azure")
 
 
 def set_up_logs(form: str = CONSOLE) -> None:
-    """Send what is logged in this process to standard error."""
+    """Send the log of this process to standard error."""
     import structlog
 
     shared: list[Processor] = [
@@ -50,7 +49,7 @@ def set_up_logs(form: str = CONSOLE) -> None:
 
 @contextmanager
 def about(**ids: str | int) -> Iterator[None]:
-    """Mark every line that is logged inside with what it is about."""
+    """Add these ids to every line that is logged inside."""
     from structlog.contextvars import bound_contextvars
 
     with bound_contextvars(**ids):
@@ -58,7 +57,7 @@ def about(**ids: str | int) -> Iterator[None]:
 
 
 def _last(form: str) -> list[Processor]:
-    """Tracebacks without the values of variables: one of them may be a secret."""
+    """Return the last processors. Tracebacks omit the values of variables: one may be a secret."""
     import structlog
 
     if form == JSON:

@@ -1,11 +1,11 @@
-"""What is measured, for Prometheus: one table, used by every part, shown at `/metrics`.
+"""The metrics for Prometheus: one table, used by every part, shown at `/metrics`.
 
-The processes of one machine (web, scheduler, host, senders) write into files of a shared folder;
-whoever is asked adds them up (`prometheus_client`'s multi-process mode). Each process has a seat, a
-number in the names of its files, and leaves it with its counts to a later one: there are as many
-files as there were processes at once. Without such a folder everything is kept in the process
-itself. What can be read from the store, such as the depth of queues, is not counted here but read
-when somebody asks.
+The processes of one machine (web, scheduler, host, senders) write into files of a shared folder,
+and the web server adds them up (`prometheus_client`'s multi-process mode). Each process takes a
+slot, a number in the names of its files, and a later process takes the slot over with its counts:
+there are as many files as there were processes at once. Without such a folder, counts stay in the
+process. What can be read from the store, such as the depth of queues, is not counted here but read
+on request.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import functools
 import itertools
 import logging
 import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _SHARED = "PROMETHEUS_MULTIPROC_DIR"
 _RETRY_SECONDS = 60.0
+_FILE_BYTES = 65_536  # of a new file of counts
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -45,8 +47,8 @@ class Measure:
 
 
 class _Counted(Measure, ABC):
-    """A metric that a process adds to. The library is loaded by the first use: a command that
-    measures nothing is spared that."""
+    """A metric that a process adds to. The library is loaded on first use, which spares commands
+    that measure nothing."""
 
     def __init__(self, name: str, help: str, labels: tuple[str, ...] = ()) -> None:
         super().__init__(name, help, labels)
@@ -62,10 +64,10 @@ class _Counted(Measure, ABC):
             return _NOT_MEASURED
         try:
             if self._metric is None:
-                _name_files_by_seat()
+                _name_files_by_slot()
                 self._metric = self._make()
             child = self._metric.labels(*values) if self.labels else self._metric
-        except OSError as exc:  # nothing fails because it cannot be measured
+        except OSError as exc:  # work continues without being measured
             log.warning("%s is not measured for now: %s", self.name, exc.strerror)
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             return _NOT_MEASURED
@@ -74,11 +76,11 @@ class _Counted(Measure, ABC):
 
     @abstractmethod
     def _make(self) -> Any:
-        """The library's own object."""
+        """Create the library's metric."""
 
 
 class _NotMeasured:
-    """Stands in for a metric that has no file."""
+    """A stand-in for a metric without a file."""
 
     def inc(self, amount: float) -> None: ...
 
@@ -89,7 +91,7 @@ _NOT_MEASURED = _NotMeasured()
 
 
 class Count(_Counted):
-    """Only grows."""
+    """A counter: it only grows."""
 
     def add(self, amount: float = 1, *labels: str) -> None:
         self._child(labels).inc(amount)
@@ -101,7 +103,7 @@ class Count(_Counted):
 
 
 class Durations(_Counted):
-    """How long something took, in seconds."""
+    """A histogram of durations, in seconds."""
 
     def observe(self, seconds: float, *labels: str) -> None:
         self._child(labels).observe(seconds)
@@ -121,10 +123,10 @@ class Durations(_Counted):
 
 
 class Level(Measure):
-    """How much of something there is: read from the store when somebody asks."""
+    """A gauge, read from the store on request."""
 
 
-EMAILS = Count("postroom_emails_total", "Emails by what became of them.", ("outcome",))
+EMAILS = Count("postroom_emails_total", "Emails by outcome.", ("outcome",))
 PAGE_SECONDS = Durations(
     "postroom_page_seconds", "From taking a page of up to 100 emails to its outcomes being stored."
 )
@@ -138,10 +140,10 @@ HANDLED = Count(
 )
 QUEUE_LENGTH = Level("postroom_queue_messages", "Messages in a queue.", ("queue",))
 QUEUE_AGE = Level(
-    "postroom_queue_oldest_seconds", "How long the next message has been waiting.", ("queue",)
+    "postroom_queue_oldest_seconds", "How long the oldest message has been waiting.", ("queue",)
 )
 PROCESSES = Level("postroom_processes", "Processes of applications.", ("app", "state"))
-MESSAGES = Level("postroom_open_messages", "Messages that are not done, by status.", ("status",))
+MESSAGES = Level("postroom_open_messages", "Unfinished messages, by status.", ("status",))
 
 MEASURES: tuple[Measure, ...] = (
     EMAILS,
@@ -158,20 +160,17 @@ MEASURES: tuple[Measure, ...] = (
 
 
 def share_metrics(folder: Path) -> None:
-    """Add up with the other processes of this machine that use this folder.
-
-    To be called before anything is measured.
-    """
+    """Share counts with the other processes of this machine that use this folder. Call it before
+    anything is measured."""
     make_writable(folder)
     os.environ[_SHARED] = str(folder.absolute())
 
 
-class _Seat:
+class _Slot:
     """The number of this process among those that share a folder; a fork takes another.
 
-    A lock holds it for as long as the process lives. The number that the system gives to a process
-    would not do: containers that share a folder have the same ones, and every process that ever ran
-    would leave its files behind.
+    The process holds it with a lock for as long as it lives. Process ids would not do: containers
+    that share a folder have the same ones, and every process that ever ran would leave its files.
     """
 
     def __init__(self) -> None:
@@ -193,44 +192,53 @@ class _Seat:
         except BlockingIOError:
             os.close(lock)
             return False
-        return True  # open, and so locked, until the process ends
+        return True  # the file stays open, and so locked, until the process ends
 
 
 def _counts_file_type() -> type[MmapedDict]:
-    from prometheus_client.mmap_dict import _INITIAL_MMAP_SIZE, MmapedDict
+    from prometheus_client.mmap_dict import MmapedDict
 
     class CountsFile(MmapedDict):
-        """A file of counts that is created for this user alone, with its room reserved: memory
-        whose disk is full would end the process when it is written (SIGBUS). `OSError`."""
+        """A file of counts that only this user can read, with its disk space reserved: otherwise
+        writing to the mapped file on a full disk would kill the process (SIGBUS). `OSError`."""
 
         def __init__(self, filename: str, read_mode: bool = False) -> None:
+            self.path = Path(filename)
             if not read_mode:
-                create_private(Path(filename))
-                with Path(filename).open("r+b") as file:
-                    size = max(os.fstat(file.fileno()).st_size, _INITIAL_MMAP_SIZE)
-                    os.posix_fallocate(file.fileno(), 0, size)
+                create_private(self.path)
+                _reserve(self.path, "")
             super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
 
-        def _init_value(self, key: str) -> None:
-            # A key takes its length, its text with up to 8 bytes of padding, and two numbers.
-            if self._used + len(key.encode()) + 28 > self._capacity:
-                os.posix_fallocate(self._f.fileno(), 0, self._capacity * 2)
-            super()._init_value(key)  # type: ignore[no-untyped-call]
+        def read_value(self, key: str) -> tuple[float, float]:
+            """Return a value and its time; every key is read once before it is written."""
+            _reserve(self.path, key)
+            found: tuple[float, float] = super().read_value(key)  # type: ignore[no-untyped-call]
+            return found
 
     return CountsFile
 
 
+def _reserve(path: Path, key: str) -> None:
+    """Reserve disk space in a file of counts for another key; the library doubles a full file."""
+    with path.open("r+b") as file:
+        used = int.from_bytes(file.read(4), sys.byteorder)
+        size = os.fstat(file.fileno()).st_size
+        # A key takes its length, its text with up to 8 bytes of padding, and two numbers.
+        is_full = used + len(key.encode()) + 28 > size
+        os.posix_fallocate(file.fileno(), 0, max(_FILE_BYTES, size * 2 if is_full else size))
+
+
 @functools.cache
-def _name_files_by_seat() -> None:
+def _name_files_by_slot() -> None:
     from prometheus_client import values
 
     if os.environ.get(_SHARED):
         values.MmapedDict = _counts_file_type()  # type: ignore[attr-defined]
-        values.ValueClass = values.MultiProcessValue(_Seat())  # type: ignore[no-untyped-call]
+        values.ValueClass = values.MultiProcessValue(_Slot())  # type: ignore[no-untyped-call]
 
 
 def collect(levels: dict[Level, dict[tuple[str, ...], float]]) -> bytes:
-    """Everything in Prometheus's text format: what was counted, and the levels as they are now."""
+    """Return all metrics in Prometheus's text format: counts, and these levels."""
     from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 
     registry = REGISTRY

@@ -1,4 +1,4 @@
-"""What every long-running process of Postroom sets up to be observed: logs, metrics, traces."""
+"""Logs, metrics and traces of a long-running process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from postroom.observability.spans import set_up_spans
 
 
 def set_up_observation(part: str, *, data: Path, log_format: str, traces_endpoint: str) -> None:
-    """For this process, which is a `part` such as `web` or `sender`. After a fork, not before.
-
-    `FolderError` if the data folder cannot be used.
-    """
+    """Set up this process, a `part` such as `web` or `sender`. Call it after a fork, not before.
+    `FolderError` if the data folder cannot be used."""
     make_writable(data, "the data folder")
     set_up_logs(log_format)
     share_metrics(data / "metrics")

@@ -1,10 +1,10 @@
 """Traces: what belongs to one API call, from the request to the mail server's reply.
 
-For OpenTelemetry, if its packages are installed (`pip install 'postroom[tracing]'`) and the setting
-`traces_endpoint` says where they go. Otherwise a span costs one comparison.
+They are sent if OpenTelemetry is installed (`pip install 'postroom[tracing]'`) and
+`traces_endpoint` is set. Otherwise a span costs one comparison.
 
-A trace crosses processes with the message: its row carries the W3C `traceparent` of the request
-that made it, and scheduler and senders go on from there.
+A trace crosses processes with the message: its row has the W3C `traceparent` of the request that
+created it, which scheduler and senders continue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NoTracing(PostroomError):
 
 
 def set_up_spans(part: str, endpoint: str) -> None:
-    """Send the spans of this process to an OTLP endpoint. To be called after a fork, not before."""
+    """Send the spans of this process to an OTLP endpoint. Call it after a fork, not before."""
     global _tracer, _provider
     if not endpoint:
         return
@@ -45,14 +45,14 @@ def set_up_spans(part: str, endpoint: str) -> None:
 
 
 def flush_spans() -> None:
-    """Send what is left: for an orderly end."""
+    """Send the remaining spans before the process ends."""
     if _provider is not None:
         _provider.shutdown()
 
 
 @contextmanager
 def span(name: str, *, parent: str = "", **attributes: str | int) -> Iterator[None]:
-    """Something that takes time, inside what is under way here or, from elsewhere, `parent`."""
+    """Record a span inside the current one, or inside `parent` of another process."""
     if _tracer is None:
         yield
         return
@@ -62,7 +62,7 @@ def span(name: str, *, parent: str = "", **attributes: str | int) -> Iterator[No
 
 
 def note(**attributes: str | int) -> None:
-    """Add to the span that is under way."""
+    """Add attributes to the current span."""
     if _tracer is not None:
         from opentelemetry import trace
 
@@ -70,7 +70,7 @@ def note(**attributes: str | int) -> None:
 
 
 def traceparent() -> str:
-    """The span that is under way, to be carried elsewhere; empty without one."""
+    """Return the current span for another process; empty without one."""
     if _tracer is None:
         return ""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

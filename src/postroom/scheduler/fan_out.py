@@ -27,6 +27,7 @@ from postroom.domain.audience.addresses import Address, AddressKey, address_key
 from postroom.domain.errors import Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus, with_status
 from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem, page_partition
+from postroom.errors import PostroomError
 from postroom.scheduler.refused import RefusedRecipients
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
@@ -52,7 +53,7 @@ NO_LIST = "the list was deleted before the message was due"
 NO_SUBSCRIBER = "the list has no verified subscriber"
 
 
-class Superseded(Exception):
+class Superseded(PostroomError):
     """Another scheduler works on this message, or somebody paused or cancelled it."""
 
 

@@ -18,9 +18,9 @@ from postroom.domain.messages.pages import page_partition
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
+from postroom.services.periodic import run_periodically
 from postroom.services.queues.attempt_retention import HistoryRetention
 from postroom.services.row_removal import remove_rows
-from postroom.services.turns import now_and_then
 from postroom.storage import Entity, KeyRange
 
 log = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ class Retention:
         self._keep_events = events
 
     async def run(self, stopping: asyncio.Event) -> None:
-        await now_and_then(
-            self._store, "retention", self.remove_old, every=_EVERY, stopping=stopping
+        await run_periodically(
+            self._store, "retention", lambda _: self.remove_old(), every=_EVERY, stopping=stopping
         )
 
     async def remove_old(self) -> int:

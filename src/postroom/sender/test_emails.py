@@ -11,19 +11,9 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.services.messages.message_contents import NewBodies, checked_subject
-from postroom.transport.contract import Result, Transport
+from postroom.transport.contract import Result, Transport, Unwatched
 
 SUBJECT_MARK = "[Test] "
-
-
-class _Watcher:
-    """Nobody has to know more than the result."""
-
-    def handing_over(self, position: int) -> None:
-        return
-
-    def settled(self, position: int, result: Result) -> None:
-        return
 
 
 def draft_mailing(
@@ -64,5 +54,5 @@ async def send_test(
     recipient = Recipient(parse_address(to, "to"), new_guid())
     marked = SUBJECT_MARK + checked_subject(subject)
     mailing = _mailing(mailing_list, marked, bodies, base_url)
-    [result] = await transport.send(mailing, [recipient], _Watcher())
+    [result] = await transport.send(mailing, [recipient], Unwatched())
     return result

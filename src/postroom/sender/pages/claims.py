@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from postroom.domain.messages.pages import WorkItem
+from postroom.errors import PostroomError
 from postroom.services import entities
 from postroom.storage import (
     AlreadyExists,
@@ -31,7 +32,7 @@ _LONG_AGO = 7 * 24 * 3600.0
 _AFTER_OUTAGE = timedelta(seconds=15)  # senders look for the store every second
 
 
-class PageTaken(Exception):
+class PageTaken(PostroomError):
     """Another sender has the page in hand, until `free_at` at most."""
 
     def __init__(self, free_at: datetime) -> None:
@@ -39,7 +40,7 @@ class PageTaken(Exception):
         self.free_at = free_at
 
 
-class PageLost(Exception):
+class PageLost(PostroomError):
     """Somebody else has taken the page over; nothing of ours counts any more."""
 
 

@@ -26,14 +26,13 @@ from postroom.domain.messages.messages import day_of
 from postroom.services import entities
 from postroom.services.audience.list_counts import LATEST, TABLE, Figures, figures_from
 from postroom.services.audience.lists import ListService
+from postroom.services.periodic import run_periodically
 from postroom.storage import (
     Entity,
     KeyRange,
     Lease,
-    LeaseLost,
     NotFound,
     Store,
-    StoreError,
     Value,
 )
 
@@ -43,7 +42,6 @@ ROUND = 60.0
 
 _ROWS = 1000  # of one look at the store
 _LEASE = "growth"
-_LEASE_SECONDS = 60.0
 _RENEW_AFTER = 15.0
 _SHARE = 200  # counting a list takes at most one part in so many of the time,
 _LONGEST_REST = 6 * 3600.0  # but no day is left out
@@ -93,14 +91,8 @@ class GrowthService:
     # -- counting ----------------------------------------------------------------------------
 
     async def keep_counting(self, stopping: asyncio.Event) -> None:
-        """Count again and again until `stopping`. Any number may do this; one acts."""
-        while not stopping.is_set():
-            try:
-                await self._count_if_first()
-            except (StoreError, LeaseLost) as exc:
-                _log.warning("the lists could not be counted: %s", exc)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), ROUND)
+        """Count the lists periodically until `stopping`. Any number may do this; one acts."""
+        await run_periodically(self._store, _LEASE, self.count_due, every=ROUND, stopping=stopping)
 
     async def count_due(self, lease: Lease | None = None) -> int:
         """Count the lists whose figures are old; answers how many it counted."""
@@ -122,16 +114,6 @@ class GrowthService:
         if counted or known:
             await self._sum_up()
         return counted
-
-    async def _count_if_first(self) -> None:
-        lease = await self._store.acquire_lease(_LEASE, seconds=_LEASE_SECONDS)
-        if lease is None:
-            return
-        try:
-            await self.count_due(lease)
-        finally:
-            with contextlib.suppress(LeaseLost):
-                await self._store.release_lease(lease)
 
     async def count_now(self, name: ListName) -> ListSize:
         """Count a list while somebody waits: about two seconds for a million on SQLite."""

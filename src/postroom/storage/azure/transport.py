@@ -18,13 +18,25 @@ _AT_ONCE_BYTES: Final = 1024 * 1024
 
 def new_session() -> aiohttp.ClientSession:
     """A session like the SDK's own: without cookies, and without touching what comes in."""
-    session = aiohttp.ClientSession(
-        trust_env=True, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+    return aiohttp.ClientSession(
+        trust_env=True,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        middlewares=(_never_resend,),
     )
-    # A PUT or DELETE whose answer is lost would be sent again without telling us. We must know: a
-    # refusal means something else then (see `connection.py`). aiohttp has no public switch.
-    session._retry_connection = False
-    return session
+
+
+async def _never_resend(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Report a lost reply in a way that does not make aiohttp send a PUT or DELETE again. We must
+    know of it: a refusal means something else after a resend (see `connection.py`)."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
+        raise aiohttp.ClientConnectionError(str(exc)) from exc
 
 
 class CountedTransport(AioHttpTransport):  # type: ignore[misc]  # the SDK gives it no type

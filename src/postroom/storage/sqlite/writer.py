@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import apsw
 
+from postroom.errors import PostroomError
 from postroom.storage.errors import StoreMissing
 from postroom.storage.sqlite.connection import open_connection
 from postroom.storage.sqlite.errors import translate
@@ -32,7 +33,7 @@ T = TypeVar("T")
 _JOBS_IN_A_GROUP = 256
 
 
-class Unfit(Exception):
+class Unfit(PostroomError):
     """The data was not as a job expected. Once all that it wrote is undone, `explain` says why."""
 
     def __init__(self, explain: Callable[[apsw.Connection], Exception]) -> None:
@@ -40,7 +41,7 @@ class Unfit(Exception):
         self.explain = explain
 
 
-class _HasWritten(Exception):
+class _HasWritten(PostroomError):
     """A job failed after it had written: the group must be run again with savepoints."""
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pages import PAGE_SIZE
+from postroom.errors import PostroomError
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.batch import BatchEmail, EmailBatch
 from postroom.transport.contract import (
@@ -179,7 +180,7 @@ class HttpTransport(Transport):
         return response
 
 
-class _Cancelled(Exception):
+class _Cancelled(PostroomError):
     """An email of a call was cancelled before the call was written."""
 
 

@@ -7,6 +7,7 @@ import ssl
 from collections import deque
 from typing import Protocol, cast
 
+from postroom.errors import PostroomError
 from postroom.transport.contract import Result
 from postroom.transport.smtp.backlog import Backlog
 from postroom.transport.smtp.dialogue import Dialogue
@@ -14,7 +15,7 @@ from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader
 from postroom.transport.smtp.servers import SmtpServer
 
 
-class ConnectionLost(ConnectionError):
+class ConnectionLost(PostroomError, ConnectionError):
     """The server closed the connection while it was being opened."""
 
 
