@@ -92,16 +92,16 @@ bench: setup services ## Measure, each figure beside a baseline of the same run
 bench-full: setup services ## Measure with up to a million recipients; takes minutes
 	@$(BIN)/python -m bench growth
 
-WEB := src/postroom/web
+SRC := src/postroom
 PYBABEL := $(BIN)/pybabel --quiet
 
 .PHONY: translations
-translations: setup ## Bring the catalogues of the public pages up to date
+translations: setup ## Update the catalogues of texts for subscribers
 	@pot=$$(mktemp) && trap 'rm -f "$$pot"' EXIT \
-	  && (cd $(WEB) && $(CURDIR)/$(PYBABEL) extract -F locales/babel.cfg --add-location=file -o "$$pot" .) \
-	  && $(PYBABEL) update -i "$$pot" -d $(WEB)/locales --width 98 --no-fuzzy-matching \
+	  && (cd $(SRC) && $(CURDIR)/$(PYBABEL) extract -F locales/babel.cfg --add-location=file -o "$$pot" .) \
+	  && $(PYBABEL) update -i "$$pot" -d $(SRC)/locales --width 98 --no-fuzzy-matching \
 	    --ignore-obsolete --ignore-pot-creation-date
-	@$(PYBABEL) compile -d $(WEB)/locales --statistics
+	@$(PYBABEL) compile -d $(SRC)/locales --statistics
 
 .PHONY: screenshots
 screenshots: setup services ## Take the pictures of the documentation anew

@@ -13,7 +13,7 @@ import msgspec
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.encryption import Keyring, without_key
-from postroom.mail.envelope import ascii_domain
+from postroom.mail.wire_addresses import ascii_domain
 from postroom.scheduler import Scheduler
 from postroom.scheduler.retention import Retention
 from postroom.secret_key import load_all_keys

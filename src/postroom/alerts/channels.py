@@ -16,7 +16,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
-from postroom.mail.notice import compile_notice
+from postroom.mail.system_mail import compile_notice
 from postroom.services.events import Event
 from postroom.services.operations.notice_sender import NoFromAddress, NoticeSender
 from postroom.transport.contract import ResultKind, Transport, Unwatched

@@ -10,7 +10,7 @@ from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
-from postroom.mail.notice import compile_notice
+from postroom.mail.system_mail import compile_notice
 from postroom.services.operations.notice_sender import NoFromAddress, NoticeSender
 from postroom.settings import Settings
 from postroom.transport.contract import ResultKind, Unwatched

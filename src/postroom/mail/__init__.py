@@ -1,1 +1,1 @@
-"""From a message and a subscriber to the bytes of an email."""
+"""Builds the bytes of an email from a message and a subscriber."""

@@ -1,4 +1,4 @@
-"""The headers that every mail of ours has, and the mail put together."""
+"""Assembles an email: the headers that every email has, and its parts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import msgspec
 from postroom.domain.audience.addresses import Address, domain_of, parse_address
 from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import Invalid
-from postroom.mail import headers
-from postroom.mail.envelope import ascii_domain, envelope_address
-from postroom.mail.parts import Part, content
+from postroom.mail import header_text
+from postroom.mail.body_encoding import BodyPart, Pieces, Slot, mime_content
 from postroom.mail.placeholders import Source
-from postroom.mail.quoted import Pieces, Slot
 from postroom.mail.template import MessageIds, SplicedMailing
+from postroom.mail.wire_addresses import ascii_domain, envelope_address
 
 _KEY: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
-class Sender(msgspec.Struct, frozen=True):
-    """The list as its mails show it; made by `sender_of`, so all of it can stand in headers."""
+class ListIdentity(msgspec.Struct, frozen=True):
+    """The list as its emails show it. `list_identity` makes it safe for headers."""
 
     list_name: ListName
     description: str
@@ -34,65 +33,65 @@ class Sender(msgspec.Struct, frozen=True):
         return ascii_domain(domain_of(self.address))
 
 
-def sender_of(list_name: str, description: str, from_address: str) -> Sender:
-    """A list without a description is shown by its name."""
-    return Sender(
+def list_identity(list_name: str, description: str, from_address: str) -> ListIdentity:
+    """Return how a list appears in emails: without a description, by its name."""
+    return ListIdentity(
         parse_list_name(list_name),
-        headers.checked("description", description).strip() or list_name,
+        header_text.checked("description", description).strip() or list_name,
         parse_address(from_address, "from_address"),
     )
 
 
-def assembled(
-    sender: Sender,
+def assemble(
+    identity: ListIdentity,
     *,
     subject: Sequence[str | Slot],
     date: datetime,
     key: str,
     scope: str,
     more_headers: Pieces,
-    parts: Sequence[Part],
+    parts: Sequence[BodyPart],
 ) -> SplicedMailing:
-    """`key` and `scope`: see `MessageIds`. `more_headers` are whole lines."""
+    """Build the mailing. `key` and `scope`: see `MessageIds`. `more_headers` are whole lines."""
     if not _KEY.fullmatch(key):
-        raise Invalid("ref", "cannot stand in a Message-ID")
-    mailbox = headers.mailbox(sender.description, envelope_address(sender.address))
+        raise Invalid("ref", "must be usable in a Message-ID")
+    mailbox = header_text.mailbox(identity.description, envelope_address(identity.address))
     pieces: Pieces = [
         f"From: {mailbox}\r\nTo: ".encode(),
         Slot.TO,
         b"\r\nSubject: ",
         *_subject(subject),
-        f"\r\nDate: {headers.date(date)}\r\nMessage-ID: <{key}.".encode("ascii"),
+        f"\r\nDate: {header_text.date(date)}\r\nMessage-ID: <{key}.".encode("ascii"),
         Slot.MESSAGE_ID,
-        f"@{sender.domain}>\r\n".encode("ascii"),
+        f"@{identity.domain}>\r\n".encode("ascii"),
         *more_headers,
         b"MIME-Version: 1.0\r\n",
-        *content(parts),
+        *mime_content(parts),
     ]
     return SplicedMailing(
         pieces,
-        from_address=sender.address,
+        from_address=identity.address,
         subject="".join(each if isinstance(each, str) else "{{ email }}" for each in subject),
-        ids=MessageIds(key, sender.domain, scope),
-        source=Source(subject, sender.description, more_headers, parts),
+        ids=MessageIds(key, identity.domain, scope),
+        source=Source(subject, identity.description, more_headers, parts),
     )
 
 
 def _subject(segments: Sequence[str | Slot]) -> Pieces:
-    """Between an address that is spliced in and the text around it, encoded words are what leaves
-    no gap and needs no knowledge of the other."""
-    texts = [headers.checked("subject", each) for each in segments if isinstance(each, str)]
+    """Encode the subject. Encoded words join an inserted address and the text around it without a
+    gap, and each can be made without knowing the others."""
+    texts = [header_text.checked("subject", each) for each in segments if isinstance(each, str)]
     if len(texts) == len(segments):
         whole = "".join(texts)
         if not whole.strip():
             raise Invalid("subject", "must not be empty")
-        return [headers.unstructured(whole).encode("ascii")]
+        return [header_text.unstructured(whole).encode("ascii")]
     pieces: Pieces = []
     for position, each in enumerate(segments):
         if position:
-            pieces.append(headers.FOLD.encode("ascii"))
+            pieces.append(header_text.FOLD.encode("ascii"))
         if isinstance(each, Slot):
             pieces.append(each)
         else:
-            pieces.append(headers.encoded_words(each, headers.IN_TEXT).encode("ascii"))
+            pieces.append(header_text.encoded_words(each, header_text.IN_TEXT).encode("ascii"))
     return pieces

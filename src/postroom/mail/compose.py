@@ -1,7 +1,7 @@
-"""A message made ready for all of its recipients.
+"""Compiles a message for all of its recipients.
 
-The unsubscribe link is in every body: where the author put `{{ unsubscribe_url }}`, or else in a
-footer that is added. So is the list's postal address, if it has one: always in that footer.
+Every body contains the unsubscribe link: where the author put `{{ unsubscribe_url }}`, or else in a
+footer that is added. The list's postal address, if it has one, is always in that footer.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.refs import MessageRef
-from postroom.mail import headers
-from postroom.mail.assembly import Sender, assembled, sender_of
-from postroom.mail.bodies import clean_body
-from postroom.mail.fields import FIELD, Field, split_fields
-from postroom.mail.html.documents import declare_utf8, place_of_footer, visible_spans
-from postroom.mail.links import Link, host_name, unsubscribe_link
+from postroom.mail import header_text
+from postroom.mail.assembly import ListIdentity, assemble, list_identity
+from postroom.mail.body_encoding import BodyPart, Pieces, Slot
+from postroom.mail.body_files import clean_body
+from postroom.mail.html import contains_visibly, declare_utf8, footer_position
 from postroom.mail.mailing import Mailing
-from postroom.mail.parts import Part
-from postroom.mail.quoted import Pieces, Slot
-from postroom.mail.texts import Texts, texts_in
+from postroom.mail.merge_fields import Field, split_fields
+from postroom.mail.subscriber_links import Link, host_name, unsubscribe_link
+from postroom.translations import Translator
 
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
 _LIST_FIELD: Final = f"{{{{ {Field.LIST_DESCRIPTION} }}}}"
@@ -43,6 +42,8 @@ _HTML_LEAVE: Final = """{why}<br>
 _TEXT_FOOTER: Final = "\n--------\n{lines}\n"
 _TEXT_LEAVE: Final = "{why}\n{unsubscribe}: {link}"
 
+# Where the author's link counts: not in a comment, for instance.
+_LINK = re.compile(r"\{\{[ \t]*unsubscribe_url[ \t]*\}\}")
 _DOT_ATOM = re.compile(r"[\w-]+(?:\.[\w-]+)*", re.ASCII)
 _LONGEST_LIST_ID = 255  # RFC 2919 3
 
@@ -61,100 +62,91 @@ def compile_mailing(
     language: str = LANGUAGES[0],
     postal_address: str = "",
 ) -> Mailing:
-    """Build everything that is the same for all recipients, once. A blank body counts as none."""
-    sender = sender_of(list_name, description, from_address)
-    link = unsubscribe_link(base_url, sender.list_name)
-    texts = texts_in(language)
+    """Build everything that is the same for all recipients. A blank body counts as none."""
+    identity = list_identity(list_name, description, from_address)
+    link = unsubscribe_link(base_url, identity.list_name)
+    _ = Translator(language)
     parts = []
     if text and text.strip():
-        parts.append(_text_part(text, sender, link, texts, postal_address))
+        parts.append(_text_part(text, identity, link, _, postal_address))
     if html and html.strip():
-        parts.append(_html_part(html, sender, link, texts, postal_address))
+        parts.append(_html_part(html, identity, link, _, postal_address))
     if not parts:
         raise Invalid("body", "a message needs an HTML or a text body")
-    return assembled(
-        sender,
-        subject=_subject(subject, sender),
+    return assemble(
+        identity,
+        subject=_subject(subject, identity),
         date=date,
         key=ref,
-        scope=sender.list_name,
-        more_headers=_list_headers(sender, base_url, link),
+        scope=identity.list_name,
+        more_headers=_list_headers(identity, base_url, link),
         parts=parts,
     )
 
 
-def _subject(subject: str, sender: Sender) -> list[str | Slot]:
+def _subject(subject: str, identity: ListIdentity) -> list[str | Slot]:
     replaced: dict[Field, list[str | Slot]] = {
         Field.EMAIL: [Slot.EMAIL_IN_SUBJECT],
-        Field.LIST_DESCRIPTION: [sender.description],
+        Field.LIST_DESCRIPTION: [identity.description],
     }
     return _filled(split_fields("subject", subject.strip()), replaced)
 
 
-def _why(texts: Texts, sender: Sender) -> str:
-    """Why somebody gets this. A description that ends with a full stop (`e. V.`) needs no other."""
-    ends_by_itself = sender.description.endswith(".")
-    why = texts.why.replace("{list}.", "{list}") if ends_by_itself else texts.why
-    return why.format(list=_LIST_FIELD)
+def _leave(form: str, _: Translator, identity: ListIdentity) -> str:
+    why = _("You receive this email because you subscribed to %(list)s.", list=_LIST_FIELD)
+    if identity.description.endswith("."):  # such as `e. V.`
+        why = why.replace(f"{_LIST_FIELD}.", _LIST_FIELD)
+    return form.format(why=why, unsubscribe=_("Unsubscribe"), link=_LINK_FIELD)
 
 
-def _leave(form: str, texts: Texts, sender: Sender) -> str:
-    return form.format(why=_why(texts, sender), unsubscribe=texts.unsubscribe, link=_LINK_FIELD)
-
-
-def _text_part(text: str, sender: Sender, link: Link, texts: Texts, postal_address: str) -> Part:
+def _text_part(
+    text: str, identity: ListIdentity, link: Link, _: Translator, postal_address: str
+) -> BodyPart:
     body = _ended(clean_body("text", text))
     pieces = list(split_fields("text", body))
     lines: list[str | Field] = []
     if Field.UNSUBSCRIBE_URL not in pieces:
-        lines += split_fields("text", _leave(_TEXT_LEAVE, texts, sender))
+        lines += split_fields("text", _leave(_TEXT_LEAVE, _, identity))
     if postal_address:
-        # Never searched for merge fields: braces in an address are braces.
+        # Not searched for merge fields: braces in a postal address are braces.
         lines += ["\n\n" if lines else "", postal_address]
     if lines:
         begin, end = _TEXT_FOOTER.split("{lines}")
         pieces += [begin, *lines, end]
-    replaced = _replacements(sender, link, Slot.EMAIL_IN_TEXT, str)
-    return Part("text/plain", _filled(pieces, replaced))
+    replaced = _replacements(identity, link, Slot.EMAIL_IN_TEXT, str)
+    return BodyPart("text/plain", _filled(pieces, replaced))
 
 
-def _html_part(html: str, sender: Sender, link: Link, texts: Texts, postal_address: str) -> Part:
+def _html_part(
+    html: str, identity: ListIdentity, link: Link, _: Translator, postal_address: str
+) -> BodyPart:
     body = _ended(declare_utf8(clean_body("html", html)))
-    lines = [] if _shows_link(body) else [_leave(_HTML_LEAVE, texts, sender)]
+    lines = [] if contains_visibly(body, _LINK) else [_leave(_HTML_LEAVE, _, identity)]
     if postal_address:
         shown = html_.escape(postal_address).replace("{", "&#123;").replace("\n", "<br>\n")
         lines.append(shown)
     if lines:
-        footer = _HTML_FOOTER.format(language=texts.language, lines="<br><br>\n".join(lines))
-        place = place_of_footer(body)
+        footer = _HTML_FOOTER.format(language=_.language, lines="<br><br>\n".join(lines))
+        place = footer_position(body)
         body = body[:place] + footer + body[place:]
-    replaced = _replacements(sender, link, Slot.EMAIL_IN_HTML, html_.escape)
-    return Part("text/html", _filled(split_fields("html", body), replaced))
-
-
-def _shows_link(html: str) -> bool:
-    """Whether the author's link is where a reader can find it: not in a comment, for instance."""
-    return any(
-        found[1] == Field.UNSUBSCRIBE_URL
-        for start, end in visible_spans(html)
-        for found in FIELD.finditer(html, start, end)
-    )
+    replaced = _replacements(identity, link, Slot.EMAIL_IN_HTML, html_.escape)
+    return BodyPart("text/html", _filled(split_fields("html", body), replaced))
 
 
 def _replacements(
-    sender: Sender, link: Link, email: Slot, escape: Callable[[str], str]
+    identity: ListIdentity, link: Link, email: Slot, escape: Callable[[str], str]
 ) -> dict[Field, list[str | Slot]]:
     return {
         Field.EMAIL: [email],
         Field.UNSUBSCRIBE_URL: [escape(link.before), Slot.GUID, escape(link.after)],
-        Field.LIST_DESCRIPTION: [escape(sender.description)],
+        Field.LIST_DESCRIPTION: [escape(identity.description)],
     }
 
 
 def _filled(
     pieces: Iterable[str | Field], replaced: dict[Field, list[str | Slot]]
 ) -> list[str | Slot]:
-    """Fields replaced by what they stand for, and neighbouring text joined."""
+    """Replace merge fields and join neighbouring text."""
     filled: list[str | Slot] = []
     run: list[str] = []
     for each in _replaced(pieces, replaced):
@@ -178,11 +170,11 @@ def _replaced(
             yield each
 
 
-def _list_headers(sender: Sender, base_url: str, link: Link) -> Pieces:
-    """RFC 2919, and one-click unsubscribing as RFC 8058 wants it. The link is never folded."""
-    list_id = _list_id(sender.list_name, host_name(base_url) or sender.domain)
+def _list_headers(identity: ListIdentity, base_url: str, link: Link) -> Pieces:
+    """Return List-Id (RFC 2919) and one-click unsubscribe (RFC 8058). The link is never folded."""
+    list_id = _list_id(identity.list_name, host_name(base_url) or identity.domain)
     return [
-        f"List-Id: {headers.mailbox(sender.description, list_id)}\r\n"
+        f"List-Id: {header_text.mailbox(identity.description, list_id)}\r\n"
         f"List-Unsubscribe: <{link.before}".encode("ascii"),
         Slot.GUID,
         f"{link.after}>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n".encode("ascii"),
@@ -190,7 +182,7 @@ def _list_headers(sender: Sender, base_url: str, link: Link) -> Pieces:
 
 
 def _list_id(name: ListName, domain: str) -> str:
-    """A name with dots where RFC 2919 has none gets them escaped; no list's name can have `=`."""
+    """Escape dots where RFC 2919 allows none, with `=`, which no list name contains."""
     label = name if _DOT_ATOM.fullmatch(name) else name.replace(".", "=2E")
     list_id = f"{label}.{domain}"
     if len(list_id) <= _LONGEST_LIST_ID:

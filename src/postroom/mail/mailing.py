@@ -1,4 +1,4 @@
-"""What a transport needs to know of the mail that it sends."""
+"""What a transport needs to know about the emails that it sends."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from postroom.domain.audience.lists import SubscriberGuid
 
 
 class Recipient(msgspec.Struct, frozen=True, gc=False):
-    """To whom, and the secret of this subscriber's links."""
+    """An address, and the secret of this subscriber's links."""
 
     address: Address
     guid: SubscriberGuid
 
 
 class Mailing(ABC):
-    """One message, made ready: everything that is the same for all recipients is built once."""
+    """One message, compiled: everything that is the same for all recipients is built once."""
 
     from_address: Address
-    """Sender of the envelope and of the header."""
+    """For the envelope and the From header."""
 
     subject: str
 
     @abstractmethod
     def mail(self, recipient: Recipient) -> bytes:
-        """The whole mail (RFC 5322), lines ending in CRLF. The same bytes however often made."""
+        """Return the whole email (RFC 5322) with CRLF line ends: always the same bytes."""
 
     @abstractmethod
     def wire(self, recipient: Recipient) -> bytes:
-        """The same as SMTP's DATA wants it: dots at the beginning of a line doubled (RFC 5321
-        4.5.2), CRLF at the end, without the final dot."""
+        """Return the same for SMTP's DATA: with dots at the beginning of lines doubled (RFC 5321
+        4.5.2) and CRLF at the end, without the final dot."""
 
     @abstractmethod
     def message_id(self, recipient: Recipient) -> str:
-        """The Message-ID with its angle brackets: one for each email, however often it is tried."""
+        """Return the Message-ID with its angle brackets: the same for every attempt."""
 
     @property
     @abstractmethod
     def needs_smtputf8(self) -> bool:
-        """Whether the headers contain what only SMTPUTF8 can carry (not counting the recipient)."""
+        """Whether headers other than the recipient's need SMTPUTF8."""

@@ -1,7 +1,7 @@
-"""A mail as text with placeholders, for relays that put each recipient's values in themselves.
+"""Emails as text with placeholders, for providers that insert each recipient's values themselves.
 
-Nothing is encoded here: the relay makes the MIME parts. A placeholder has a random part, so that it
-occurs in no body, and nobody can choose an address that contains one.
+Nothing is encoded here: the provider builds the MIME parts. A placeholder has a random part, so it
+occurs in no body, and no address can be chosen to contain one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.mail.parts import Part
-from postroom.mail.quoted import Pieces, Slot
+from postroom.mail.body_encoding import BodyPart, Pieces, Slot
 
 _FOLD: Final = "\r\n "
 _NAMES: Final = {
@@ -27,24 +26,24 @@ _NAMES: Final = {
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """A message as text with placeholders. A placeholder is any string that occurs nowhere else;
-    HTML and text have different ones, because their values are escaped differently."""
+    """A message as text with placeholders. HTML and text have different ones, because their values
+    are escaped differently."""
 
     subject: str
     html: str
     text: str
     from_name: str = ""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The same for all, such as List-Id. Not From, To, Subject, Date or the MIME ones."""
+    """Those that are the same for all, such as List-Id; not From, To, Subject, Date or MIME."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What a mail was put together from, before anything was encoded."""
+    """What an email was assembled from, before anything was encoded."""
 
     subject: Sequence[str | Slot]
     from_name: str
     more_headers: Pieces
-    parts: Sequence[Part]
+    parts: Sequence[BodyPart]
 
 
 class Placeholders:
@@ -68,7 +67,7 @@ class Placeholders:
         self._used = [(slot, name) for slot, name in self._names.items() if slot in used]
 
     def values(self, address: Address, guid: str) -> dict[str, str]:
-        """Placeholder → what stands there. Only those that the mail has."""
+        """Return placeholder → value, for those that the message uses."""
         return {
             name: guid
             if slot is Slot.GUID
@@ -79,8 +78,8 @@ class Placeholders:
         }
 
     def headers(self, guid: str) -> dict[str, str]:
-        """All headers of the list, also those that are the same for everybody: a recipient's own
-        headers may replace the common ones instead of joining them."""
+        """Return all headers of the list, including those that are the same for all recipients: a
+        provider may let a recipient's headers replace the common ones."""
         placeholder = self._names[Slot.GUID]
         return {name: value.replace(placeholder, guid) for name, value in self._headers.items()}
 
@@ -88,7 +87,7 @@ class Placeholders:
         return "".join(self._names[each] if isinstance(each, Slot) else each for each in segments)
 
     def _header_lines(self, pieces: Pieces) -> Iterator[tuple[str, str]]:
-        """Name and value, unfolded: who puts them into a mail folds them anew."""
+        """Yield names and values, unfolded: the provider folds them again."""
         lines = "".join(
             self._names[each] if isinstance(each, Slot) else each.decode("ascii") for each in pieces
         )

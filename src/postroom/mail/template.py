@@ -1,6 +1,6 @@
-"""One mail as bytes with slots: everything is encoded once, recipients are spliced in.
+"""A message as bytes with slots: everything is encoded once, each recipient is inserted.
 
-No line of a mail begins with a dot (see `quoted`), so what SMTP's DATA wants is the mail itself.
+No line of an email begins with a dot (see `body_encoding`), so SMTP's DATA is the email itself.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
-from postroom.mail import headers
-from postroom.mail.envelope import envelope_address, needs_smtputf8
+from postroom.mail import header_text
+from postroom.mail.body_encoding import LONGEST_GUID, LONGEST_VALUE, Pieces, Slot, quoted
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.placeholders import Parts, Placeholders, Source
-from postroom.mail.quoted import LONGEST_GUID, LONGEST_VALUE, Pieces, Slot, quoted
+from postroom.mail.wire_addresses import envelope_address, needs_smtputf8
 
-# Most addresses are made of these, and are written the same in headers, text and HTML.
+# Most addresses consist of these and are the same in headers, text and HTML.
 _ALNUM: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _PLAIN: Final = _ALNUM + b"@.+-_"
 _IN_GUID: Final = _ALNUM + b"-"
-_DIGEST_SIZE: Final = 12  # 96 bits: two of a thousand million emails do not meet
+_DIGEST_SIZE: Final = 12  # 96 bits: no collision among billions of emails
 
 
 class MessageIds(msgspec.Struct, frozen=True):
-    """How the Message-IDs of a mailing look: `<KEY.DIGEST@DOMAIN>`.
+    """The Message-IDs of a mailing: `<KEY.DIGEST@DOMAIN>`.
 
-    The digest is of the recipient's address within `scope`, so that an email has one Message-ID
-    however often it is tried, and nobody reads the address out of it.
+    The digest of `scope` and the recipient's address gives an email the same Message-ID for every
+    attempt without revealing the address.
     """
 
     key: str
@@ -41,7 +41,7 @@ class MessageIds(msgspec.Struct, frozen=True):
 
 
 class SplicedMailing(Mailing):
-    """A mailing whose pieces are joined with each recipient's values between them."""
+    """A mailing that joins static pieces and each recipient's values."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class SplicedMailing(Mailing):
         self._static = [each if isinstance(each, bytes) else b"" for each in self._pieces]
 
     def mail(self, recipient: Recipient) -> bytes:
-        # Some 100,000 of these a second and core: no call that can be spared.
+        # About 100,000 of these per second and core: avoid every call.
         guid = recipient.guid.encode("utf-8", "replace")
         if guid.translate(None, _IN_GUID) or not 0 < len(guid) <= LONGEST_GUID:
-            raise Invalid("id", "is not an identifier of ours")
+            raise Invalid("id", "must be an identifier made by Postroom")
         address = recipient.address.encode("utf-8", "replace")
         pieces = self._static.copy()
         for position in self._guids:
@@ -84,7 +84,7 @@ class SplicedMailing(Mailing):
         for position in self._message_ids:
             pieces[position] = identity
         if address.translate(None, _PLAIN) or len(address) > LONGEST_VALUE or address[:1] == b".":
-            self._splice_unusual(pieces, recipient.address)
+            self._insert_unusual(pieces, recipient.address)
         else:
             for position in self._addresses:
                 pieces[position] = address
@@ -103,26 +103,26 @@ class SplicedMailing(Mailing):
     def needs_smtputf8(self) -> bool:
         return needs_smtputf8(self.from_address)
 
-    # — For relays that put the values in themselves —
+    # — For providers that insert the values themselves (`TemplatedMailing`) —
 
     def parts(self) -> Parts:
-        """The mail as text with placeholders."""
+        """Return the message as text with placeholders."""
         return self._placeholders.parts
 
     def values(self, recipient: Recipient) -> Mapping[str, str]:
-        """Placeholder → what stands there for this recipient, escaped as its place needs."""
+        """Return placeholder → this recipient's value, escaped for its place."""
         return self._placeholders.values(recipient.address, _checked_guid(recipient))
 
     def headers(self, recipient: Recipient) -> Mapping[str, str]:
-        """The headers that a list's mail has beside the ordinary ones, for this recipient."""
+        """Return this recipient's list headers."""
         return self._placeholders.headers(_checked_guid(recipient))
 
     @cached_property
     def _placeholders(self) -> Placeholders:
         return Placeholders(self._source)
 
-    def _splice_unusual(self, pieces: list[bytes], address: Address) -> None:
-        """An address that each place writes in its own way."""
+    def _insert_unusual(self, pieces: list[bytes], address: Address) -> None:
+        """Insert an address that needs a different encoding in each place."""
         _fill(pieces, self._to, envelope_address(address).encode())
         if self._in_text:
             _fill(pieces, self._in_text, quoted(address))
@@ -138,20 +138,20 @@ class SplicedMailing(Mailing):
 def _checked_guid(recipient: Recipient) -> str:
     guid = recipient.guid.encode("utf-8", "replace")
     if guid.translate(None, _IN_GUID) or not 0 < len(guid) <= LONGEST_GUID:
-        raise Invalid("id", "is not an identifier of ours")
+        raise Invalid("id", "must be an identifier made by Postroom")
     return guid.decode("ascii")
 
 
 def _in_subject(plain: bytes) -> bytes:
-    """A plain address as an encoded word, in which only `_` means something else."""
+    """Return a plain address as an encoded word, in which only `_` must be escaped."""
     encoded = plain.replace(b"_", b"=5F")
-    if len(encoded) <= headers.LONGEST_ENCODED:
+    if len(encoded) <= header_text.LONGEST_ENCODED:
         return b"=?utf-8?q?%b?=" % encoded
     return _words(plain.decode("ascii"))
 
 
 def _words(text: str) -> bytes:
-    return headers.encoded_words(text, headers.IN_TEXT).encode("ascii")
+    return header_text.encoded_words(text, header_text.IN_TEXT).encode("ascii")
 
 
 def _fill(pieces: list[bytes], positions: Iterable[int], value: bytes) -> None:
@@ -160,7 +160,7 @@ def _fill(pieces: list[bytes], positions: Iterable[int], value: bytes) -> None:
 
 
 def _merged(pieces: Pieces) -> Pieces:
-    """Neighbours without a slot between them become one."""
+    """Join neighbouring bytes."""
     merged: Pieces = []
     run: list[bytes] = []
     for each in pieces:

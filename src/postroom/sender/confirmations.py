@@ -29,8 +29,8 @@ from postroom.domain.audience.lists import (
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.domain.messages.refs import MessageRef
-from postroom.mail.confirmation import compile_confirmation
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.system_mail import compile_confirmation
 from postroom.sender.faults.faults import Faults
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.policy import RetryPlan

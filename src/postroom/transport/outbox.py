@@ -29,8 +29,8 @@ import msgspec
 
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.folders import make_private, open_private, tighten
+from postroom.mail.mail_reader import read_subject
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.mail.reading import read_subject
 from postroom.transport.contract import (
     INVALID_ADDRESS,
     INVALID_MESSAGE,

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from postroom.mail.envelope import envelope_address
 from postroom.mail.mailing import Recipient
+from postroom.mail.wire_addresses import envelope_address
 from postroom.transport.contract import Result, ResultKind, Scope, TransportError
 from postroom.transport.http.provider import (
     HttpProvider,

@@ -8,8 +8,8 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.compose import compile_mailing
-from postroom.mail.confirmation import compile_confirmation
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.system_mail import compile_confirmation
 
 GUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 OTHER_GUID = "7c9e6679-7425-40de-944b-e07fc1f90ae7"

@@ -4,7 +4,7 @@ import pytest
 
 from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.errors import Invalid
-from postroom.mail.envelope import envelope_address, needs_smtputf8
+from postroom.mail.wire_addresses import envelope_address, needs_smtputf8
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
-from postroom.mail.fields import Field, check_fields, split_fields
+from postroom.mail.merge_fields import Field, check_fields, split_fields
 
 
 @pytest.mark.parametrize("written", ["{{ email }}", "{{email}}", "{{  email\t}}"])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.mail.bodies import text_from_html
-from postroom.mail.fields import check_fields
+from postroom.mail.merge_fields import check_fields
+from postroom.mail.plaintext import text_from_html
 
 
 @pytest.mark.parametrize(

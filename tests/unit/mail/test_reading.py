@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.mail.reading import read_mail, read_subject
+from postroom.mail.mail_reader import read_mail, read_subject
 
 MAIL = (
     b"From: =?utf-8?q?J=C3=BCrgen?= <j@example.com>\r\nTo: a@example.com\r\n"

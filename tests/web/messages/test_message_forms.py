@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.messages.messages import Message
-from postroom.mail.html.pictures import has_remote_pictures
+from postroom.mail.html import has_remote_pictures
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
 from tests.services.smtp_sink import running_smtp_sink

@@ -12,8 +12,8 @@ from babel.messages.pofile import read_po
 
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.pages import CONFIRM_QUEUE
-from postroom.mail.texts import texts_in
-from postroom.web.public.languages import DOMAIN, LOCALES, NAMES, Texts, preferred
+from postroom.translations import DOMAIN, LOCALES, Translator
+from postroom.web.public.languages import NAMES, preferred
 from postroom.wiring import make_confirmations, opened_transport
 from tests.unit.mail.strict import bodies, parse
 from tests.web.site import Site
@@ -32,7 +32,11 @@ def ids(messages: Catalog) -> set[str]:
 
 
 def in_code() -> set[str]:
-    methods = [("public/**.py", "python"), ("templates/public/**.html", "jinja2")]
+    methods = [
+        ("mail/**.py", "python"),
+        ("web/public/**.py", "python"),
+        ("web/templates/public/**.html", "jinja2"),
+    ]
     found = extract_from_dir(LOCALES.parent, method_map=methods)
     return {str(message) for _, _, message, _, _ in found}
 
@@ -56,12 +60,12 @@ def test_a_catalogue_has_every_text_and_is_compiled(path: Path) -> None:
     assert not texts.obsolete
 
 
-def test_every_language_has_a_name_a_catalogue_and_mails() -> None:
+def test_every_language_has_a_name_and_a_catalogue() -> None:
     assert tuple(NAMES) == LANGUAGES
     assert {path.parts[-3] for path in LOCALES.glob("*/*/*.po")} == set(LANGUAGES) - {"en"}
     for each in LANGUAGES:
-        assert texts_in(each).language == each
-        assert Texts(each)("Confirm")
+        assert Translator(each).language == each
+        assert Translator(each)("Confirm")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +102,7 @@ async def test_a_page_is_in_one_language_and_keeps_it(site: Site) -> None:
                 assert f'hreflang="{code}" rel="nofollow" aria-current="true"' in page.text
         page = await visitor.get(f"/subscribe?list=contoso1&lang={code}")
         assert f'action="/subscribe?list=contoso1&amp;lang={code}"' in page.text
-        assert Texts(code)("Your email address") in page.text
+        assert Translator(code)("Your email address") in page.text
     unknown = await visitor.get("/subscribe?lang=xx", headers={"Accept-Language": "ru"})
     assert '<html lang="ru">' in unknown.text
 
@@ -149,9 +153,10 @@ async def test_whoever_signs_up_in_french_gets_a_french_mail_with_a_link_to_fren
 
 def test_a_name_that_ends_with_a_full_stop_ends_its_sentence() -> None:
     sentence = "You will continue to receive %(list)s."
-    assert Texts("en")(sentence, list="Garten e. V.") == "You will continue to receive Garten e. V."
-    assert Texts("en")(sentence, list="News") == "You will continue to receive News."
-    assert Texts("de")(sentence, list="Garten e. V.") == "Sie erhalten Garten e. V. weiterhin."
+    _ = Translator("en")
+    assert _(sentence, list="Garten e. V.") == "You will continue to receive Garten e. V."
+    assert _(sentence, list="News") == "You will continue to receive News."
+    assert Translator("de")(sentence, list="Garten e. V.") == "Sie erhalten Garten e. V. weiterhin."
 
 
 async def confirmation_sent(site: Site) -> dict[str, str]:

@@ -16,7 +16,7 @@ BODY_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=Tr
 
 def read_bodies(html: str | None, text: str | None) -> NewBodies:
     """Both files, decoded. `Invalid` says what is wrong with which."""
-    from postroom.mail.bodies import html_from_file, text_from_file
+    from postroom.mail.body_files import html_from_file, text_from_file
     from postroom.services.messages.message_contents import NewBodies
 
     return NewBodies(

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from postroom.domain.audience.addresses import Address, domain_of
-from postroom.mail.envelope import ascii_domain
 from postroom.mail.mailing import Recipient
+from postroom.mail.wire_addresses import ascii_domain
 from postroom.sender.limits.rates import Admission, DomainRates, Rate, admit
 from postroom.sender.limits.throttle import DOMAIN, Clock, Found, Moments, Throttle
 from postroom.storage import Store

@@ -11,9 +11,10 @@ import msgspec
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import LARGEST_BODY, LONGEST_SUBJECT
 from postroom.domain.plain_text import one_line
-from postroom.mail.bodies import clean_body, text_from_html
-from postroom.mail.fields import check_fields
-from postroom.mail.html.visibility import shows_html, shows_text
+from postroom.mail.body_files import clean_body
+from postroom.mail.html import shows_html, shows_text
+from postroom.mail.merge_fields import check_fields
+from postroom.mail.plaintext import text_from_html
 from postroom.storage.limits import EARLIEST
 
 _HOW_TO_MEND: Final = "write something, or leave it out"

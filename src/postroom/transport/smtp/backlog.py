@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from postroom.mail.envelope import all_plain, envelope_address, needs_smtputf8
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.wire_addresses import all_plain, envelope_address, needs_smtputf8
 from postroom.transport.batch import BatchEmail, EmailBatch
 from postroom.transport.contract import Result, ResultKind, Scope, Watcher
 

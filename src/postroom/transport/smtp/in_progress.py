@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.domain.errors import Invalid
-from postroom.mail.envelope import envelope_address
+from postroom.mail.wire_addresses import envelope_address
 from postroom.transport.contract import (
     INVALID_ADDRESS,
     INVALID_MESSAGE,

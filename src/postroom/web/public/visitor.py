@@ -21,8 +21,9 @@ from postroom.domain.errors import DomainError
 from postroom.domain.languages import LANGUAGES
 from postroom.errors import PostroomError
 from postroom.storage import StoreOutage
+from postroom.translations import Translator
 from postroom.web.public.branding import logo_url, style_url
-from postroom.web.public.languages import NAMES, Texts, chosen_language
+from postroom.web.public.languages import NAMES, chosen_language
 from postroom.web.requests.bodies import read_form
 from postroom.web.requests.visit import Endpoint, Visit
 
@@ -48,7 +49,7 @@ class Visitor:
         self.services = visit.services
         self._form = form
         self.chosen_language = chosen_language(visit.request, self.text("lang"))
-        self.gettext = Texts(self.chosen_language or LANGUAGES[0])
+        self.gettext = Translator(self.chosen_language or LANGUAGES[0])
 
     @property
     def language(self) -> str:
@@ -56,7 +57,7 @@ class Visitor:
 
     def default_language_of(self, mailing_list: MailingList) -> None:
         """Use the list's language from here on, unless the visitor's own is known."""
-        self.gettext = Texts(self.chosen_language or mailing_list.language)
+        self.gettext = Translator(self.chosen_language or mailing_list.language)
 
     @property
     def is_post(self) -> bool:

@@ -14,9 +14,9 @@ from postroom.domain.audience.list_properties import PROPERTIES
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.services.accounts.users import Role
+from postroom.translations import Translator
 from postroom.web.admin.conflicts import Difference, differences
 from postroom.web.public.branding import logo_url, style_url
-from postroom.web.public.languages import Texts
 from postroom.web.public.subscribe import form_snippet
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -125,7 +125,7 @@ def _preview_values(current: MailingList, values: dict[str, str]) -> dict[str, A
         "logo": logo_url(current) if current.logo else "",
         "signup_text": _shortened(values, "signup_text"),
         "welcome_text": _shortened(values, "welcome_text"),
-        "_": Texts(current.language),
+        "_": Translator(current.language),
     }
 
 

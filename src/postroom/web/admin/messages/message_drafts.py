@@ -11,7 +11,8 @@ from starlette.datastructures import UploadFile
 
 from postroom.domain.errors import DomainError, Invalid
 from postroom.domain.messages.messages import Message
-from postroom.mail.bodies import html_from_file, text_from_file, text_from_html
+from postroom.mail.body_files import html_from_file, text_from_file
+from postroom.mail.plaintext import text_from_html
 from postroom.services.messages.message_contents import NewBodies, checked_bodies, with_text
 from postroom.web.admin.messages.moments import moment
 from postroom.web.requests.visit import Visit

@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.errors import NoSuch
-from postroom.mail.reading import ReadMail, read_mail
+from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.services.accounts.users import Role
 from postroom.services.audience.guid_hiding import hide_guids
 from postroom.transport.outbox import OutboxMail

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import MailingList, SubscriberGuid
 from postroom.domain.errors import DomainError, Invalid, NoSuch
-from postroom.mail.html.pictures import has_remote_pictures
+from postroom.mail.html import has_remote_pictures
+from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
-from postroom.mail.reading import ReadMail, read_mail
 from postroom.sender.test_emails import draft_mailing
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies

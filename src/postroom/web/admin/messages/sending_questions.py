@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from postroom.mail.html.pictures import unseen_pictures
+from postroom.mail.html import unseen_pictures
 from postroom.services.messages.message_contents import NewBodies
 from postroom.web.admin.messages.message_drafts import Draft
 from postroom.web.rendering.labels import short

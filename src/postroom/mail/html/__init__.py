@@ -1,1 +1,0 @@
-"""What is done with HTML before it is mailed."""
