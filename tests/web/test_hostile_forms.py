@@ -25,7 +25,7 @@ SHORT = (
     b"'; DROP TABLE subscribers; -- " + MARKER,
     b"\x00\x01\x08\x1b[31m\x7f" + MARKER,
     b"a\r\nX-Injected: yes\r\nSet-Cookie: injected=1\r\n\r\n" + MARKER,
-    "\u202egnp.exe\u2066\ufeff".encode() + MARKER,
+    ("\u202egnp.exe\u2066\ufeff\ufffe\U0001ffff" + "e\u0301" * 300).encode() + MARKER,
     b"\xed\xa0\x80\xed\xb0\x80" + MARKER,  # lone surrogates, which UTF-8 does not have
     b"\xff\xfe\xc3\x28" + MARKER,
     b"../../../../etc/passwd\\..\\" + MARKER,

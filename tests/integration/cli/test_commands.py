@@ -40,8 +40,8 @@ def test_the_store_is_chosen_by_option_over_environment(cli: CommandLine) -> Non
 def test_a_users_mistake_is_one_line_and_status_1(cli: CommandLine) -> None:
     line = cli.fails("list", "ls", store="mysql://user:secret@host/x")
     assert line == (
-        "POSTROOM_STORE: store 'mysql://●●●@host/x' begins with one of"
-        " sqlite://, postgresql://, azure://"
+        "POSTROOM_STORE: store must start with sqlite://, postgresql:// or azure://,"
+        " not 'mysql://●●●@host/x'"
     )
 
 
@@ -78,7 +78,8 @@ def test_wrong_use_is_status_2(arguments: list[str], cli: CommandLine) -> None:
 def test_a_setting_that_makes_no_sense_is_one_line_that_says_where_it_is(cli: CommandLine) -> None:
     (cli.folder / "postroom.toml").write_text('retry_first = "soon"\n')
     assert cli.fails("list", "ls") == (
-        "postroom.toml: retry_first 'soon' is written like 500ms, 30s, 20m, 2h or 5d"
+        "postroom.toml: retry_first must be a duration such as 500ms, 30s, 20m, 2h or 5d,"
+        " not 'soon'"
     )
 
 

@@ -64,7 +64,9 @@ def test_mistakes_with_applications_are_one_line(cli: CommandLine) -> None:
         "app", "add", "/x", "--command", "./absent"
     )
     assert cli.fails("app", "remove", "/x") == "there is no application '/x'"
-    assert "is written like 500ms" in cli.misused("app", "add", "/x", "--idle-timeout", "soon")
+    assert "must be a duration such as 500ms" in cli.misused(
+        "app", "add", "/x", "--idle-timeout", "soon"
+    )
     # A machine that has not got the program may register it for those that have.
     cli.ok("app", "add", "/x", "--command", "./absent", "--unchecked")
 

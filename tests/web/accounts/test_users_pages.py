@@ -16,20 +16,6 @@ from postroom.settings import SETTINGS
 from postroom.web.admin.operations.settings import OPTIONS
 from tests.web.site import PASSWORD, Site, Visitor, problem_in, running_site
 
-HOSTILE = (
-    "",
-    "<script>alert(1)</script>",
-    "'\"><img src=x onerror=alert(1)>",
-    "{{ 7 * 7 }}",
-    "a\r\nSet-Cookie: a=b",
-    "\x00\x01\x7f",
-    "\u202edrow\u2028",
-    "' OR 1=1 --",
-    "../../etc/passwd",
-    "x" * 1_000_000,
-    "\U0001f4a9\ufffe",
-)
-
 
 def link_in(response: httpx2.Response) -> str:
     """The link that a page shows to copy, without the part before the path."""
@@ -235,38 +221,3 @@ async def test_the_examples_have_the_real_addresses(tmp_path: Path, quick_passwo
         assert page.text.count("https://lists.example.org/api/v1/subscribe") == 4
         assert "https://lists.example.org/subscribe&#34;" in page.text
         assert page.text.count("news") > 4
-
-
-async def test_hostile_input_does_no_harm_in_any_field(site: Site) -> None:
-    admin = await site.user(Role.ADMINISTRATOR)
-    forms = {
-        "/users/invite": ("email", "role"),
-        "/users/role": ("email", "role"),
-        "/users/remove": ("email",),
-        "/users/reset": ("email",),
-        "/users/end-sessions": ("email",),
-        "/keys/create": ("name", "scope"),
-        "/keys/revoke": ("id",),
-        "/account/password": ("old_password", "new_password", "again"),
-        "/account/second-factor": ("secret", "code"),
-    }
-    usual = {"email": "bob@example.org", "role": "viewer", "name": "x", "scope": "read"}
-    for text in HOSTILE:
-        for path, names in forms.items():
-            # A long one costs time: in one field of each form.
-            for name in names[:1] if len(text) > 10_000 else names:
-                data = {**{each: usual.get(each, "x") for each in names}, name: text}
-                check(await admin.post(path, data), f"{path} {name} {text[:40]!r}")
-        if len(text) > 10_000:
-            continue  # more than an address can have
-        for path in ("/users/details?email=", "/audit?who=", "/audit?day=", "/keys/revoke?id="):
-            name = path.partition("?")[2].rstrip("=")
-            page = await admin.get(path.partition("?")[0], params={name: text})
-            check(page, f"{path} {text!r}")
-
-
-def check(response: httpx2.Response, where: str) -> None:
-    assert response.status_code < 500, where
-    assert "<script>alert" not in response.text, where
-    assert "<img" not in response.text, where
-    assert "a=b" not in response.headers.get("set-cookie", ""), where
