@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.domain.rate_limits import RateLimit
 from postroom.services.accounts.api_keys import SCOPES
-from postroom.services.accounts.login_pace import CODES, STRANGERS, Pace
+from postroom.services.accounts.login_pace import CODES, STRANGERS
 from postroom.services.accounts.users import ROLES
 from postroom.web.api.app import document
 from postroom.web.app import VIEWS
@@ -72,18 +73,18 @@ def test_the_rights_of_every_page_and_call_are_in_the_reference() -> None:
 
 def test_the_login_limits_are_those_of_the_code() -> None:
     limits = LoginLimits()
-    paces: list[Pace] = [
-        limits._by_device._pace,
-        limits._by_address_and_network._pace,
-        limits._by_address._pace,
+    stated: list[RateLimit] = [
+        limits._by_device.limit,
+        limits._by_address_and_network.limit,
+        limits._by_address.limit,
         STRANGERS,
-        limits._by_network._pace,
-        limits._by_private_network._pace,
-        limits._by_session._pace,
+        limits._by_network.limit,
+        limits._by_private_network.limit,
+        limits._by_session.limit,
         CODES,
     ]
     section = TEXT.partition("## Login limits")[2].partition("\n## ")[0]
     shown = re.findall(r"^\| .+? \| (\d+) \| (\d+) s \|$", section, re.MULTILINE)
     assert [(int(burst), float(seconds)) for burst, seconds in shown] == [
-        (each.burst, each.seconds) for each in paces
+        (each.burst, each.interval) for each in stated
     ]

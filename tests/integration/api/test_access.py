@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from postroom.domain.rate_limits import RateLimiter
 from postroom.services.accounts import api_keys
 from postroom.web.api import middleware
-from postroom.web.api.middleware import Bucket
 from postroom.web.api.paging import Cursor, IndexName
 from tests.services.api_server import ApiServer, serving_api
 from tests.services.postroom import CommandLine
@@ -150,7 +150,7 @@ def test_calls_are_counted_and_too_many_are_told_to_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A minute's worth at once, and no more: the clock stands still."""
-    monkeypatch.setattr(middleware, "Bucket", partial(Bucket, clock=lambda: 0.0))
+    monkeypatch.setattr(middleware, "RateLimiter", partial(RateLimiter, clock=lambda: 0.0))
     with (
         serving_api(f"sqlite:///{tmp_path}/api.db", tmp_path, api_rate="1") as api,
         api.client() as client,

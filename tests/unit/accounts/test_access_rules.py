@@ -8,18 +8,19 @@ import pyotp
 import pytest
 
 from postroom.domain.errors import Invalid
+from postroom.domain.networks import client_network, may_be_shared
 from postroom.domain.plain_text import printable
+from postroom.domain.rate_limits import RateLimit, RateLimiter
 from postroom.services.accounts import second_factor
-from postroom.services.accounts.login_pace import Pace
 from postroom.services.accounts.passwords import Passwords, check_password
 from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
-from postroom.web.requests.login_limits import LoginLimits, PaceLimit, is_private, network_of
+from postroom.web.requests.login_limits import LoginLimits
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
 def test_after_some_attempts_at_once_one_per_interval_is_allowed() -> None:
-    pace, mark, now = Pace(10, 60), 0.0, 1000.0
+    pace, mark, now = RateLimit(10, 60), 0.0, 1000.0
     for _ in range(10):
         assert pace.wait(mark, now) == 0
         mark = pace.after(mark, now)
@@ -34,12 +35,12 @@ def test_after_some_attempts_at_once_one_per_interval_is_allowed() -> None:
 
 
 def test_a_mark_is_kept_as_a_moment() -> None:
-    pace, mark = Pace(2, 60), None
+    pace, mark = RateLimit(2, 60), None
     for _ in range(2):
-        mark = pace.next_mark(mark, NOW)
+        mark = pace.next_moment(mark, NOW)
         assert mark is not None
-    assert pace.next_mark(mark, NOW + timedelta(seconds=59)) is None
-    assert pace.next_mark(mark, NOW + timedelta(seconds=60)) is not None
+    assert pace.next_moment(mark, NOW + timedelta(seconds=59)) is None
+    assert pace.next_moment(mark, NOW + timedelta(seconds=60)) is not None
 
 
 def test_a_code_fits_its_step_and_the_ones_beside_it_once() -> None:
@@ -84,7 +85,7 @@ def test_passwords_that_help_nobody_are_refused(password: str) -> None:
 
 def test_attempts_are_counted_by_key_and_forgotten_with_time() -> None:
     now = [0.0]
-    limit = PaceLimit(Pace(2, 60), clock=lambda: now[0])
+    limit = RateLimiter(RateLimit(2, 60), clock=lambda: now[0])
     assert [limit.take("a"), limit.take("a"), limit.take("a"), limit.take("b")] == [0, 0, 60, 0]
     now[0] = 59.5
     assert limit.take("a") == 1
@@ -94,7 +95,7 @@ def test_attempts_are_counted_by_key_and_forgotten_with_time() -> None:
     assert limit.take("a") == 0
     for number in range(30_000):
         limit.take(str(number))
-    assert len(limit._marks) <= 20_000
+    assert len(limit._used_up) <= 20_000
 
 
 def test_strangers_are_slowed_down_by_network_and_by_address_whether_a_user_has_it_or_not() -> None:
@@ -121,7 +122,7 @@ def test_a_known_device_has_a_count_of_its_own() -> None:
 def test_a_private_address_is_not_taken_for_one_visitor() -> None:
     limits = LoginLimits(clock=lambda: 1000.0)
     for proxy in ("127.0.0.1", "10.0.0.7", "::1", "fe80::1%eth0", "192.168.1.1", ""):
-        assert is_private(proxy)
+        assert may_be_shared(proxy)
         waits = [limits.take(f"{n}@{proxy}.example", proxy) for n in range(100)]
         assert waits == [0] * 100, proxy
     public = [limits.take(f"{n}@example.org", "8.8.8.8") for n in range(61)]
@@ -130,7 +131,7 @@ def test_a_private_address_is_not_taken_for_one_visitor() -> None:
 
 def test_long_addresses_do_not_fill_the_memory() -> None:
     limits = LoginLimits(clock=lambda: 1000.0)
-    kept = limits._by_address._marks
+    kept = limits._by_address._used_up
     for number in range(70):
         limits.take(f"{number}@{'x' * 10_000}", "8.8.8.8")
     assert len(kept) == 60  # none from a network that is refused
@@ -141,11 +142,11 @@ def test_long_addresses_do_not_fill_the_memory() -> None:
 
 
 def test_a_whole_network_of_a_customer_counts_as_one_place() -> None:
-    assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") == "2001:db8::/64"
-    assert network_of("2001:db8:0:1::1") != network_of("2001:db8::1")
-    assert network_of("192.0.2.1") == "192.0.2.1"
-    assert network_of("fe80::1%eth0") == "fe80::/64"
-    assert network_of("nonsense") == "nonsense"
+    assert client_network("2001:db8::1") == client_network("2001:db8::ffff:1") == "2001:db8::/64"
+    assert client_network("2001:db8:0:1::1") != client_network("2001:db8::1")
+    assert client_network("192.0.2.1") == "192.0.2.1"
+    assert client_network("fe80::1%eth0") == "fe80::/64"
+    assert client_network("nonsense") == "nonsense"
 
 
 def test_newer_rows_sort_first() -> None:

@@ -36,5 +36,5 @@ def test_the_rate_does_not_include_a_pause() -> None:
         (resumed, 300, 3625.0),
     ):
         seen.note(message, accepted(count), at, 0.0)
-        rates.append(seen.rate)
+        rates.append(seen.speed.per_second)
     assert rates == [None, 10.0, None, 20.0]

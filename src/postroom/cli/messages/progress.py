@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from postroom.cli.support import output
+from postroom.domain.messages.speed import SpeedMeter
 from postroom.services.resources.messages import describe_message
 
 if TYPE_CHECKING:
@@ -28,33 +28,6 @@ _LOOK_SECONDS = 0.5
 _PLAIN_SECONDS = 2.0
 _WINDOW_SECONDS = 10.0
 _PARTS = ("accepted", "refused", "suppressed", "in_doubt", "pending")
-
-
-class Rate:
-    """Emails a second, over the last ten."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-        self._resumptions = 0
-
-    def note(self, message: Message, done: int, now: float) -> None:
-        if message.status.value == "Paused" or message.resumptions != self._resumptions:
-            self._seen.clear()  # the pause is no part of the rate
-        self._resumptions = message.resumptions
-        self._seen.append((now, done))
-        while now - self._seen[0][0] > _WINDOW_SECONDS and len(self._seen) > 2:
-            self._seen.popleft()
-
-    @property
-    def per_second(self) -> float:
-        if len(self._seen) < 2:
-            return 0.0
-        (began, before), (ended, after) = self._seen[0], self._seen[-1]
-        return max(0.0, (after - before) / max(ended - began, 0.001))
-
-    def left(self, pending: int) -> timedelta | None:
-        rate = self.per_second
-        return timedelta(seconds=pending / rate) if rate > 0 and pending else None
 
 
 async def look(services: Services, ref: str) -> tuple[Message, Standing]:
@@ -83,28 +56,28 @@ async def watch_message(services: Services, ref: str, as_json: bool) -> None:
 async def _watch_live(services: Services, ref: str) -> None:
     from rich.live import Live
 
-    rate = Rate()
+    speed = SpeedMeter(_WINDOW_SECONDS)
     with Live(console=output.console(), refresh_per_second=4) as live:
         while True:
             began = time.monotonic()
             message, standing = await look(services, ref)
-            rate.note(message, standing.counts.done, time.monotonic())
-            live.update(_view(message, standing, None if _is_done(message) else rate))
+            speed.note(message, standing.counts.done, time.monotonic())
+            live.update(_view(message, standing, None if _is_done(message) else speed))
             if _is_done(message):
                 return
             await asyncio.sleep(_pause(began, _LOOK_SECONDS))
 
 
 async def _watch_lines(services: Services, ref: str, line: LineMaker) -> None:
-    rate = Rate()
+    speed = SpeedMeter(_WINDOW_SECONDS)
     last = ""
     while True:
         began = time.monotonic()
         message, standing = await look(services, ref)
-        rate.note(message, standing.counts.done, time.monotonic())
+        speed.note(message, standing.counts.done, time.monotonic())
         state = f"{message.status} {message.reason} {standing.counts} {standing.holds}"
         if state != last:
-            click.echo(line(message, standing, rate))
+            click.echo(line(message, standing, speed))
             last = state
         if _is_done(message):
             return
@@ -126,7 +99,7 @@ def _pause(began: float, least: float) -> float:
 # -- for people -----------------------------------------------------------------------------------
 
 
-def _view(message: Message, standing: Standing, rate: Rate | None = None) -> Group:
+def _view(message: Message, standing: Standing, speed: SpeedMeter | None = None) -> Group:
     from rich.console import Group
 
     counts = standing.counts
@@ -148,7 +121,7 @@ def _view(message: Message, standing: Standing, rate: Rate | None = None) -> Gro
     if counts.planned:
         # While pages are still being made, nobody can say how much is left.
         is_complete = message.status.value != "Queuing"
-        lines += ["", _bar(counts, rate, tell_left=is_complete), "", _sum(counts)]
+        lines += ["", _bar(counts, speed, tell_left=is_complete), "", _sum(counts)]
     lines += [line for hold in standing.holds for line in ("", _hold(hold))]
     if waits := _waits(standing):
         lines += ["", waits]
@@ -161,7 +134,7 @@ def _bodies(message: Message) -> list[str]:
     ]
 
 
-def _bar(counts: Counts, rate: Rate | None, *, tell_left: bool) -> Text:
+def _bar(counts: Counts, speed: SpeedMeter | None, *, tell_left: bool) -> Text:
     """One bar of all outcomes, in their colours and proportions."""
     from rich.text import Text
 
@@ -176,9 +149,10 @@ def _bar(counts: Counts, rate: Rate | None, *, tell_left: bool) -> Text:
         filled = until
     bar.append("━" * (width - filled), "bright_black")
     bar.append(f" {100 * counts.done // counts.planned:3} %")
-    if rate is not None and rate.per_second:
-        bar.append(f"  {rate.per_second:,.0f}/s", "bold")
-        if tell_left and (left := rate.left(counts.pending)) is not None:
+    if speed is not None and speed.per_second:
+        bar.append(f"  {speed.per_second:,.0f}/s", "bold")
+        if tell_left and counts.pending:
+            left = timedelta(seconds=counts.pending / speed.per_second)
             bar.append(f"  {output.span(left)} left", "dim")
     return bar
 
@@ -239,19 +213,20 @@ def _dim(part: str) -> Text:
 class LineMaker(Protocol):
     """How a change is told in one line."""
 
-    def __call__(self, message: Message, standing: Standing, rate: Rate) -> str: ...
+    def __call__(self, message: Message, standing: Standing, speed: SpeedMeter) -> str: ...
 
 
-def _plain_line(message: Message, standing: Standing, rate: Rate) -> str:
+def _plain_line(message: Message, standing: Standing, speed: SpeedMeter) -> str:
     from postroom.services.messages.hold_rows import describe
 
     counts = standing.counts
     held = "".join(f" {describe(hold)}" for hold in standing.holds)
     parts = " + ".join(f"{getattr(counts, part):,} {part.replace('_', ' ')}" for part in _PARTS)
     reason = f" ({message.reason})" if message.reason else ""
-    return f"{message.status}{reason}: {counts.planned:,} = {parts}, {rate.per_second:,.0f}/s{held}"
+    rate = f"{speed.per_second or 0:,.0f}/s"
+    return f"{message.status}{reason}: {counts.planned:,} = {parts}, {rate}{held}"
 
 
-def _json_line(message: Message, standing: Standing, rate: Rate) -> str:
+def _json_line(message: Message, standing: Standing, speed: SpeedMeter) -> str:
     shown = output.builtins(describe_message(message, standing))
-    return output.json_line({**shown, "per_second": round(rate.per_second, 1)})
+    return output.json_line({**shown, "per_second": round(speed.per_second or 0, 1)})

@@ -23,9 +23,10 @@ import msgspec
 
 from postroom.domain.audience.addresses import parse_address
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.rate_limits import RateLimit
 from postroom.encryption import DecryptionError, Keyring
 from postroom.services.accounts import second_factor
-from postroom.services.accounts.login_pace import CODES, STRANGERS, Pace, TooManyCodes
+from postroom.services.accounts.login_pace import CODES, STRANGERS, TooManyCodes
 from postroom.services.accounts.passwords import Passwords, check_password
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 _USER = "user"
 # A merge keeps what it does not name: what is no more is written as nothing.
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-_TRIES, _CODES = "TriesMark", "CodesMark"  # marks of a `Pace`
+_TRIES, _CODES = "TriesMark", "CodesMark"  # `used_up` of a `RateLimit`
 _NO_TRIES: dict[str, Value] = {_TRIES: _NO_TIME, _CODES: _NO_TIME}
 _NOTED_EVERY = 3600.0  # seconds: an attack goes on and on
 _NO_SECOND_FACTOR: dict[str, Value] = {"TotpSecret": "", "TotpStep": 0, "RecoveryCodes": ""}
@@ -84,7 +85,7 @@ class User(msgspec.Struct, frozen=True):
     @property
     def is_slowed_down(self) -> bool:
         """Whether devices that the user has never logged in with have to wait to try again."""
-        return STRANGERS.next_mark(self.tries_mark, datetime.now(UTC)) is None
+        return STRANGERS.next_moment(self.tries_mark, datetime.now(UTC)) is None
 
 
 class UserService:
@@ -182,7 +183,7 @@ class UserService:
         """Whether it is a code of the user's app or a recovery code. Each works once.
         `TooManyCodes`, `NoSuch`."""
         if await self._merge(email, lambda row: _one_more(row, _CODES, CODES)) is None:
-            raise TooManyCodes(CODES.seconds)
+            raise TooManyCodes(CODES.interval)
 
         def use(entity: Entity) -> Mapping[str, Value] | None:
             if not read_optional(entity, "TotpSecret", str):
@@ -361,10 +362,10 @@ def _recovery_hashes(entity: Entity) -> list[str]:
     return (read_optional(entity, "RecoveryCodes", str) or "").split()
 
 
-def _one_more(row: Entity, name: str, pace: Pace) -> Mapping[str, Value] | None:
-    """The mark after one more attempt; None if it is too early."""
-    mark = pace.next_mark(_moment(row, name), datetime.now(UTC))
-    return None if mark is None else {name: mark}
+def _one_more(row: Entity, name: str, limit: RateLimit) -> Mapping[str, Value] | None:
+    """Return the change that counts one more attempt; None if it is too early for one."""
+    used_up = limit.next_moment(_moment(row, name), datetime.now(UTC))
+    return None if used_up is None else {name: used_up}
 
 
 def _moment(entity: Entity, name: str) -> datetime | None:

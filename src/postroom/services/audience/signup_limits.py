@@ -39,6 +39,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.audience.mailboxes import canonical_mailbox
 from postroom.domain.errors import Overtaken
+from postroom.domain.networks import client_network, may_be_shared
 from postroom.services.entities import read
 from postroom.services.optimistic import retry_on_conflict
 from postroom.services.row_removal import remove_rows
@@ -95,8 +96,8 @@ class SignupLimits:
     ) -> Allowance | None:
         """Whether a confirmation may be asked for; None: not now. Nothing is counted yet.
 
-        `place` is where a visitor of the page comes from (`place_of`), None for a program with a
-        key: it speaks for many visitors, and for itself.
+        `place` is the network of a visitor (`network_for_limits`), None for a program with a key,
+        which may act for many visitors.
         """
         now = self._clock()
         mailbox = _key(now, _DAY, "mailbox", canonical_mailbox(address))
@@ -214,23 +215,9 @@ class SignupLimits:
             await remove_rows(self._rows, partition, [each.row for each in rows])
 
 
-def place_of(host: str) -> str:
-    """Where a visitor comes from, for counting; nothing if that cannot be told.
-
-    A private address is a proxy's, or the house's own: it may stand for everybody. A home has one
-    IPv4 address or 2^64 of IPv6.
-    """
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(address, ipaddress.IPv6Address):
-        address = address.ipv4_mapped or address
-    if address.is_private:
-        return ""
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    return str(ipaddress.ip_network((address, 64), strict=False))
+def network_for_limits(host: str) -> str:
+    """Return the visitor's network; nothing for an address that many visitors may share."""
+    return "" if may_be_shared(host) else client_network(host)
 
 
 def _limits_of(place: str | None) -> list[tuple[str, int]]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 
 import msgspec
 
 from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.speed import SpeedMeter
 from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.waiting_reasons import Waiting
 
@@ -46,27 +47,14 @@ class Seen:
     def __init__(self) -> None:
         self.counts = Counts()
         self.waiting = Waiting()
-        self.resumptions = 0
         self.at = float("-inf")
         self.took = 0.0
         self.counting: asyncio.Task[None] | None = None
-        self.done: deque[tuple[float, int]] = deque()
+        self.speed = SpeedMeter(_RATE_OVER)
 
     def note(self, message: Message, counts: Counts, now: float, took: float) -> None:
         self.counts, self.at, self.took = counts, now, took
-        if message.status is MessageStatus.PAUSED or message.resumptions != self.resumptions:
-            self.done.clear()  # the pause is no part of the rate
-        self.resumptions = message.resumptions
-        self.done.append((now, counts.done))
-        while len(self.done) > 2 and self.done[1][0] <= now - _RATE_OVER:
-            self.done.popleft()
-
-    @property
-    def rate(self) -> float | None:
-        if len(self.done) < 2:
-            return None
-        (first_at, first), (last_at, last) = self.done[0], self.done[-1]
-        return max(0.0, (last - first) / (last_at - first_at)) if last_at > first_at else None
+        self.speed.note(message, counts.done, now)
 
 
 class ProgressService:
@@ -85,7 +73,7 @@ class ProgressService:
             seen.counting.add_done_callback(_heard)
         if age > _STALE and seen.counting is not None:
             await asyncio.shield(seen.counting)
-        return Progress(seen.counts, seen.rate, seen.waiting)
+        return Progress(seen.counts, seen.speed.per_second, seen.waiting)
 
     async def _count(self, message: Message, seen: Seen) -> None:
         started = time.monotonic()

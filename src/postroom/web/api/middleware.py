@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from time import monotonic
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from postroom.domain.rate_limits import RateLimit, RateLimiter
 from postroom.errors import PostroomError
 from postroom.services.accounts.api_keys import ApiKey, ApiKeyService
 from postroom.web.api.problems import problem, problem_of
@@ -16,45 +15,9 @@ from postroom.web.api.problems import problem, problem_of
 OPEN_PATHS = frozenset({"/openapi.json"})
 KEY_IN_SCOPE = "postroom.key"
 WINDOW_SECONDS = 60
-"""A bucket holds the calls of a minute, so a quiet client can make a burst of calls."""
+"""A client that was quiet may make the calls of this time at once."""
 
 _WITHOUT_BODY = "postroom.without_body"
-
-
-class Bucket:
-    """The calls that one key has left: a bucket that fills steadily."""
-
-    __slots__ = ("_at", "_capacity", "_clock", "_left", "_rate")
-
-    def __init__(self, rate: float, clock: Callable[[], float] = monotonic) -> None:
-        self._rate = rate
-        self._capacity = rate * WINDOW_SECONDS
-        self._left = self._capacity
-        self._clock = clock
-        self._at = clock()
-
-    def take(self) -> bool:
-        """Take one call; return False if none is left."""
-        now = self._clock()
-        self._left = min(self._capacity, self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left < 1.0:
-            return False
-        self._left -= 1.0
-        return True
-
-    @property
-    def seconds_until_next(self) -> int:
-        return max(1, math.ceil((1.0 - self._left) / self._rate))
-
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the limit, what is left of it, and the seconds until the bucket is full."""
-        reset = math.ceil((self._capacity - self._left) / self._rate)
-        return [
-            (b"ratelimit-limit", b"%d" % self._capacity),
-            (b"ratelimit-remaining", b"%d" % self._left),
-            (b"ratelimit-reset", b"%d" % reset),
-        ]
 
 
 class KeyGuard:
@@ -63,8 +26,7 @@ class KeyGuard:
     def __init__(self, app: ASGIApp, *, keys: ApiKeyService, rate: float) -> None:
         self._app = app
         self._keys = keys
-        self._rate = rate
-        self._buckets: dict[str, Bucket] = {}  # of keys that exist, so there are not many
+        self._limiter = RateLimiter(RateLimit(int(rate * WINDOW_SECONDS), 1 / rate))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or _path(scope) in OPEN_PATHS:
@@ -82,28 +44,33 @@ class KeyGuard:
         await self._counted(key, scope, receive, send)
 
     async def _counted(self, key: ApiKey, scope: Scope, receive: Receive, send: Send) -> None:
-        bucket = self._buckets.get(key.id)
-        if bucket is None:
-            bucket = self._buckets[key.id] = Bucket(self._rate)
-        is_allowed = bucket.take()
-        headers = bucket.headers()
+        wait = self._limiter.take(key.id)
+        headers = _rate_limit_headers(self._limiter, key.id)
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *headers]
             await send(message)
 
-        if is_allowed:
+        if not wait:
             scope[KEY_IN_SCOPE] = key
             await self._app(scope, receive, send_counted)
             return
-        wait = str(bucket.seconds_until_next)
         refusal = problem(
             429,
             f"this key has reached its rate limit: retry in {wait} s",
-            headers={"Retry-After": wait},
+            headers={"Retry-After": str(wait)},
         )
         await refusal(scope, receive, send_counted)
+
+
+def _rate_limit_headers(limiter: RateLimiter, key: str) -> list[tuple[bytes, bytes]]:
+    """Return the limit, what is left of it, and the seconds until all of it is available again."""
+    return [
+        (b"ratelimit-limit", b"%d" % limiter.limit.burst),
+        (b"ratelimit-remaining", b"%d" % limiter.left(key)),
+        (b"ratelimit-reset", b"%d" % math.ceil(limiter.seconds_until_full(key))),
+    ]
 
 
 def _path(scope: Scope) -> str:

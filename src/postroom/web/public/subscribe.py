@@ -15,7 +15,7 @@ from starlette.responses import Response
 from postroom.domain.audience.addresses import LONGEST, parse_address
 from postroom.domain.audience.lists import ListName, MailingList
 from postroom.domain.errors import Invalid, NoSuch
-from postroom.services.audience.signup_limits import place_of
+from postroom.services.audience.signup_limits import network_for_limits
 from postroom.web.public.visitor import LARGEST_FORM, Visitor, printable, public
 from postroom.web.requests.views import View
 
@@ -80,7 +80,7 @@ async def subscribe(visitor: Visitor) -> Response:
 async def _sign_up(visitor: Visitor, address: str, chosen: list[MailingList]) -> None:
     if visitor.text(HONEYPOT):
         return
-    place = place_of(visitor.visit.place)
+    place = network_for_limits(visitor.visit.place)
     for each in chosen:
         try:
             await visitor.services.subscriptions.subscribe(

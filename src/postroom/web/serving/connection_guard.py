@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from postroom.domain.networks import client_network
 from postroom.trusted_proxies import TrustedProxies
-from postroom.web.requests.login_limits import network_of
 from postroom.web.serving.connection_limits import ConnectionLimits, Waits, is_too_slow, to_give_up
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class ConnectionGuard:
 
     def enter(self, connection: GuardedProtocol, address: str) -> None:
         """Take a new connection in; another one may have to make room for it."""
-        key = network_of(address)
+        key = client_network(address)
         connection.key = key
         mine = self._by_client[key]
         mine[connection] = None

@@ -64,7 +64,7 @@ async def test_many_attempts_slow_strangers_down_and_nobody_else(
     assert all(ann in event.text for event in events)
 
     assert (await users.get(ann)).is_slowed_down  # a login elsewhere gives strangers no more
-    soon = datetime.now(UTC) + timedelta(seconds=STRANGERS.seconds * (STRANGERS.burst - 1))
+    soon = datetime.now(UTC) + timedelta(seconds=STRANGERS.interval * (STRANGERS.burst - 1))
     await store.table("users").merge(Entity("user", ann, {"TriesMark": soon}))
     assert await users.authenticate(ann, GOOD) is not None  # a minute later at most
     assert not (await users.get(ann)).is_slowed_down

@@ -16,7 +16,7 @@ from postroom.services.audience.signup_limits import (
     PER_PLACE,
     PER_WIDER_PLACE,
     SignupLimits,
-    place_of,
+    network_for_limits,
 )
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.storage import Store
@@ -91,10 +91,10 @@ async def test_those_who_ask_at_once_get_no_more(store: Store) -> None:
 async def test_a_place_is_limited_for_visitors_and_not_for_programs(store: Store) -> None:
     clock = Clock()
     limits = SignupLimits(store, clock)
-    place = place_of("93.184.216.34")
+    place = network_for_limits("93.184.216.34")
     asked = [await asks(limits, f"u{n}@example.com", place=place) for n in range(PER_PLACE + 3)]
     assert asked == [True] * PER_PLACE + [False] * 3
-    assert await asks(limits, "other@example.com", place=place_of("93.184.216.35"))
+    assert await asks(limits, "other@example.com", place=network_for_limits("93.184.216.35"))
     assert await asks(limits, "program@example.com")
     clock.goes_on(minutes=11)
     assert await asks(limits, "late@example.com", place=place)
@@ -118,18 +118,18 @@ async def test_neighbouring_networks_of_one_customer_are_limited_together(
     """Each sign-up comes from a /64 of its own, inside one /56 or one /48."""
     limits = SignupLimits(store, Clock())
     step = 1 if prefix == 56 else 256
-    places = [place_of(f"2606:4700:1:{step * n:x}::1") for n in range(limit + 3)]
+    places = [network_for_limits(f"2606:4700:1:{step * n:x}::1") for n in range(limit + 3)]
     assert len(set(places)) == len(places)
     asked = [await asks(limits, f"u{n}@example.com", place=place) for n, place in enumerate(places)]
     assert asked == [True] * limit + [False] * 3
-    assert await asks(limits, "else@example.com", place=place_of("2606:4700:2::1"))
+    assert await asks(limits, "else@example.com", place=network_for_limits("2606:4700:2::1"))
 
 
 async def test_a_mailbox_is_counted_once_though_others_come_from_the_same_place(
     store: Store,
 ) -> None:
     limits = SignupLimits(store, Clock())
-    place = place_of("93.184.216.34")
+    place = network_for_limits("93.184.216.34")
     allowance = await limits.look(ANN, NEWS, place)
     assert allowance is not None
     assert await asks(limits, "bob@example.com", place=place)
@@ -158,7 +158,7 @@ async def test_what_is_over_is_swept_away(store: Store) -> None:
     clock = Clock()
     limits = SignupLimits(store, clock)
     for n in range(5):
-        await asks(limits, f"u{n}@example.com", place=place_of(f"93.184.216.{n}"))
+        await asks(limits, f"u{n}@example.com", place=network_for_limits(f"93.184.216.{n}"))
     rows = store.table(signup_limits.TABLE)
     assert len((await rows.query()).entities) == 11
     clock.goes_on(days=2)
@@ -183,14 +183,14 @@ async def test_what_is_over_is_swept_away(store: Store) -> None:
     ],
 )
 def test_a_home_is_one_place_and_a_proxy_is_none(host: str, place: str) -> None:
-    assert place_of(host) == place
+    assert network_for_limits(host) == place
 
 
 async def test_too_many_sign_ups_change_nothing_and_are_answered_alike(
     services: Services, store: Store
 ) -> None:
     use = SubscriptionService(store, services.lists, services.counts, SignupLimits(store, Clock()))
-    name, place = await make_list(services), place_of("93.184.216.34")
+    name, place = await make_list(services), network_for_limits("93.184.216.34")
     answers = [
         await use.subscribe(name, f"u{n}@example.com", place=place) for n in range(PER_PLACE + 5)
     ]
