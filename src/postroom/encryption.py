@@ -1,7 +1,11 @@
-"""Encryption of secrets that the store has to keep readable, such as those of second factors.
+"""The secret key, and the encryption of secrets in the store.
 
-A key of its own is derived from the secret key (HKDF-SHA256), and each value is encrypted with
-AES-256-GCM under a random nonce:
+The secret key signs cookies and links. It is the setting `secret_key`; without that, a random one
+is created in the data folder at the first start. Machines that have to read each other's cookies
+and secrets need a common one.
+
+Secrets that the store has to keep readable, such as those of second factors, are encrypted with
+AES-256-GCM under a random nonce and a key that is derived from the secret key (HKDF-SHA256):
 
     enc1:KEYID:BASE64(nonce + ciphertext + tag)
 
@@ -16,11 +20,13 @@ import base64
 import binascii
 import secrets
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from postroom.errors import PostroomError
+from postroom.folders import make_private, tighten
 
 # `cryptography` is imported where it is used: most commands need none of it.
 
@@ -28,6 +34,8 @@ _PREFIX: Final = "enc1:"
 _KEY_BYTES: Final = 32
 _ID_BYTES: Final = 6
 _NONCE_BYTES: Final = 12  # NIST SP 800-38D: 96 bits, random, for far fewer than 2^32 values
+
+KEY_FILE = "secret.key"
 
 
 class DecryptionError(PostroomError):
@@ -109,3 +117,49 @@ def _hkdf(secret: bytes, purpose: bytes, length: int) -> bytes:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
     return HKDF(SHA256(), length, salt=None, info=purpose).derive(secret)
+
+
+def load_secret_key(setting: str, data: Path) -> bytes:
+    """Return the key that is set, or the one of the data folder, which is created if missing."""
+    if setting:
+        return setting.encode()
+    file = data / KEY_FILE
+    try:
+        make_private(data)
+        if not file.exists():
+            _write_once(file, secrets.token_hex(_KEY_BYTES))
+        tighten(file)
+        return file.read_text().strip().encode()
+    except OSError as exc:
+        raise PostroomError(
+            f"the secret key cannot be kept in {file} ({exc.strerror}): set POSTROOM_SECRET_KEY"
+        ) from exc
+
+
+def load_all_keys(setting: str, old: Sequence[str], data: Path) -> list[bytes]:
+    """Return the current key, then old ones that may still be needed.
+
+    The key in the data folder counts as an old one as soon as another is set.
+    """
+    keys = [load_secret_key(setting, data), *(each.encode() for each in old)]
+    file = data / KEY_FILE
+    try:
+        keys.append(file.read_text().strip().encode())
+    except FileNotFoundError:
+        pass
+    except OSError as exc:
+        raise PostroomError(f"the old secret key in {file} cannot be read: {exc.strerror}") from exc
+    return list(dict.fromkeys(keys))
+
+
+def _write_once(file: Path, text: str) -> None:
+    """Of two processes that start at once, one writes; nobody reads half a key."""
+    draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    try:
+        file.hardlink_to(draft)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()

@@ -16,7 +16,7 @@ from postroom.domain.queues.apps import BUILT_IN, App
 from postroom.host.processes.launcher import Launcher
 from postroom.host.runner import HostSettings
 from postroom.host.supervisor import Supervisor
-from postroom.observability.setup import set_up_observation
+from postroom.observability import set_up_observation
 from postroom.observability.spans import flush_spans
 from postroom.services.queues.app_files import origin_of, read_apps_file
 from postroom.services.queues.apps import AppRegistry

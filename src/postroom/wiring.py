@@ -12,11 +12,10 @@ from functools import partial
 import msgspec
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
-from postroom.encryption import Keyring, without_key
+from postroom.encryption import Keyring, load_all_keys, without_key
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.scheduler import Scheduler
 from postroom.scheduler.retention import Retention
-from postroom.secret_key import load_all_keys
 from postroom.sender import Sender, SenderSettings
 from postroom.sender.confirmations import Confirmations, ConfirmationSettings
 from postroom.sender.doubts import DoubtService
@@ -47,11 +46,10 @@ from postroom.services.events import EventService, Severity
 from postroom.services.idempotency import IdempotencyService
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
-from postroom.services.messages.message_holds import MessageHolds
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_times import MessageTimes
 from postroom.services.messages.outcomes import OutcomeService
-from postroom.services.messages.progress import ProgressService
+from postroom.services.messages.progress import MessageHolds, ProgressService
 from postroom.services.messages.retries import RetryService
 from postroom.services.operations.conversions import bring_up_to_date
 from postroom.services.operations.disk_space import SpaceWaits, SpaceWatch

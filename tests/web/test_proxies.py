@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.checks.findings import Finding, State
+from postroom.checks.findings import Finding, FindingState
 from postroom.checks.store import check_proxies
-from postroom.settings import load_settings
-from postroom.trusted_proxies import TrustedProxies
+from postroom.settings import TrustedProxies, load_settings
 from tests.web.site import running_site
 
 
@@ -26,7 +25,7 @@ async def test_a_proxy_that_is_not_trusted_is_reported(tmp_path: Path) -> None:
                 break
             await asyncio.sleep(0.02)
         [finding] = found
-        assert finding.state is State.WARNING
+        assert finding.state is FindingState.WARNING
         assert "127.0.0.1" in finding.text
         assert "trusted_proxies" in finding.advice
         trusting = load_settings({"POSTROOM_TRUSTED_PROXIES": "127.0.0.0/8"}, tmp_path)

@@ -12,7 +12,7 @@ import dns.asyncresolver
 
 from postroom.checks.base_url import check_base_url
 from postroom.checks.dns_records import check_sending_domains
-from postroom.checks.findings import Finding, State
+from postroom.checks.findings import Finding, FindingState
 from postroom.checks.machine import (
     check_data_folder,
     check_disk,
@@ -24,7 +24,7 @@ from postroom.checks.store import check_store
 from postroom.checks.transport import check_transport, send_test_mail
 from postroom.settings import Settings
 
-__all__ = ["Finding", "State", "check_everything"]
+__all__ = ["Finding", "FindingState", "check_everything"]
 
 
 async def check_everything(

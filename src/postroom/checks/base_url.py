@@ -8,7 +8,7 @@ import urllib.request
 from http.client import HTTPException
 from urllib.parse import urlsplit
 
-from postroom.checks.findings import Finding, State
+from postroom.checks.findings import Finding, FindingState
 from postroom.checks.transport import sends
 from postroom.settings import Settings
 
@@ -25,7 +25,7 @@ async def check_base_url(settings: Settings) -> list[Finding]:
         found.append(
             Finding(
                 "base_url",
-                State.WARNING,
+                FindingState.WARNING,
                 f"links in emails lead to {url}, which only this machine can open",
                 "Set base_url to the address that subscribers can reach.",
             )
@@ -34,7 +34,7 @@ async def check_base_url(settings: Settings) -> list[Finding]:
         found.append(
             Finding(
                 "base_url",
-                State.WARNING,
+                FindingState.WARNING,
                 f"links in emails lead to {url}, without encryption",
                 "One-click unsubscribing needs https (RFC 8058).",
             )
@@ -53,15 +53,15 @@ def _reach(url: str) -> Finding:
         reason = getattr(exc, "reason", None) or str(exc) or type(exc).__name__
         return Finding(
             "web",
-            State.WARNING,
+            FindingState.WARNING,
             f"no answer at {url} ({reason})",
             "Is `postroom up` or `postroom web` running, and does base_url lead to it?",
         )
     if status != 200:
         return Finding(
             "web",
-            State.WARNING,
+            FindingState.WARNING,
             f"{url} answers, but not as Postroom does (status {status})",
             "Does base_url lead to this Postroom, or to something in front of it?",
         )
-    return Finding("web", State.OK, f"answers at {url}")
+    return Finding("web", FindingState.OK, f"answers at {url}")

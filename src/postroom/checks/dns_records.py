@@ -9,7 +9,7 @@ import dns.asyncresolver
 import dns.exception
 import dns.resolver
 
-from postroom.checks.findings import Finding, State
+from postroom.checks.findings import Finding, FindingState
 from postroom.checks.transport import sends
 from postroom.errors import PostroomError
 from postroom.settings import Settings
@@ -66,15 +66,17 @@ async def _check_spf(resolver: dns.asyncresolver.Resolver, domain: str) -> Findi
     part = f"SPF of {domain}"
     if not records:
         advice = f'Publish a TXT record at {domain}, such as "v=spf1 mx -all".'
-        return Finding(part, State.WARNING, "there is none", advice)
+        return Finding(part, FindingState.WARNING, "there is none", advice)
     if len(records) > 1:
         return Finding(
-            part, State.ERROR, f"there are {len(records)}: receivers ignore all", "Keep one."
+            part, FindingState.ERROR, f"there are {len(records)}: receivers ignore all", "Keep one."
         )
     if re.search(r"\s\+?all\b", records[0]):
         advice = "End it with -all or ~all."
-        return Finding(part, State.WARNING, f"allows everybody to send: {records[0]}", advice)
-    return Finding(part, State.OK, records[0])
+        return Finding(
+            part, FindingState.WARNING, f"allows everybody to send: {records[0]}", advice
+        )
+    return Finding(part, FindingState.OK, records[0])
 
 
 async def _check_dkim(resolver: dns.asyncresolver.Resolver, domain: str, selector: str) -> Finding:
@@ -82,7 +84,7 @@ async def _check_dkim(resolver: dns.asyncresolver.Resolver, domain: str, selecto
     if not selector:
         return Finding(
             part,
-            State.WARNING,
+            FindingState.WARNING,
             "not looked up: the signing mail server knows its selector",
             "Set dkim_selector.",
         )
@@ -90,11 +92,16 @@ async def _check_dkim(resolver: dns.asyncresolver.Resolver, domain: str, selecto
     keys = [each for each in await _texts(resolver, name) if "p=" in each]
     if not keys:
         return Finding(
-            part, State.WARNING, f"there is no key at {name}", "Publish the signing server's key."
+            part,
+            FindingState.WARNING,
+            f"there is no key at {name}",
+            "Publish the signing server's key.",
         )
     if re.search(r"\bp=\s*(;|$)", keys[0]):
-        return Finding(part, State.ERROR, f"the key at {name} is revoked", "Publish a new one.")
-    return Finding(part, State.OK, f"there is a key at {name}")
+        return Finding(
+            part, FindingState.ERROR, f"the key at {name} is revoked", "Publish a new one."
+        )
+    return Finding(part, FindingState.OK, f"there is a key at {name}")
 
 
 async def _check_dmarc(resolver: dns.asyncresolver.Resolver, domain: str) -> Finding:
@@ -103,10 +110,10 @@ async def _check_dmarc(resolver: dns.asyncresolver.Resolver, domain: str) -> Fin
         found = await _texts(resolver, f"_dmarc.{name}")
         records = [each for each in found if each.lower().startswith("v=dmarc1")]
         if records:
-            return Finding(part, State.OK, f"{records[0]} (at _dmarc.{name})")
+            return Finding(part, FindingState.OK, f"{records[0]} (at _dmarc.{name})")
     return Finding(
         part,
-        State.WARNING,
+        FindingState.WARNING,
         "there is none: Gmail, Yahoo and Microsoft ask bulk senders for one",
         f'Publish a TXT record at _dmarc.{domain}, such as "v=DMARC1; p=none".',
     )
@@ -137,7 +144,7 @@ def _unreachable(domain: str = "") -> Finding:
     about = f"SPF, DKIM and DMARC of {domain} were" if domain else "SPF, DKIM and DMARC were"
     return Finding(
         "DNS",
-        State.WARNING,
+        FindingState.WARNING,
         f"{about} not looked up: DNS does not answer here",
         "Check again where there is a network.",
     )

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     OK = "OK"
     WARNING = "warning"
     ERROR = "error"
@@ -17,7 +17,7 @@ class Finding(msgspec.Struct, frozen=True):
     """What was found about one part, and what to do about it."""
 
     part: str
-    state: State
+    state: FindingState
     text: str
     advice: str = ""
 

@@ -10,11 +10,11 @@ from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 
-from postroom.checks.findings import Finding, State
+from postroom.checks.findings import Finding, FindingState
 from postroom.domain.disk_space import FolderSpace, find_shortage
 from postroom.domain.sizes import show_size
+from postroom.encryption import KEY_FILE
 from postroom.folders import is_private, nearest_existing
-from postroom.secret_key import FILE as KEY_FILE
 from postroom.services.operations.disk_space import measure
 from postroom.settings import FILE, SETTINGS, Settings
 
@@ -34,7 +34,9 @@ def check_variables(settings: Settings) -> list[Finding]:
 
 def _ignored(name: str, nearest: list[str]) -> Finding:
     advice = f"Did you mean {nearest[0]}?" if nearest else "The settings are listed above."
-    return Finding("settings", State.WARNING, f"{name} is not a setting and is ignored", advice)
+    return Finding(
+        "settings", FindingState.WARNING, f"{name} is not a setting and is ignored", advice
+    )
 
 
 def check_secret_key(settings: Settings) -> Finding:
@@ -42,10 +44,10 @@ def check_secret_key(settings: Settings) -> Finding:
     if not key:
         file = settings.storage.data / KEY_FILE
         text = f"created at the first start, in {file}; several web servers must share one"
-        return Finding("secret_key", State.OK, text)
+        return Finding("secret_key", FindingState.OK, text)
     if len(set(key)) < _FEW_CHARACTERS:
-        return Finding("secret_key", State.WARNING, "is set, but could be guessed", _NEW_KEY)
-    return Finding("secret_key", State.OK, f"is set, {len(key)} characters")
+        return Finding("secret_key", FindingState.WARNING, "is set, but could be guessed", _NEW_KEY)
+    return Finding("secret_key", FindingState.OK, f"is set, {len(key)} characters")
 
 
 def check_data_folder(settings: Settings) -> Finding:
@@ -54,10 +56,10 @@ def check_data_folder(settings: Settings) -> Finding:
     existing = nearest_existing(path)
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         return Finding(
-            "data", State.ERROR, f"{path} cannot be written", "Choose another with --data."
+            "data", FindingState.ERROR, f"{path} cannot be written", "Choose another with --data."
         )
     state = "can be written" if existing == path else "will be created when needed"
-    return Finding("data", State.OK, f"{path} {state}")
+    return Finding("data", FindingState.OK, f"{path} {state}")
 
 
 def check_disk(settings: Settings) -> list[Finding]:
@@ -69,11 +71,11 @@ def _check_space(space: FolderSpace, settings: Settings) -> Finding:
     if shortage := find_shortage([space], settings.storage.min_free_space):
         text = f"{shortage} for {space.folder}"
         advice = "Free disk space: no new message starts until then."
-        return Finding("disk", State.ERROR, text, advice)
+        return Finding("disk", FindingState.ERROR, text, advice)
     text = f"{show_size(space.free)} free for {space.folder}"
     if space.free < _LITTLE_SPACE:
-        return Finding("disk", State.WARNING, text, "Free disk space soon.")
-    return Finding("disk", State.OK, text)
+        return Finding("disk", FindingState.WARNING, text, "Free disk space soon.")
+    return Finding("disk", FindingState.OK, text)
 
 
 def check_privacy(settings: Settings) -> list[Finding]:
@@ -81,11 +83,11 @@ def check_privacy(settings: Settings) -> list[Finding]:
     found = list(islice(_loose(settings), _MOST_LOOSE_FILES))
     if not found:
         text = "only you can read the data folder, the store and the keys"
-        return [Finding("privacy", State.OK, text)]
+        return [Finding("privacy", FindingState.OK, text)]
     return [
         Finding(
             "privacy",
-            State.WARNING,
+            FindingState.WARNING,
             f"{path} has mode {mode:04o}: other users of this machine have access",
             f"Run: chmod go= {path}",
         )

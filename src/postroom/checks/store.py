@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from shlex import quote
 
-from postroom.checks.findings import Finding, State, one_line
+from postroom.checks.findings import Finding, FindingState, one_line
 from postroom.domain.audience.addresses import domain_of, parse_address
 from postroom.domain.queues.queue_names import is_subqueue
 from postroom.errors import PostroomError
@@ -13,7 +13,6 @@ from postroom.services.operations.health import Concern
 from postroom.services.stored_secrets import SecretState
 from postroom.settings import Settings
 from postroom.storage import AccessDenied, InvalidStoreUrl, Store, StoreUnavailable
-from postroom.trusted_proxies import TrustedProxies
 from postroom.wiring import Services, make_keyring, opened_store
 
 # Messages are due by the clock of the machine that looks: people notice a larger difference.
@@ -22,17 +21,17 @@ _QUEUE = "postroom/check"
 _LISTS = 1000
 _SECRET_STATES = {
     SecretState.UNREADABLE: (
-        State.ERROR,
+        FindingState.ERROR,
         "in the store cannot be decrypted: their key is not set",
         "Add it to POSTROOM_OLD_SECRET_KEYS.",
     ),
     SecretState.OLD_KEY: (
-        State.WARNING,
+        FindingState.WARNING,
         "in the store encrypted under an old key",
         "Run `postroom store rekey` once every part has the new one.",
     ),
     SecretState.CLEAR: (
-        State.WARNING,
+        FindingState.WARNING,
         "in the store in clear text",
         "Run `postroom store rekey`.",
     ),
@@ -47,7 +46,7 @@ async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
             info = await store.info()
             text = f"{info.engine} at {info.location}, schema version {info.schema_version}"
             findings = [
-                Finding("store", State.OK, text),
+                Finding("store", FindingState.OK, text),
                 await _check_clock(store),
                 *await _check_secrets(services),
                 *await _check_queues(services),
@@ -56,7 +55,7 @@ async def check_store(settings: Settings) -> tuple[list[Finding], list[str]]:
             ]
             return findings, await _sending_domains(services)
     except PostroomError as exc:
-        return [Finding("store", State.ERROR, one_line(exc), _advice(exc, settings))], []
+        return [Finding("store", FindingState.ERROR, one_line(exc), _advice(exc, settings))], []
 
 
 async def _check_clock(store: Store) -> Finding:
@@ -68,7 +67,9 @@ async def _check_clock(store: Store) -> Finding:
     after = datetime.now(UTC)
     await queue.drop()
     if not found:
-        return Finding("clock", State.WARNING, "the store did not show what was just put into it")
+        return Finding(
+            "clock", FindingState.WARNING, "the store did not show what was just put into it"
+        )
     # Azure returns whole seconds.
     early = (before - found[0].enqueued_at).total_seconds() - 1
     late = (found[0].enqueued_at - after).total_seconds()
@@ -76,11 +77,11 @@ async def _check_clock(store: Store) -> Finding:
     if apart > _CLOCK_SECONDS:
         return Finding(
             "clock",
-            State.ERROR,
+            FindingState.ERROR,
             f"this machine and the store differ by {apart:,.0f} s",
             "Set both by NTP: messages are due by these clocks.",
         )
-    return Finding("clock", State.OK, "this machine and the store agree")
+    return Finding("clock", FindingState.OK, "this machine and the store agree")
 
 
 async def _check_secrets(services: Services) -> list[Finding]:
@@ -93,15 +94,19 @@ async def _check_secrets(services: Services) -> list[Finding]:
     ]
     if not found and counts:
         text = f"{counts.total():,} in the store, encrypted under the current key"
-        return [Finding("secrets", State.OK, text)]
+        return [Finding("secrets", FindingState.OK, text)]
     return found
 
 
 async def _check_queues(services: Services) -> list[Finding]:
     """Warn of stopped queues and of messages that failed for good."""
     concerns = (await services.health.look()).concerns
-    found = [Finding("queues", State.WARNING, each.text, _queue_advice(each)) for each in concerns]
-    return found or [Finding("queues", State.OK, "no queue is stopped, no message has failed")]
+    found = [
+        Finding("queues", FindingState.WARNING, each.text, _queue_advice(each)) for each in concerns
+    ]
+    return found or [
+        Finding("queues", FindingState.OK, "no queue is stopped, no message has failed")
+    ]
 
 
 async def _check_space(services: Services) -> list[Finding]:
@@ -111,16 +116,16 @@ async def _check_space(services: Services) -> list[Finding]:
         return []
     text = f"no new message starts: {wait.shortage} for {wait.place}"
     advice = "Free disk space; messages that are due then start by themselves."
-    return [Finding("scheduler", State.ERROR, text, advice)]
+    return [Finding("scheduler", FindingState.ERROR, text, advice)]
 
 
 async def check_proxies(settings: Settings, services: Services) -> list[Finding]:
     """Warn of each proxy that forwards requests and is not trusted."""
-    trusted = TrustedProxies(settings.web.trusted_proxies)
+    trusted = settings.web.trusted_proxies
     return [
         Finding(
             "proxy",
-            State.WARNING,
+            FindingState.WARNING,
             f"requests came through a proxy at {address}, which is not trusted: all visitors look"
             " like one and share its limits on logins, sign-ups and connections",
             f"Add it to the setting trusted_proxies: POSTROOM_TRUSTED_PROXIES={address}",

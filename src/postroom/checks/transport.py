@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
-from postroom.checks.findings import Finding, State, one_line
+from postroom.checks.findings import Finding, FindingState, one_line
 from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.errors import PostroomError
@@ -25,11 +25,11 @@ async def check_transport(settings: Settings) -> list[Finding]:
     except PostroomError as exc:
         origin = settings.found["transport"].origin
         advice = f"Check the setting transport (from {origin})."
-        return [Finding("transport", State.ERROR, one_line(exc), advice)]
+        return [Finding("transport", FindingState.ERROR, one_line(exc), advice)]
     if not sends(settings):
         advice = "To send emails, set transport to smtp://… or sendgrid://."
-        return [Finding("transport", State.WARNING, found, advice)]
-    return [Finding("transport", State.OK, found)]
+        return [Finding("transport", FindingState.WARNING, found, advice)]
+    return [Finding("transport", FindingState.OK, found)]
 
 
 async def send_test_mail(settings: Settings, to: str, from_address: str = "") -> Finding:
@@ -38,9 +38,11 @@ async def send_test_mail(settings: Settings, to: str, from_address: str = "") ->
     try:
         sender = parse_address(from_address) if from_address else await _sender(settings)
     except NoFromAddress as exc:
-        return Finding("test mail", State.ERROR, str(exc), "Or give one with --from ADDRESS.")
+        return Finding(
+            "test mail", FindingState.ERROR, str(exc), "Or give one with --from ADDRESS."
+        )
     except PostroomError as exc:
-        return Finding("test mail", State.ERROR, one_line(exc))
+        return Finding("test mail", FindingState.ERROR, one_line(exc))
     mailing = compile_notice(
         from_address=sender,
         subject="Postroom: a test mail",
@@ -53,11 +55,11 @@ async def send_test_mail(settings: Settings, to: str, from_address: str = "") ->
         async with opened_transport(settings) as transport:
             [result] = await transport.send(mailing, [recipient], Unwatched())
     except PostroomError as exc:
-        return Finding("test mail", State.ERROR, one_line(exc))
+        return Finding("test mail", FindingState.ERROR, one_line(exc))
     if result.kind is not ResultKind.ACCEPTED:
         advice = "The server's reply says why."
-        return Finding("test mail", State.ERROR, f"{result.kind}: {result.reply}", advice)
-    return Finding("test mail", State.OK, f"from {sender} to {address}: {result.reply}")
+        return Finding("test mail", FindingState.ERROR, f"{result.kind}: {result.reply}", advice)
+    return Finding("test mail", FindingState.OK, f"from {sender} to {address}: {result.reply}")
 
 
 async def _sender(settings: Settings) -> Address:

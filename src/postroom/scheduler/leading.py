@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable
 from datetime import UTC, datetime
 
+from postroom.cancellation import end_tasks
 from postroom.domain.errors import NoSuch, Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
@@ -22,7 +23,6 @@ from postroom.scheduler.fan_out import FanOut, Superseded
 from postroom.scheduler.services import SchedulerServices
 from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Lease, LeaseLost, StoreOutage
-from postroom.tasks import end_tasks
 from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)

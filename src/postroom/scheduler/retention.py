@@ -20,7 +20,7 @@ from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.periodic import run_periodically
 from postroom.services.queues.attempt_retention import HistoryRetention
-from postroom.services.row_removal import remove_rows
+from postroom.services.row_ranges import remove_rows
 from postroom.storage import Entity, KeyRange
 
 log = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 
+from postroom.cancellation import end_tasks
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
@@ -34,7 +35,6 @@ from postroom.sender.pages.window import Window
 from postroom.sender.settings import SenderServices, SenderSettings
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
-from postroom.tasks import end_tasks
 from postroom.transport.contract import Transport
 from postroom.tuning import kept_on_one_core
 from postroom.watchdog import Doing

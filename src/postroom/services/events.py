@@ -27,8 +27,7 @@ from postroom.services.newest_first import (
     rows_before,
     rows_of_day,
 )
-from postroom.services.row_removal import remove_rows
-from postroom.services.whole_ranges import read_whole
+from postroom.services.row_ranges import read_whole, remove_rows
 from postroom.storage import (
     EVERY_KEY,
     AlreadyExists,

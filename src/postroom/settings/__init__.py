@@ -5,6 +5,7 @@ No other part of Postroom reads the environment for a setting.
 
 from postroom.settings.declared import GROUPS, SETTINGS, FoundSetting, Setting, Settings
 from postroom.settings.loading import FILE, SettingError, load_settings
+from postroom.settings.parsing import TrustedProxies
 
 __all__ = [
     "FILE",
@@ -14,5 +15,6 @@ __all__ = [
     "Setting",
     "SettingError",
     "Settings",
+    "TrustedProxies",
     "load_settings",
 ]

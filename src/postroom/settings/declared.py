@@ -17,8 +17,8 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.disk_space import SpaceMark, parse_space_mark
 from postroom.domain.durations import parse_duration
 from postroom.settings import parsing
+from postroom.settings.masking import masked
 from postroom.transport import registry
-from postroom.url_masking import masked
 
 PREFIX = "POSTROOM_"
 _SQLITE = "sqlite:///"
@@ -178,12 +178,12 @@ class WebSettings(SettingGroup, frozen=True):
         "The address that the web server listens on; 0.0.0.0 for all addresses of the machine.",
         str,
     )
-    trusted_proxies: str = setting(
+    trusted_proxies: parsing.TrustedProxies = setting(
         "trusted_proxies",
         "",
         "Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed,"
         " such as 10.0.0.1,10.1.0.0/16.",
-        parsing.networks,
+        parsing.TrustedProxies,
     )
     hsts: str = setting(
         "hsts",

@@ -133,17 +133,31 @@ def dns_label(text: str) -> str:
     return text
 
 
-def networks(text: str) -> str:
-    """Check addresses and networks, or `*` for all; uvicorn reads the text again."""
-    for each in filter(None, map(str.strip, text.split(","))):
+class TrustedProxies:
+    """Addresses and networks whose X-Forwarded-* headers are believed, or `*` for all."""
+
+    def __init__(self, text: str) -> None:
+        self.names = [each.strip() for each in text.split(",") if each.strip()]
+        self._all = "*" in self.names
+        self._networks = [_network(each) for each in self.names if each != "*"]
+
+    def __contains__(self, address: str) -> bool:
+        if self._all:
+            return True
         try:
-            if each != "*":
-                ipaddress.ip_network(each)
-        except ValueError as exc:
-            raise RefusedValue(
-                "must be addresses or networks such as 10.0.0.1,10.1.0.0/16", each
-            ) from exc
-    return text
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._networks)
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as exc:
+        raise RefusedValue(
+            "must be addresses or networks such as 10.0.0.1,10.1.0.0/16", text
+        ) from exc
 
 
 def hsts(text: str) -> str:

@@ -22,7 +22,7 @@ from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.page import PageStore
 from postroom.sender.policy import Attempt, Verdict
 from postroom.services import entities
-from postroom.services.messages.waiting_reasons import Waiting
+from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import bodies_of, rows_of
@@ -94,7 +94,7 @@ async def settle(
 async def settle_waiting(
     services: Services,
     message: Message,
-    wait: Waiting,
+    wait: WaitingReasons,
     verdict: Verdict | None = None,
     *,
     page: int = 0,

@@ -8,8 +8,8 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.settings import SettingError, load_settings
+from postroom.settings.masking import masked
 from postroom.transport.smtp import parse_servers
-from postroom.url_masking import masked
 
 SECRETS = ("hunter2", "SG-token")
 HOSTILE = [

@@ -24,7 +24,12 @@ from postroom.services.messages.holds import (
     opened,
     probed,
 )
-from postroom.services.messages.waiting_reasons import Waiting, together, waiting_of, with_waiting
+from postroom.services.messages.waiting_reasons import (
+    WaitingReasons,
+    together,
+    waiting_of,
+    with_waiting,
+)
 from postroom.storage import Entity, Value
 from postroom.transport.contract import Result, ResultKind, Scope
 
@@ -179,7 +184,7 @@ def test_a_page_comes_back_when_its_first_deferred_email_is_due() -> None:
         EmailOutcome.PENDING, "450 busy", Attempt(1, NOW), later + timedelta(hours=1)
     )
     found = waiting(REF, emails, {BOB: deferred}, Holds(), NOW)
-    assert found == Waiting(2, later, "450 busy")
+    assert found == WaitingReasons(2, later, "450 busy")
     assert seconds_until_due(emails, {BOB: deferred}, found, NOW) == 300
 
 
@@ -192,12 +197,12 @@ def test_a_retry_that_somebody_asks_for_is_for_earlier_attempts() -> None:
 
 
 def test_a_row_keeps_what_its_emails_wait_for() -> None:
-    wait = Waiting(3, NOW, "451 later", ("account", "provider:gmail.com"), is_held=True)
+    wait = WaitingReasons(3, NOW, "451 later", ("account", "provider:gmail.com"), is_held=True)
     properties: dict[str, Value] = {"Planned": 100}
     with_waiting(properties, wait)
     assert waiting_of(Entity("p", "r", properties)) == wait
-    with_waiting(properties, Waiting())
+    with_waiting(properties, WaitingReasons())
     assert properties == {"Planned": 100}
-    both = together([wait, Waiting(2, NOW - timedelta(hours=1), "450 busy")])
+    both = together([wait, WaitingReasons(2, NOW - timedelta(hours=1), "450 busy")])
     assert (both.deferred, both.reply) == (5, "451 later")
     assert both.next_try_at == NOW - timedelta(hours=1)

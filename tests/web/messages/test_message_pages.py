@@ -17,7 +17,7 @@ from postroom.services.accounts.users import Role
 from postroom.services.messages.holds import ACCOUNT, Fault
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.progress import Progress
-from postroom.services.messages.waiting_reasons import Waiting
+from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.transport.contract import Scope
 from postroom.web.admin.messages.message_details import rate_of
 from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting
@@ -291,7 +291,7 @@ async def test_holds_and_deferred_emails_are_shown_and_can_be_tried_at_once(
 ) -> None:
     message = await under_way(site, EmailOutcome.ACCEPTED, waiting=3)
     later = datetime.now(UTC) + timedelta(hours=4)
-    await settle_waiting(site.services, message, Waiting(3, later, "450 <busy>"))
+    await settle_waiting(site.services, message, WaitingReasons(3, later, "450 <busy>"))
     place = f"/messages/{message.ref}"
     page = (await editor.get(place)).text
     assert "3 emails deferred" in page

@@ -21,9 +21,9 @@ from postroom.services.resources.messages import (
 
 if TYPE_CHECKING:
     from postroom.domain.messages.messages import Message
-    from postroom.services.messages.message_holds import Standing
     from postroom.services.messages.message_rows import MessagePage
     from postroom.services.messages.message_times import NewestMessages
+    from postroom.services.messages.progress import SendingState
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -95,7 +95,7 @@ def create(
     """
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import has_passed
-    from postroom.services.messages.message_holds import Standing
+    from postroom.services.messages.progress import SendingState
 
     asked_at = datetime.now(UTC)
 
@@ -107,12 +107,14 @@ def create(
     made = call(settings, work)
     passed = has_passed(at, asked_at)
     if as_json:
-        output.print_json(describe_scheduled_message(made, Standing(Counts()), has_passed=passed))
+        output.print_json(
+            describe_scheduled_message(made, SendingState(Counts()), has_passed=passed)
+        )
         return
     output.say(f"The message {made.ref} is scheduled.")
     if passed:
         output.say(f"{output.when(at)} has passed: it is sent now.")
-    show_message(made, Standing(Counts()), as_json)
+    show_message(made, SendingState(Counts()), as_json)
 
 
 @messages.command()
@@ -193,7 +195,7 @@ def edit(
     if all(each is None for each in (list_name, subject, html, text, at)):
         raise click.UsageError("say what to change: --list, --subject, --html, --text or --at")
 
-    async def work(services: Services) -> tuple[Message, Standing]:
+    async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.edit(
             ref,
             list_name=list_name,
@@ -228,7 +230,7 @@ def delete(settings: Settings, ref: str, yes: bool) -> None:
 def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
     """Stop sending for now, within a second or a page."""
 
-    async def work(services: Services) -> tuple[Message, Standing]:
+    async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.pause(ref, reason)
         return await look(services, ref)
 
@@ -242,7 +244,7 @@ def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
 def resume(settings: Settings, ref: str, as_json: bool) -> None:
     """Go on where the message was paused."""
 
-    async def work(services: Services) -> tuple[Message, Standing]:
+    async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.resume(ref)
         return await look(services, ref)
 
@@ -258,7 +260,7 @@ def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
     """End a message for good: whoever has not got it yet will not."""
     output.confirm(f"Cancel the message {ref}?", yes=yes)
 
-    async def work(services: Services) -> tuple[Message, Standing]:
+    async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.cancel(ref)
         return await look(services, ref)
 

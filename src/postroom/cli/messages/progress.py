@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import Message
     from postroom.services.messages.holds import Hold
-    from postroom.services.messages.message_holds import Standing
+    from postroom.services.messages.progress import SendingState
     from postroom.wiring import Services
 
 _LOOK_SECONDS = 0.5
@@ -30,13 +30,13 @@ _WINDOW_SECONDS = 10.0
 _PARTS = ("accepted", "refused", "suppressed", "in_doubt", "pending")
 
 
-async def look(services: Services, ref: str) -> tuple[Message, Standing]:
+async def look(services: Services, ref: str) -> tuple[Message, SendingState]:
     """Return a message and how it stands."""
     message = await services.messages.get(ref)
     return message, await services.message_holds.standing(message)
 
 
-def show_message(message: Message, standing: Standing, as_json: bool) -> None:
+def show_message(message: Message, standing: SendingState, as_json: bool) -> None:
     if as_json:
         output.print_json(describe_message(message, standing))
     else:
@@ -99,7 +99,7 @@ def _pause(began: float, least: float) -> float:
 # -- for people -----------------------------------------------------------------------------------
 
 
-def _view(message: Message, standing: Standing, speed: SpeedMeter | None = None) -> Group:
+def _view(message: Message, standing: SendingState, speed: SpeedMeter | None = None) -> Group:
     from rich.console import Group
 
     counts = standing.counts
@@ -193,7 +193,7 @@ def _hold(hold: Hold) -> RenderableType:
     return Group(Text(describe(hold), "yellow"), output.details(facts))
 
 
-def _waits(standing: Standing) -> str:
+def _waits(standing: SendingState) -> str:
     waiting = standing.waiting
     if waiting.next_try_at is None:
         return ""
@@ -213,10 +213,10 @@ def _dim(part: str) -> Text:
 class LineMaker(Protocol):
     """How a change is told in one line."""
 
-    def __call__(self, message: Message, standing: Standing, speed: SpeedMeter) -> str: ...
+    def __call__(self, message: Message, standing: SendingState, speed: SpeedMeter) -> str: ...
 
 
-def _plain_line(message: Message, standing: Standing, speed: SpeedMeter) -> str:
+def _plain_line(message: Message, standing: SendingState, speed: SpeedMeter) -> str:
     from postroom.services.messages.hold_rows import describe
 
     counts = standing.counts
@@ -227,6 +227,6 @@ def _plain_line(message: Message, standing: Standing, speed: SpeedMeter) -> str:
     return f"{message.status}{reason}: {counts.planned:,} = {parts}, {rate}{held}"
 
 
-def _json_line(message: Message, standing: Standing, speed: SpeedMeter) -> str:
+def _json_line(message: Message, standing: SendingState, speed: SpeedMeter) -> str:
     shown = output.builtins(describe_message(message, standing))
     return output.json_line({**shown, "per_second": round(speed.per_second or 0, 1)})

@@ -15,7 +15,7 @@ from postroom.errors import PostroomError
 
 if TYPE_CHECKING:
     from postroom.domain.messages.messages import Message
-    from postroom.services.messages.message_holds import Standing
+    from postroom.services.messages.progress import SendingState
     from postroom.settings import Settings
     from postroom.transport.contract import Result
     from postroom.wiring import Services
@@ -80,7 +80,7 @@ def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
     if message.status in FINAL:
         output.confirm(f"Send the message {ref} again to those who were refused?", yes=yes)
 
-    async def work(services: Services) -> tuple[Message, Standing]:
+    async def work(services: Services) -> tuple[Message, SendingState]:
         return await look(services, (await services.retries.retry(ref)).ref)
 
     made, standing = call(settings, work)
@@ -99,7 +99,7 @@ def try_now(settings: Settings, ref: str, as_json: bool) -> None:
     A single email is sent for each hold; the first one that gets through lifts it.
     """
 
-    async def work(services: Services) -> tuple[Message, Standing]:
+    async def work(services: Services) -> tuple[Message, SendingState]:
         return await look(services, (await services.message_holds.try_now(ref)).ref)
 
     show_message(*call(settings, work), as_json)

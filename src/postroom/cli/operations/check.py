@@ -41,7 +41,7 @@ def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> No
     and the DNS records of the domains that lists send from. Exit status 1 if something does not
     work.
     """
-    from postroom.checks import State, check_everything
+    from postroom.checks import FindingState, check_everything
 
     if mail_from and not mail_to:
         raise click.UsageError("--from needs --mail-to, the address that gets the test mail")
@@ -50,7 +50,7 @@ def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> No
         _print_json(settings, findings)
     else:
         _print(settings, findings)
-    broken = [each.part for each in findings if each.state is State.ERROR]
+    broken = [each.part for each in findings if each.state is FindingState.ERROR]
     if broken:
         raise NotWell(f"not well: {', '.join(broken)} (see above)")
 
@@ -73,11 +73,11 @@ def _told(finding: Finding) -> Text:
 
 
 def _print_json(settings: Settings, findings: list[Finding]) -> None:
-    from postroom.checks import State
+    from postroom.checks import FindingState
 
     output.print_json(
         {
-            "ok": all(each.state is not State.ERROR for each in findings),
+            "ok": all(each.state is not FindingState.ERROR for each in findings),
             "settings": [
                 {"name": found.setting.name, "value": found.shown, "from": found.origin}
                 for found in settings.found.values()

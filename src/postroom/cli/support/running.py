@@ -52,7 +52,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def run_until_stopped(work: Callable[[asyncio.Event], Awaitable[None]], settings: Settings) -> None:
     """Run a part of Postroom until a signal asks it to stop (see `stopping.py`); it then finishes
     its work and ends."""
-    from postroom.observability.setup import set_up_observation
+    from postroom.observability import set_up_observation
     from postroom.observability.spans import flush_spans
 
     set_up_observation(

@@ -30,7 +30,7 @@ from postroom.sender.pages.claims import Claim, PageLost
 from postroom.sender.pages.settling import recounted, settlement
 from postroom.sender.policy import Attempt, Verdict
 from postroom.services import entities
-from postroom.services.messages.waiting_reasons import Waiting, with_waiting
+from postroom.services.messages.waiting_reasons import WaitingReasons, with_waiting
 from postroom.storage import (
     AlreadyExists,
     Batch,
@@ -50,7 +50,7 @@ from postroom.storage import (
 )
 
 _NO_ATTEMPT = Attempt()
-_NO_WAIT = Waiting()
+_NO_WAIT = WaitingReasons()
 _spelling = attrgetter("EmailAddress")
 
 Emails: TypeAlias = Mapping[Address, entities.EmailRow]
@@ -166,7 +166,7 @@ class PageStore:
         parked: bool,
         item: QueueMessage | None = None,
         patience: float = 0.0,
-        wait: Waiting = _NO_WAIT,
+        wait: WaitingReasons = _NO_WAIT,
     ) -> Counts:
         """Record the verdicts and end the claim, and the work item, too, if nothing is left to do
         for it: if no email is pending, the page is parked, or its emails wait for a hold.
@@ -259,7 +259,7 @@ def _loaded(page: Entity, emails: Emails) -> LoadedPage:
 
 
 def _ended(
-    claim: Claim, page: Entity, counts: Counts, wait: Waiting, *, parked: bool
+    claim: Claim, page: Entity, counts: Counts, wait: WaitingReasons, *, parked: bool
 ) -> list[Operation]:
     """The page as it is after its settlement, and the end of our claim."""
     properties = {**page.properties, **entities.counts_properties(counts)}

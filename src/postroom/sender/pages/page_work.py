@@ -36,7 +36,7 @@ from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, wait
 from postroom.sender.policy import Attempt, Judge, Verdict
 from postroom.sender.settings import SenderServices, SenderSettings
 from postroom.services.entities import EmailRow
-from postroom.services.messages.waiting_reasons import Waiting
+from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import NotFound, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Transport
 
@@ -182,7 +182,7 @@ class PageWork:
         claim: Claim,
         loaded: LoadedPage,
         verdicts: dict[Address, Verdict],
-        wait: Waiting,
+        wait: WaitingReasons,
         *,
         parked: bool,
     ) -> Counts:
@@ -219,7 +219,7 @@ class PageWork:
         what = f"page {item.partition} waits to be recorded"
         return await self.store_wait.until_done(call, what, lambda: self.is_stopping)
 
-    async def _take_back_if_lifted(self, item: WorkItem, wait: Waiting) -> None:
+    async def _take_back_if_lifted(self, item: WorkItem, wait: WaitingReasons) -> None:
         """Put a work item again for a page whose hold was lifted while the page was settled: the
         scheduler, which does so for held pages, may have looked just before."""
         holds = await self.faults.fresh_holds()

@@ -13,7 +13,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.sender.policy import Verdict
 from postroom.services.entities import EmailRow
 from postroom.services.messages.holds import HoldKey, Holds
-from postroom.services.messages.waiting_reasons import Waiting
+from postroom.services.messages.waiting_reasons import WaitingReasons
 
 _PENDING = EmailOutcome.PENDING
 _outcome = attrgetter("outcome")
@@ -25,7 +25,7 @@ def waiting(
     verdicts: Mapping[Address, Verdict],
     holds: Holds,
     now: datetime,
-) -> Waiting:
+) -> WaitingReasons:
     """Return what the emails of a page wait for after these verdicts.
 
     An email within a hold waits for that alone: whether its own time has come is looked at again
@@ -46,9 +46,9 @@ def waiting(
         else:
             due += 1
     if not replies:
-        return Waiting()
+        return WaitingReasons()
     [(reply, _)] = replies.most_common(1)
-    return Waiting(
+    return WaitingReasons(
         deferred=replies.total(),
         next_try_at=min(times, default=None),
         reply=reply,
@@ -68,7 +68,7 @@ def is_due(email: EmailRow, retry_at: datetime | None, now: datetime) -> bool:
 def seconds_until_due(
     emails: Mapping[Address, EmailRow],
     verdicts: Mapping[Address, Verdict],
-    wait: Waiting,
+    wait: WaitingReasons,
     now: datetime,
 ) -> float:
     """Return in how many seconds the page's work item is needed again."""

@@ -20,7 +20,7 @@ import msgspec
 from postroom.domain.plain_text import printable
 from postroom.services.entities import read
 from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
-from postroom.services.whole_ranges import read_whole
+from postroom.services.row_ranges import read_whole
 from postroom.storage import EVERY_KEY, Entity, KeyRange, NotFound, Store, StoreError, Value
 
 log = logging.getLogger(__name__)

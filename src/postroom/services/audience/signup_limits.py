@@ -42,7 +42,7 @@ from postroom.domain.errors import Overtaken
 from postroom.domain.networks import client_network, may_be_shared
 from postroom.services.entities import read
 from postroom.services.optimistic import retry_on_conflict
-from postroom.services.row_removal import remove_rows
+from postroom.services.row_ranges import remove_rows
 from postroom.storage import Batch, Conflict, Entity, Insert, KeyRange, Store, Value
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from postroom.domain.audience.addresses import Address, address_key, folded
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.services import entities
 from postroom.services.audience.lists import ListService
-from postroom.services.whole_ranges import read_whole
+from postroom.services.row_ranges import read_whole
 from postroom.storage import KeyRange, Store, Table
 
 _SECONDS: Final = 0.06

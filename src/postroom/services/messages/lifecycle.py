@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -21,15 +23,15 @@ from postroom.domain.messages.messages import (
     day_of,
     with_status,
 )
-from postroom.domain.messages.pages import SCHEDULE_QUEUE
+from postroom.domain.messages.pages import SCHEDULE_QUEUE, page_partition
 from postroom.domain.messages.refs import MessageRef
 from postroom.observability import spans
 from postroom.services import entities
 from postroom.services.events import EventService, Severity
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.holds import ACCOUNT, message_key
-from postroom.services.messages.message_bodies import MessageBodies
 from postroom.services.messages.message_contents import (
+    MessageBodies,
     NewBodies,
     check_any_body,
     checked_bodies,
@@ -38,10 +40,13 @@ from postroom.services.messages.message_contents import (
     with_text,
 )
 from postroom.services.messages.message_rows import MessagePage, MessageRows
-from postroom.services.messages.unsent import UnsentCheck
 from postroom.services.optimistic import retry_on_conflict
-from postroom.storage import AlreadyExists, Conflict, Store
+from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, Store
 from postroom.storage.limits import QUEUE_SECONDS
+
+_PAUSE_SECONDS: Final = 1.0
+"""Within this time every sender has heard of a pause, or has claimed the page that it begins with:
+senders remember a message's status for half a second."""
 
 
 class MessageService:
@@ -306,3 +311,33 @@ async def _has_generated_text(bodies: NewBodies) -> bool:
     if not bodies.html or not bodies.text:
         return False
     return (await with_text(NewBodies(bodies.html))).text == bodies.text
+
+
+class UnsentCheck:
+    def __init__(self, store: Store) -> None:
+        self._pages = store.table(entities.PAGES)
+        self._emails = store.table(entities.MESSAGES)
+
+    async def check(self, message: Message) -> None:
+        """Raise `NotNow` if some of a message was sent, may have been, or is being sent."""
+        await self._look(message)
+        await asyncio.sleep(_PAUSE_SECONDS)
+        await self._look(message)
+
+    async def _look(self, message: Message) -> None:
+        partition = KeyRange.only(entities.pages_partition(message.day, message.ref))
+        async for row in self._pages.scan(partition):
+            if "," in row.row:
+                raise NotNow("a sender is still busy with this message: try again in a moment")
+            if await self._was_sent(message, row):
+                raise NotNow("some of this message has been sent, so it cannot be edited any more")
+
+    async def _was_sent(self, message: Message, page: Entity) -> bool:
+        counts = entities.counts_from(page)
+        if counts.accepted or counts.refused or counts.in_doubt or counts.possible_duplicates:
+            return True
+        if not counts.deferred:
+            return False
+        partition = page_partition(message.day, message.ref, int(page.row))
+        emails = await self._emails.read(entities.EmailRow, partition)
+        return any(email.WasInDoubt for email in emails.values())

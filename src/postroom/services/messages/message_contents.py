@@ -1,21 +1,27 @@
-"""What a message may consist of: a subject, one or two bodies, a time."""
+"""The content of a message: a subject, one or two bodies, a time. Bodies are blobs."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.messages import LARGEST_BODY, LONGEST_SUBJECT
+from postroom.domain.messages.messages import LARGEST_BODY, LONGEST_SUBJECT, Message
+from postroom.domain.messages.refs import MessageRef
 from postroom.domain.plain_text import one_line
 from postroom.mail.body_files import clean_body
 from postroom.mail.html import shows_html, shows_text
 from postroom.mail.merge_fields import check_fields
 from postroom.mail.plaintext import text_from_html
+from postroom.services import entities
+from postroom.storage import NotFound, Store
 from postroom.storage.limits import EARLIEST
+
+_HTML, _TEXT = "htm", "txt"
 
 _HOW_TO_MEND: Final = "write something, or leave it out"
 
@@ -89,3 +95,42 @@ def _checked_body(field: str, body: str | None) -> str | None:
     cleaned = clean_body(field, body)
     check_fields(field, cleaned)
     return cleaned
+
+
+class MessageBodies:
+    def __init__(self, store: Store) -> None:
+        self._blobs = store.container(entities.BODIES)
+
+    async def read(self, message: Message) -> NewBodies:
+        """Both, as they were given; None for one that the message does not have."""
+        html = await self._read(message, _HTML) if message.has_html else None
+        text = await self._read(message, _TEXT) if message.has_text else None
+        return NewBodies(html, text)
+
+    async def write(self, message: Message, bodies: NewBodies) -> None:
+        """Under the message's version: those of other versions stay as they are."""
+        for kind, body in ((_HTML, bodies.html), (_TEXT, bodies.text)):
+            if body:
+                await self._blobs.put(_name(message, kind), body.encode())
+
+    async def delete(self, message: Message) -> None:
+        """Those of this version. Can be repeated."""
+        for kind, there in ((_HTML, message.has_html), (_TEXT, message.has_text)):
+            if there:
+                await self._delete(_name(message, kind))
+
+    async def delete_all(self, ref: MessageRef) -> None:
+        """Those of every version, also what an interrupted edit has left."""
+        for blob in (await self._blobs.list(ref)).blobs:
+            await self._delete(blob.name)
+
+    async def _read(self, message: Message, kind: str) -> str:
+        return (await self._blobs.read(_name(message, kind))).decode()
+
+    async def _delete(self, name: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._blobs.delete(name)
+
+
+def _name(message: Message, kind: str) -> str:
+    return entities.body_name(message.ref, message.body_version, kind)

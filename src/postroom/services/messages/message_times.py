@@ -19,7 +19,7 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.services import entities
 from postroom.services.messages.lifecycle import MessageService
-from postroom.services.whole_ranges import read_whole
+from postroom.services.row_ranges import read_whole
 from postroom.storage import Entity, KeyRange, Store
 
 _STRETCHES = (timedelta(days=1), timedelta(days=10), timedelta(days=100), None)

@@ -1,10 +1,9 @@
-"""How far messages have come, for pages that many look at often.
+"""How far a message has come, and the holds that its emails wait for.
 
 Counting reads a row for each page: ten thousand of them for a million emails. So a message is
-counted once for all who look, and again in the background once the figures are a second old.
-
-Nothing of this is stored: figures of a message that goes on would be old when they are written, and
-one that is done has its sum with it (`Message.counts`), which never changes again.
+counted once for all viewers, and again in the background once the figures are a second old.
+Nothing of this is stored: figures of an unfinished message would be old when they are written, and
+a finished one has its sum (`Message.counts`), which never changes again.
 """
 
 from __future__ import annotations
@@ -12,15 +11,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import msgspec
 
+from postroom.domain.errors import NotNow
 from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.messages import Message
+from postroom.domain.messages.messages import FINAL, Message
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.speed import SpeedMeter
+from postroom.services.messages.hold_rows import HoldService
+from postroom.services.messages.holds import ACCOUNT, Hold, Holds, message_key
+from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.outcomes import OutcomeService
-from postroom.services.messages.waiting_reasons import Waiting
+from postroom.services.messages.waiting_reasons import WaitingReasons
 
 _FRESH = 1.0  # seconds for which figures are good enough
 _SHARE = 20  # counting takes at most one part in so many of the time
@@ -34,7 +38,7 @@ class Progress(msgspec.Struct, frozen=True):
 
     counts: Counts
     rate: float | None = None
-    waiting: Waiting = Waiting()
+    waiting: WaitingReasons = WaitingReasons()
 
     @property
     def seconds_left(self) -> float | None:
@@ -46,7 +50,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self.waiting = Waiting()
+        self.waiting = WaitingReasons()
         self.at = float("-inf")
         self.took = 0.0
         self.counting: asyncio.Task[None] | None = None
@@ -96,3 +100,47 @@ def _heard(counting: asyncio.Task[None]) -> None:
     """Whoever waits for the figures gets the failure; if nobody does, it is tried again."""
     if not counting.cancelled():
         counting.exception()
+
+
+class SendingState(msgspec.Struct, frozen=True):
+    """How a message stands: its counts, what its emails wait for, and the holds among that."""
+
+    counts: Counts
+    waiting: WaitingReasons = WaitingReasons()
+    holds: list[Hold] = []
+
+
+class MessageHolds:
+    def __init__(
+        self, holds: HoldService, messages: MessageService, outcomes: OutcomeService
+    ) -> None:
+        self._holds = holds
+        self._messages = messages
+        self._outcomes = outcomes
+
+    async def standing(self, message: Message, known: Holds | None = None) -> SendingState:
+        """Return how a message stands now. `known` saves a look at the holds."""
+        counts, waiting = await self._outcomes.counts_and_waiting(message)
+        return SendingState(counts, waiting, await self.of(message, waiting, known))
+
+    async def of(
+        self, message: Message, waiting: WaitingReasons, known: Holds | None = None
+    ) -> list[Hold]:
+        """Return the holds that concern a message which is being sent, the widest first."""
+        if message.queued_at is None or message.status in FINAL:
+            return []
+        holds = await self._holds.open_holds() if known is None else known
+        concerned = {ACCOUNT, message_key(message.ref), *waiting.held_by}
+        return sorted(_among(holds, concerned), key=lambda hold: (hold.key != ACCOUNT, hold.key))
+
+    async def try_now(self, ref: str) -> Message:
+        """Probe the holds of a message at once. `NoSuch`, `NotNow` if it waits for none."""
+        message = await self._messages.get(ref)
+        found = (await self.standing(message)).holds
+        if not await self._holds.try_now([hold.key for hold in found]):
+            raise NotNow(f"the message {ref} does not wait for a hold")
+        return message
+
+
+def _among(holds: Holds, keys: Iterable[str]) -> list[Hold]:
+    return [hold for hold in holds.by_key.values() if hold.key in keys]

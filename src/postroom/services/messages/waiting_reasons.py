@@ -19,7 +19,7 @@ _LONGEST_REPLY = 300
 _NAMES = ("Deferred", "WaitsUntil", "WaitsBecause", HELD, _HELD_BY)
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingReasons(msgspec.Struct, frozen=True):
     """Of a page or a message: `deferred` emails wait for their next attempt, the first of them
     until `next_try_at`, or for the holds `held_by`. `reply` is the mail server's most frequent one.
 
@@ -33,7 +33,7 @@ class Waiting(msgspec.Struct, frozen=True):
     is_held: bool = False
 
 
-def with_waiting(properties: dict[str, Value], wait: Waiting) -> None:
+def with_waiting(properties: dict[str, Value], wait: WaitingReasons) -> None:
     """Put into the properties of a page's row what its emails wait for."""
     for name in _NAMES:
         properties.pop(name, None)
@@ -48,9 +48,9 @@ def with_waiting(properties: dict[str, Value], wait: Waiting) -> None:
         properties[HELD] = wait.is_held
 
 
-def waiting_of(page: Entity) -> Waiting:
+def waiting_of(page: Entity) -> WaitingReasons:
     """Return what the emails of a page wait for, by its row."""
-    return Waiting(
+    return WaitingReasons(
         deferred=read_optional(page, "Deferred", int) or 0,
         next_try_at=read_optional(page, "WaitsUntil", datetime),
         reply=read_optional(page, "WaitsBecause", str) or "",
@@ -63,7 +63,7 @@ def held_by(page: Entity) -> tuple[str, ...]:
     return tuple((read_optional(page, _HELD_BY, str) or "").split())
 
 
-def together(pages: Iterable[Waiting]) -> Waiting:
+def together(pages: Iterable[WaitingReasons]) -> WaitingReasons:
     """Return what the emails of several pages wait for. The reply is that of most emails."""
     deferred, replies = 0, dict[str, int]()
     times: list[datetime] = []
@@ -75,4 +75,4 @@ def together(pages: Iterable[Waiting]) -> Waiting:
         if each.next_try_at is not None:
             times.append(each.next_try_at)
     reply = max(replies, key=replies.__getitem__, default="")
-    return Waiting(deferred, min(times, default=None), reply, tuple(sorted(keys)))
+    return WaitingReasons(deferred, min(times, default=None), reply, tuple(sorted(keys)))

@@ -27,7 +27,7 @@ from postroom.domain.messages.pages import page_partition
 from postroom.services import entities
 from postroom.services.audience.departures import DepartedFrom, Departures
 from postroom.services.messages.message_rows import MessageRows
-from postroom.services.messages.page_search import PageSearch
+from postroom.services.messages.outcomes import PageSearch
 from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import Delete, Entity, Insert, KeyRange, Merge, Replace, Store
 

@@ -23,7 +23,7 @@ from datetime import datetime
 import msgspec
 
 from postroom.services import entities
-from postroom.services.row_removal import remove_rows
+from postroom.services.row_ranges import remove_rows
 from postroom.storage import Entity, KeyRange, QueueMessage, Store, Value
 
 TABLE = "queuehistory"

@@ -12,8 +12,8 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.messages.hold_rows import reason_of
 from postroom.services.messages.holds import Hold
-from postroom.services.messages.message_holds import Standing
 from postroom.services.messages.outcomes import EmailRecord
+from postroom.services.messages.progress import SendingState
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.transport.contract import Scope
 
@@ -110,7 +110,7 @@ def describe_message_summary(message: Message) -> MessageSummary:
     )
 
 
-def describe_message(message: Message, standing: Standing) -> MessageResource:
+def describe_message(message: Message, standing: SendingState) -> MessageResource:
     return MessageResource(
         **msgspec.structs.asdict(describe_message_summary(message)),
         counts=CountsResource(**standing.counts.as_dict()),
@@ -119,7 +119,7 @@ def describe_message(message: Message, standing: Standing) -> MessageResource:
 
 
 def describe_scheduled_message(
-    message: Message, standing: Standing, *, has_passed: bool
+    message: Message, standing: SendingState, *, has_passed: bool
 ) -> ScheduledMessageResource:
     return ScheduledMessageResource(
         **msgspec.structs.asdict(describe_message(message, standing)),

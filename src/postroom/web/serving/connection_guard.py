@@ -16,7 +16,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from postroom.domain.networks import client_network
-from postroom.trusted_proxies import TrustedProxies
+from postroom.settings import TrustedProxies
 from postroom.web.serving.connection_limits import ConnectionLimits, Waits, is_too_slow, to_give_up
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from time import monotonic
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom.services.operations.proxy_sightings import ProxySightings
-from postroom.trusted_proxies import TrustedProxies
+from postroom.settings import TrustedProxies
 from postroom.web.background.tasks import Background
 
 log = logging.getLogger(__name__)

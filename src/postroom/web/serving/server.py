@@ -14,8 +14,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from postroom.errors import PostroomError
 from postroom.services.stored_secrets import SecretState
-from postroom.settings import Settings
-from postroom.trusted_proxies import TrustedProxies
+from postroom.settings import Settings, TrustedProxies
 from postroom.web.app import make_app
 from postroom.web.context import WebContext
 from postroom.web.serving.connection_guard import ConnectionGuard, is_no_flood
@@ -57,8 +56,8 @@ def bound_socket(settings: Settings) -> socket.socket:
 def _behind_proxies(context: WebContext, trusted: TrustedProxies) -> ASGIApp:
     """The application, which sees the visitor's address where a trusted proxy tells it."""
     app = make_app(context)
-    if named := context.settings.web.trusted_proxies:
-        app = ProxyHeadersMiddleware(app, trusted_hosts=named)  # type: ignore[arg-type, assignment]
+    if trusted.names:
+        app = ProxyHeadersMiddleware(app, trusted_hosts=trusted.names)  # type: ignore[arg-type, assignment]
     sightings = context.services.proxy_sightings
     return ProxyWatch(app, trusted, sightings, context.background)
 
@@ -71,7 +70,7 @@ async def serve(
 ) -> None:
     """Answer requests until `stopping`; those under way are finished."""
     settings = context.settings
-    proxies = TrustedProxies(settings.web.trusted_proxies)
+    proxies = settings.web.trusted_proxies
     guard = ConnectionGuard(limits or limits_from(settings), proxies)
     config = uvicorn.Config(
         _behind_proxies(context, proxies),

@@ -7,8 +7,8 @@ import socket
 import click
 import msgspec
 
+from postroom.encryption import load_secret_key
 from postroom.observability.logs import JSON
-from postroom.secret_key import load_secret_key
 from postroom.settings import Settings
 from postroom.web.admin.accounts.login import setup_link
 from postroom.web.context import WebContext

@@ -14,10 +14,10 @@ from postroom.sender.faults.restoring import Restoring
 from postroom.sender.pages.claims import Claims
 from postroom.sender.policy import Attempt, Verdict
 from postroom.services.events import Severity
-from postroom.services.messages import unsent
+from postroom.services.messages import lifecycle
 from postroom.services.messages.holds import ACCOUNT, Fault, HoldKey, Refusal, message_key
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.messages.waiting_reasons import Waiting
+from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import Store
 from postroom.transport.contract import Result, ResultKind, Scope
 from postroom.wiring import Services
@@ -63,7 +63,7 @@ async def test_pages_go_on_when_their_hold_is_lifted_and_one_page_probes(
 ) -> None:
     message = await being_sent(services)
     await services.holds.open(AWAY)
-    held = Waiting(5, None, "connection refused", (ACCOUNT,), is_held=True)
+    held = WaitingReasons(5, None, "connection refused", (ACCOUNT,), is_held=True)
     await settle_waiting(services, message, held)
     counts = await check_sum(services, message)
     assert (counts.pending, counts.deferred) == (5, 5)
@@ -111,7 +111,7 @@ async def test_deferred_emails_are_due_at_once_if_somebody_asks(services: Servic
         await services.retries.retry(message.ref)
     later = datetime.now(UTC) + timedelta(hours=4)
     deferred = Verdict(EmailOutcome.PENDING, "450 busy", Attempt(1), later)
-    await settle_waiting(services, message, Waiting(5, later, "450 busy"), deferred)
+    await settle_waiting(services, message, WaitingReasons(5, later, "450 busy"), deferred)
     standing = await services.message_holds.standing(message)
     assert (standing.counts.deferred, standing.waiting.reply) == (5, "450 busy")
     retried = await services.retries.retry(message.ref)
@@ -123,7 +123,7 @@ async def test_deferred_emails_are_due_at_once_if_somebody_asks(services: Servic
 async def test_a_paused_message_can_be_edited_until_some_of_it_was_sent(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsent, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(lifecycle, "_PAUSE_SECONDS", 0.01)
     message = await being_sent(services)
     with pytest.raises(NotNow):
         await services.messages.edit(message.ref, subject="While it is sent")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dns.asyncresolver import Resolver
 
-from postroom.checks import Finding, State, check_everything
+from postroom.checks import Finding, FindingState, check_everything
 from postroom.settings import Settings, load_settings
 from postroom.wiring import opened_services
 from tests.services.dns_server import resolver_of, running_dns_server
@@ -52,7 +52,7 @@ async def test_a_domain_that_is_set_up_well(tmp_path: Path, smtp_sink: SmtpSink)
         )
 
     for part in ("SPF", "DKIM", "DMARC"):
-        assert found[f"{part} of news.contoso.se"].state is State.OK
+        assert found[f"{part} of news.contoso.se"].state is FindingState.OK
     # A record of the domain above counts for those below it.
     assert "_dmarc.contoso.se" in found["DMARC of news.contoso.se"].text
 
@@ -65,7 +65,7 @@ async def test_a_domain_without_records_is_told_what_to_publish(
             tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", resolver=resolver
         )
 
-    assert found["SPF of news.contoso.se"].state is State.WARNING
+    assert found["SPF of news.contoso.se"].state is FindingState.WARNING
     assert "v=spf1" in found["SPF of news.contoso.se"].advice
     assert "_dmarc.news.contoso.se" in found["DMARC of news.contoso.se"].advice
     assert "dkim_selector" in found["DKIM of news.contoso.se"].advice
@@ -74,13 +74,18 @@ async def test_a_domain_without_records_is_told_what_to_publish(
 @pytest.mark.parametrize(
     ("records", "part", "state", "told"),
     [
-        (["v=spf1 +all"], "SPF", State.WARNING, "everybody"),
-        (["v=spf1 -all", "v=spf1 mx -all"], "SPF", State.ERROR, "there are 2"),
-        (["v=spf10 -all"], "SPF", State.WARNING, "none"),
+        (["v=spf1 +all"], "SPF", FindingState.WARNING, "everybody"),
+        (["v=spf1 -all", "v=spf1 mx -all"], "SPF", FindingState.ERROR, "there are 2"),
+        (["v=spf10 -all"], "SPF", FindingState.WARNING, "none"),
     ],
 )
 async def test_records_that_do_not_protect(
-    tmp_path: Path, smtp_sink: SmtpSink, records: list[str], part: str, state: State, told: str
+    tmp_path: Path,
+    smtp_sink: SmtpSink,
+    records: list[str],
+    part: str,
+    state: FindingState,
+    told: str,
 ) -> None:
     with running_dns_server({"news.contoso.se": records}) as resolver:
         found = await findings(
@@ -101,7 +106,7 @@ async def test_a_revoked_key_is_an_error(tmp_path: Path, smtp_sink: SmtpSink) ->
             dkim_selector="s1",
         )
 
-    assert found["DKIM of news.contoso.se"].state is State.ERROR
+    assert found["DKIM of news.contoso.se"].state is FindingState.ERROR
 
 
 async def test_without_a_network_it_says_so(tmp_path: Path, smtp_sink: SmtpSink) -> None:
@@ -112,7 +117,7 @@ async def test_without_a_network_it_says_so(tmp_path: Path, smtp_sink: SmtpSink)
             tmp_path, transport=f"smtp://127.0.0.1:{smtp_sink.port}", resolver=resolver
         )
 
-    assert found["DNS"].state is State.WARNING
+    assert found["DNS"].state is FindingState.WARNING
     assert "not looked up" in found["DNS"].text
 
 
@@ -136,7 +141,7 @@ async def test_nothing_is_looked_up_for_a_domain_that_nobody_can_have(
 async def test_a_key_that_could_be_guessed_is_a_warning(tmp_path: Path) -> None:
     found = await findings(tmp_path, secret_key="a" * 40)
 
-    assert found["secret_key"].state is State.WARNING
+    assert found["secret_key"].state is FindingState.WARNING
 
 
 async def test_an_address_where_nobody_answers_is_a_warning(tmp_path: Path) -> None:
@@ -145,16 +150,16 @@ async def test_an_address_where_nobody_answers_is_a_warning(tmp_path: Path) -> N
         port = unused.getsockname()[1]
     found = await findings(tmp_path, base_url=f"http://127.0.0.1:{port}")
 
-    assert found["web"].state is State.WARNING
+    assert found["web"].state is FindingState.WARNING
     assert "postroom up" in found["web"].advice
 
 
 async def test_the_clock_and_the_disk_are_looked_at(tmp_path: Path) -> None:
     found = await findings(tmp_path)
 
-    assert found["clock"].state is State.OK
+    assert found["clock"].state is FindingState.OK
     assert "GB free" in found["disk"].text
-    assert found["queues"].state is State.OK
+    assert found["queues"].state is FindingState.OK
 
 
 async def test_failed_messages_and_stopped_queues_are_told(tmp_path: Path) -> None:
@@ -164,7 +169,7 @@ async def test_failed_messages_and_stopped_queues_are_told(tmp_path: Path) -> No
         await services.queues.fault("shop/other", "message 7 failed")
     found = [each for each in await check_everything(settings) if each.part == "queues"]
     stopped, failed = found
-    assert (stopped.state, failed.state) == (State.WARNING, State.WARNING)
+    assert (stopped.state, failed.state) == (FindingState.WARNING, FindingState.WARNING)
     assert stopped.text == "shop/other is stopped: message 7 failed"
     assert failed.text == "1 message in shop/orders;poison"
     assert "postroom queue redrive 'shop/orders;poison'" in failed.advice
@@ -179,7 +184,7 @@ async def test_a_test_mail_is_sent_on_request_only(tmp_path: Path) -> None:
         found = await check_everything(settings, mail_to="ann@example.com")
 
         assert found[-1].part == "test mail"
-        assert found[-1].state is State.OK
+        assert found[-1].state is FindingState.OK
         [mail] = server.accepted()
         assert mail.recipients == ("ann@example.com",)
         assert b"Subject: Postroom: a test mail" in mail.content
@@ -198,7 +203,7 @@ async def test_the_from_address_of_a_test_mail_can_be_chosen(tmp_path: Path) -> 
         found = await check_everything(settings, mail_to="ann@example.com", mail_from="me")
 
         assert [each.sender for each in server.accepted()] == ["alerts@contoso.se", "me@contoso.se"]
-        assert found[-1].state is State.ERROR
+        assert found[-1].state is FindingState.ERROR
 
 
 async def test_without_a_list_a_test_mail_asks_for_a_from_address(tmp_path: Path) -> None:
@@ -208,7 +213,7 @@ async def test_without_a_list_a_test_mail_asks_for_a_from_address(tmp_path: Path
         found = await check_everything(settings, mail_to="ann@example.com")
         assert server.accepted() == []
 
-    assert (found[-1].part, found[-1].state) == ("test mail", State.ERROR)
+    assert (found[-1].part, found[-1].state) == ("test mail", FindingState.ERROR)
     assert "create a list" in found[-1].text
     assert "--from" in found[-1].advice
 
@@ -218,5 +223,5 @@ async def test_a_test_mail_that_is_refused_says_why(tmp_path: Path) -> None:
         settings = await settings_with_a_list(tmp_path, {"transport": server.url})
         found = await check_everything(settings, mail_to="ann@example.com")
 
-    assert found[-1].state is State.ERROR
+    assert found[-1].state is FindingState.ERROR
     assert "550 5.1.1 nobody here" in found[-1].text

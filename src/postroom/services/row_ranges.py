@@ -1,13 +1,14 @@
-"""All rows of a key range at once, for whoever has to see all of them: only if they are few."""
+"""Reading and removing many rows of one partition."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
 
 from postroom.services import entities
-from postroom.storage import EVERY_KEY, KeyRange, Table
+from postroom.storage import EVERY_KEY, DeleteMany, KeyRange, NotFound, Table
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -30,3 +31,18 @@ async def read_whole(
         if len(answer) < limit:
             return found
         start = entities.behind(next(reversed(answer)))
+
+
+_BATCH = 100  # the operations of one batch of the store
+
+
+async def remove_rows(table: Table, partition: str, rows: Sequence[str]) -> None:
+    """Remove these rows, in their order and a batch at a time.
+
+    If one of them is gone, somebody else removes them at this moment: the rest is left to them.
+    """
+    for start in range(0, len(rows), _BATCH):
+        try:
+            await table.apply([DeleteMany(partition, rows[start : start + _BATCH])])
+        except NotFound:
+            return
