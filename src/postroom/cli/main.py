@@ -69,7 +69,13 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 NOT_ENOUGH_MEMORY = (
     "not enough memory: raise the limit (ulimit -v, or that of the container) to at least 1 GB"
 )
+NOT_ENOUGH_FILES = (
+    "not enough open files: raise the limit (ulimit -n, or LimitNOFILE of the service) to at least "
+    "1024"
+)
 _LEAST_MEMORY = 256 * 1024 * 1024  # of addresses; with less, libraries fail or hang when loaded
+_LEAST_FILES = 128  # `up` has about 40 open when nothing happens; visitors and emails need more
+_SHORTAGES = {errno.ENOMEM: NOT_ENOUGH_MEMORY, errno.EMFILE: NOT_ENOUGH_FILES}
 _OUT_OF_MEMORY = ("failed to map segment", "annot allocate memory", "can't start new thread")
 
 # What runs until it is stopped.
@@ -117,19 +123,19 @@ def main() -> None:
     """
     if sys.argv[1:2] and sys.argv[1] in PARTS:
         _end_well_when_stopped()
-        _check_memory_limit()
+        _check_limits()
     try:
         postroom(prog_name="postroom")
     except PostroomError as error:
         _fail(error)
     except (MemoryError, ImportError, RuntimeError, OSError) as error:
-        if not _is_out_of_memory(error):
+        if (shortage := _shortage(error)) is None:
             raise
-        _fail(NOT_ENOUGH_MEMORY)
+        _fail(shortage)
     except BaseExceptionGroup as group:  # of parts that run side by side
         ours, others = group.split(PostroomError)
-        if others is not None and others.subgroup(_is_memory_error) is not None:
-            _fail(NOT_ENOUGH_MEMORY)
+        if others is not None and (shortage := _shortage_in(others)) is not None:
+            _fail(shortage)
         if ours is None or others is not None:
             raise
         _fail(_first_of(ours))
@@ -141,21 +147,32 @@ def _end_well_when_stopped() -> None:
         signal.signal(number, lambda *_: sys.exit(0))
 
 
-def _check_memory_limit() -> None:
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < _LEAST_MEMORY:
-        _fail(NOT_ENOUGH_MEMORY)
+def _check_limits() -> None:
+    """Refuse limits with which a part would fail later, and somewhere in a library."""
+    for kind, least, shortage in (
+        (resource.RLIMIT_AS, _LEAST_MEMORY, NOT_ENOUGH_MEMORY),
+        (resource.RLIMIT_NOFILE, _LEAST_FILES, NOT_ENOUGH_FILES),
+    ):
+        limit, _ = resource.getrlimit(kind)
+        if limit != resource.RLIM_INFINITY and limit < least:
+            _fail(shortage)
 
 
-def _is_memory_error(error: BaseException) -> bool:
-    return isinstance(error, Exception) and _is_out_of_memory(error)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether memory has run out, which libraries report in different ways."""
+def _shortage(error: BaseException) -> str | None:
+    """Return what to say if memory or descriptors have run out, which libraries report in
+    different ways; None for any other error."""
     if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or any(sign in str(error) for sign in _OUT_OF_MEMORY)
+        return _SHORTAGES.get(error.errno or 0)
+    if isinstance(error, (ImportError, RuntimeError)):
+        is_memory = any(sign in str(error) for sign in _OUT_OF_MEMORY)
+    else:
+        is_memory = isinstance(error, MemoryError)
+    return NOT_ENOUGH_MEMORY if is_memory else None
+
+
+def _shortage_in(group: BaseExceptionGroup[BaseException]) -> str | None:
+    found = group.subgroup(lambda error: _shortage(error) is not None)
+    return None if found is None else _shortage(_first_of(found))
 
 
 def _fail(error: object) -> NoReturn:

@@ -1,10 +1,9 @@
-"""How processes end that a terminal, or too little memory, takes down."""
+"""How processes end that a terminal, or a limit of the system, takes down."""
 
 import fcntl
 import os
 import pty
 import resource
-import signal
 import subprocess
 import termios
 from pathlib import Path
@@ -54,15 +53,25 @@ async def test_a_closed_terminal_loses_nothing_and_doubles_nothing(
     assert counts.possible_duplicates == 0
 
 
-def test_too_little_memory_is_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "limit", "sentence"),
+    [
+        (resource.RLIMIT_AS, 150_000_000, "not enough memory: raise the limit (ulimit -v"),
+        (resource.RLIMIT_NOFILE, 8, "not enough open files: raise the limit (ulimit -n"),
+        (resource.RLIMIT_NOFILE, 24, "not enough open files: raise the limit (ulimit -n"),
+    ],
+)
+def test_too_low_a_limit_is_one_sentence(
+    tmp_path: Path, kind: int, limit: int, sentence: str
+) -> None:
     done = subprocess.run(
         [POSTROOM, "up", "--port", "0"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (150_000_000, 150_000_000)),
+        preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)),
     )
-    assert done.returncode in (1, -signal.SIGKILL)
-    assert done.stderr.startswith("postroom: not enough memory: raise the limit")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"postroom: {sentence}")
     assert len(done.stderr.splitlines()) == 1

@@ -193,6 +193,11 @@ def test_only_errors_of_ours_are_one_line(tmp_path: Path) -> None:
     assert (ours.returncode, ours.stderr) == (1, "postroom: first line\n")
     theirs = ended("ExceptionGroup('o', [PostroomError('first'), KeyError('x')])")
     assert "Traceback" in theirs.stderr
+    for raising in ("OSError(24, 'x')", "ExceptionGroup('o', [OSError(24, 'x')])"):
+        shortage = ended(raising)
+        assert shortage.returncode == 1
+        assert shortage.stderr.startswith("postroom: not enough open files: raise the limit")
+        assert len(shortage.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(("log_format", "is_printed"), [("console", True), ("json", False)])
