@@ -188,7 +188,7 @@ def history(settings: Settings, identity: str, as_json: bool) -> None:
             output.when(entry.time),
             output.plain(entry.queue),
             f"{entry.cycle}",
-            f"{entry.attempt}",
+            f"{entry.attempt or ''}",
             output.plain(entry.process),
             output.plain(entry.event or entry.error),
         )

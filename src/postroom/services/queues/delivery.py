@@ -158,12 +158,12 @@ class QueueService:
         An attempt that nobody has answered (its process or its host died) is noted here and counts
         like one that failed.
         """
-        if self._is_expired(message):
-            return await self._expire(message)
         allowed = app.receive_retry_count + 1
         if message.dequeue_count > 1:
             earlier = min(message.dequeue_count - 1, allowed)
             await self._history.unanswered(message, earlier, self._now())
+        if self._is_expired(message):
+            return await self._expire(message)
         if message.dequeue_count > allowed:
             # It was taken once more only to find this out: that is no attempt.
             last = msgspec.structs.replace(message, dequeue_count=allowed)
@@ -310,16 +310,18 @@ class QueueService:
     # -- the end of attempts ----------------------------------------------------------------------
 
     async def _expire(self, message: QueueMessage) -> Verdict:
-        return await self._dispositions.dead_letter(message, "its time to live had ended")
+        """Make a dead letter of a message that was taken for this only: that is no attempt."""
+        before = msgspec.structs.replace(message, dequeue_count=message.dequeue_count - 1)
+        return await self._dispositions.dead_letter(before, "its time to live had ended")
 
     async def _bring_back(self, message: QueueMessage, home: str) -> bool:
         """A message of `;retry` begins its next cycle."""
         try:
-            if self._is_expired(message):
-                await self._expire(message)
-                return False
             properties = noted(message)
             properties[CYCLE] = str(cycle_of(message.properties) + 1)
+            if self._is_expired(message):
+                await self._expire(msgspec.structs.replace(message, properties=properties))
+                return False
             await self._dispositions.move(message, home, properties)
         except LeaseLost:
             return False  # somebody else brings it back

@@ -400,10 +400,28 @@ async def test_an_expired_message_is_a_dead_letter_not_delivered(
 async def test_a_message_that_expires_in_retry_does_not_come_back(
     services: Services, store: Store
 ) -> None:
-    await services.queues.put(QUEUE, "an offer", ttl=60)
-    await services.queues.failed(await receive(store), make_app(retries=0), FAILURE)
+    identity = await services.queues.put(QUEUE, "an offer", ttl=60)
+    for _ in range(2):
+        await services.queues.failed(await receive(store), make_app(retries=1), FAILURE)
     assert await later_queues(store, timedelta(minutes=2)).come_back(QUEUE) == 0
     assert await places(store) == {dead_letter_queue(QUEUE): 1}
+    history = await services.queues.history(identity)
+    assert [entry.attempt for entry in history] == [1, 2, 0], "it ended before its next cycle"
+
+
+async def test_a_message_that_is_taken_only_to_expire_was_not_tried(
+    services: Services, store: Store
+) -> None:
+    app = make_app(retries=1)
+    identity = await services.queues.put(QUEUE, "an offer", ttl=60)
+    for _ in range(2):  # two of two attempts, each ended by the end of its lease
+        await store.queue(QUEUE).release(await receive(store))
+    later = later_queues(store, timedelta(minutes=2))
+    verdict = await later.check_before_delivery(await receive(store), app)
+    assert verdict is not None
+    assert verdict.action is Action.DEAD_LETTERED
+    history = await services.queues.history(identity)
+    assert [(entry.attempt, entry.error) for entry in history] == [(2, UNANSWERED), (2, "")]
 
 
 async def test_a_rejected_message_goes_to_the_senders_dead_letters(
