@@ -62,6 +62,7 @@ async def test_attempts_are_counted_across_the_death_of_hosts(hosting: Hosting) 
     [message] = await waiting_in(hosting, f"{ORDERS};poison")
     history = await hosting.services.queues.history(message.id)
     assert len([entry for entry in history if entry.error]) == 4
+    assert max(entry.attempt for entry in history) == 4, "not attempt 5 of 4"
 
 
 async def test_messages_come_back_from_retry_each_at_its_time_to_a_stopped_application(
@@ -101,7 +102,7 @@ async def test_each_disposition_does_what_it_says_and_a_fault_stops_one_queue_on
     await hosting.put("move/q", "fail")
     await hosting.put("reject/q", "fail")
     await hosting.store.queue("reject/q").put(
-        "fail:mine", properties={"dead_letter_queue": "senders/own"}
+        "fail-until:mended", properties={"dead_letter_queue": "senders/own"}
     )
     await hosting.put("fault/q", "fail-until:mended", "next")
     await hosting.put("fault/other", "unharmed")
@@ -123,17 +124,25 @@ async def test_each_disposition_does_what_it_says_and_a_fault_stops_one_queue_on
     await hosting.until_ended("fail-until:mended", "next")
     await hosting.until_empty("fault/q")
 
+    assert await hosting.services.queues.redrive("reject/q", source="senders/own") == 1
+    await hosting.until_empty("senders/own", "reject/q")
+    assert [each.queue for each in hosting.ended("fail-until:mended")] == ["fault/q", "reject/q"]
+
 
 async def test_a_handler_may_give_up_at_once_or_ask_for_time(hosting: Hosting) -> None:
+    """Also on the last attempt of a cycle, where the message waits in `;retry`."""
     await hosting.add("/shop", max_processes=1)
+    await hosting.add("/last", receive_retry_count=0, retry_cycle_delay="10ms", max_processes=1)
     await hosting.start()
     await hosting.put(ORDERS, "poison", "later-first:1.5")
+    await hosting.put("last", "later-first:1.6")
     await hosting.until_length(f"{ORDERS};poison", 1)
-    await hosting.until_ended("later-first:1.5")
+    await hosting.until_ended("later-first:1.5", "later-first:1.6")
     assert len(hosting.begun("poison")) == 1
-    first, second = hosting.begun("later-first:1.5")
-    assert second.at - first.at >= 1.5
-    assert second.attempt == 2
+    for wanted in (1.5, 1.6):
+        first, second = hosting.begun(f"later-first:{wanted}")
+        assert second.at - first.at >= wanted
+        assert second.attempt == 2
 
 
 async def test_what_is_too_old_is_not_delivered(hosting: Hosting) -> None:
