@@ -104,6 +104,8 @@ class RecordingSmtp:
         self.url = f"smtp://{LOOPBACK}:{port}"
         self._folder = folder
         self._process = process
+        self._record = _Lines(folder / "record.jsonl")
+        self._events = _Lines(folder / "events.jsonl")
 
     def start(self) -> None:
         (self._folder / "listening").unlink(missing_ok=True)
@@ -118,20 +120,19 @@ class RecordingSmtp:
 
     def received(self) -> list[Recorded]:
         """All that arrived up to the final dot, whatever was replied."""
-        return [_recorded(each) for each in _entries(self._folder / "record.jsonl")]
+        return [_recorded(each) for each in self._record.read()]
 
     def faults(self) -> list[Fault]:
         """Each time that a rule acted, in order."""
-        found = _entries(self._folder / "events.jsonl")
         return [
             Fault(each["stage"], each["subject"], each["reply"], each["at"])
-            for each in found
+            for each in self._events.read()
             if each["stage"]
         ]
 
     def connections(self) -> int:
         """How many connections there were, since the first start."""
-        return sum(not each["stage"] for each in _entries(self._folder / "events.jsonl"))
+        return sum(not each["stage"] for each in self._events.read())
 
     def accepted(self) -> list[Recorded]:
         return [each for each in self.received() if each.accepted]
@@ -139,18 +140,29 @@ class RecordingSmtp:
     def copies(self) -> Counter[str]:
         """How often each recipient's mail arrived, except where it was then refused."""
         found: Counter[str] = Counter()
-        for each in self.received():
-            if each.accepted or not each.reply:
-                found.update(each.recipients)
+        for each in self._record.read():
+            if not each["reply"] or each["reply"].startswith("2"):
+                found.update(each["recipients"])
         return found
 
 
-def _entries(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    # While the server writes, the last line may be without its end.
-    lines = path.read_bytes().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+class _Lines:
+    """A file of JSON lines that grows; what was read once is not read again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries: list[dict[str, Any]] = []
+        self._size = 0
+
+    def read(self) -> list[dict[str, Any]]:
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._size)
+                # While the server writes, the last line may be without its end.
+                whole, end, _ = file.read().rpartition(b"\n")
+            self._size += len(whole) + len(end)
+            self._entries += [json.loads(line) for line in whole.splitlines()]
+        return self._entries
 
 
 def _recorded(entry: dict[str, Any]) -> Recorded:

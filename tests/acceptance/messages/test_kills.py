@@ -87,7 +87,7 @@ async def decide(services: Services, ref: MessageRef, address: Address, *, was_s
 async def test_senders_that_are_killed_20_times_forget_nobody(
     postroom: Postroom, services: Services, server: RecordingSmtp, in_doubt: str
 ) -> None:
-    count = sized(20_000, 200_000)
+    count = sized(8_000, 200_000)
     postroom.settings["in_doubt"] = in_doubt
     # Who is killed between taking an item and noting it down keeps it until its lease runs out.
     postroom.settings["sender_lease"] = "10s"

@@ -20,7 +20,7 @@ from tests.long import sized
 from tests.services.recording_smtp import RecordingSmtp
 from tests.services.waiting import accepts_connections, free_ports, wait_until
 
-COUNT = sized(10_000, 100_000)
+COUNT = sized(5_000, 100_000)
 
 
 @pytest.fixture
