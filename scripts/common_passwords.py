@@ -10,17 +10,16 @@ import gzip
 import sys
 from pathlib import Path
 
-from postroom.services.accounts import common_passwords
-from postroom.services.accounts.passwords import SHORTEST_PASSWORD
+from postroom.services.accounts import passwords
 
 
 def main(source: Path) -> None:
     """Write the file beside the module that reads it."""
     with gzip.open(source, "rt", encoding="utf-8", errors="replace") as file:
         lines = (line.rstrip("\r\n") for line in file)
-        chosen = {line.casefold() for line in lines if len(line) >= SHORTEST_PASSWORD}
-    target = Path(common_passwords.__file__).with_name(common_passwords.FILE)
-    target.write_bytes(b"".join(sorted(set(map(common_passwords.prefix_of, chosen)))))
+        chosen = {line.casefold() for line in lines if len(line) >= passwords.SHORTEST_PASSWORD}
+    target = Path(passwords.__file__).with_name(passwords.COMMON_PASSWORDS)
+    target.write_bytes(b"".join(sorted(set(map(passwords.hash_prefix, chosen)))))
     print(f"{len(chosen):,} passwords, {target.stat().st_size:,} bytes: {target}")
 
 

@@ -17,7 +17,7 @@ from postroom.settings import load_settings
 from postroom.storage import open_store
 from postroom.web.api import make_api, mounted
 from postroom.web.context import WebContext
-from postroom.web.serving.health import health_routes
+from postroom.web.serving.monitoring import health_routes
 from postroom.wiring import Services, make_keyring
 from tests.services.waiting import LOOPBACK, wait_until
 

@@ -83,7 +83,7 @@ async def test_every_form_without_the_token_of_its_page_is_refused(site: Site) -
                 response = await visitor.http.request(method, address_of(page), data=data)
                 assert response.status_code == 403, f"{method} {page.path} {data}"
     assert await site.services.users.is_first_start() is False
-    found = (await site.services.audit.page()).actions
+    found = (await site.services.audit.newest()).entries
     assert found == []  # nothing was done
 
 
@@ -166,7 +166,7 @@ async def test_the_word_of_a_proxy_that_is_not_trusted_does_not_count(
         token = await admin.csrf()
         headers = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
         await admin.http.post("/logout", data={"csrf": token}, headers=headers)
-        [action] = (await site.services.audit.page()).actions
+        [action] = (await site.services.audit.newest()).entries
         assert (action.what, action.place) == ("logged out", "127.0.0.1")
 
 
@@ -179,7 +179,7 @@ async def test_a_trusted_proxy_tells_where_visitors_come_from(
         # The first entry is what the visitor said itself; the proxy appended the second.
         headers = {"X-Forwarded-For": "192.0.2.1, 203.0.113.9"}
         await admin.http.post("/logout", data={"csrf": token}, headers=headers)
-        [action] = (await site.services.audit.page()).actions
+        [action] = (await site.services.audit.newest()).entries
         assert action.place == "203.0.113.9"
 
 
@@ -211,7 +211,7 @@ async def test_what_a_user_did_is_on_record_even_if_the_page_does_not_say_it(sit
     await admin.post("/users/invite", {"email": "bob@example.org", "role": "viewer"})
     refused = await admin.post("/users/invite", {"email": "no address", "role": "viewer"})
     assert refused.status_code == 422
-    [action] = (await site.services.audit.page()).actions
+    [action] = (await site.services.audit.newest()).entries
     assert (action.who, action.what) == ("administrator@example.org", "invited user")
     assert action.on == "bob@example.org as viewer"
     assert action.place == "127.0.0.1"
@@ -234,14 +234,14 @@ async def test_a_page_that_says_nothing_is_recorded_by_its_address(site: Site) -
         data = {"csrf": await admin.csrf(), "password": "a secret", "name": "x"}
         assert (await http.post("/quiet/it", data=data)).status_code == 303
         assert (await http.post("/look", data=data)).status_code == 303
-    [action] = (await site.services.audit.page()).actions
+    [action] = (await site.services.audit.newest()).entries
     assert (action.what, action.on) == ("POST /quiet/it", "with name, password")
 
 
 async def test_asking_for_the_head_of_any_page_changes_nothing(site: Site) -> None:
     world = await furnished(site)
     services = site.services
-    acted = (await services.audit.page()).actions
+    acted = (await services.audit.newest()).entries
     running = await services.messages.get(world.names["running"])
     held = await services.store.queue(f"{QUEUE};poison").info()
     for visitor in (world.admin, site.visitor()):
@@ -254,7 +254,7 @@ async def test_asking_for_the_head_of_any_page_changes_nothing(site: Site) -> No
     for path in ("/dashboard/live", f"/lists/{LIST}/delete"):
         assert (await world.admin.http.head(path)).status_code == 200
     assert {LIST, OTHER} <= set(await services.lists.names())
-    assert (await services.audit.page()).actions == acted
+    assert (await services.audit.newest()).entries == acted
     assert await services.store.queue(f"{QUEUE};poison").info() == held
     assert await services.messages.get(world.names["running"]) == running
 

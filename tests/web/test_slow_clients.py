@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from postroom.services.messages.message_contents import NewBodies
-from postroom.web.serving.connection_limits import ConnectionLimits
+from postroom.web.serving.connection_guard import ConnectionLimits
 from tests.web.site import Site, running_site
 
 QUICK = ConnectionLimits(

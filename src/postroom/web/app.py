@@ -12,18 +12,16 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, ExceptionHandler, Scope
 
 from postroom.web.admin import ADMIN_VIEWS
-from postroom.web.admin.accounts import ACCOUNT_VIEWS
 from postroom.web.api import API_VIEWS, make_api, mounted
 from postroom.web.context import WebContext
 from postroom.web.public import PUBLIC_VIEWS
 from postroom.web.rendering.templating import STATIC, make_environment
 from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Visit
-from postroom.web.serving.health import health_routes
 from postroom.web.serving.middleware import SecureHeaders, hsts_of
-from postroom.web.serving.monitoring import Measured, metrics_route
+from postroom.web.serving.monitoring import Measured, health_routes, metrics_route
 
-VIEWS: tuple[View, ...] = (*PUBLIC_VIEWS, *ACCOUNT_VIEWS, *ADMIN_VIEWS, *API_VIEWS)
+VIEWS: tuple[View, ...] = (*PUBLIC_VIEWS, *ADMIN_VIEWS, *API_VIEWS)
 
 
 class _Files(StaticFiles):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from postroom.encryption import load_secret_key
 from postroom.settings import Settings
 from postroom.web.background.import_runs import ImportRuns
-from postroom.web.background.redrives import Redrives
-from postroom.web.background.tasks import Background
+from postroom.web.background.tasks import Background, Redrives
 from postroom.web.requests.cookies import cookies_at
 from postroom.web.requests.login_limits import LoginLimits
 from postroom.wiring import Services, find_outbox
@@ -41,3 +41,8 @@ class WebContext:
     def is_behind_tls(self) -> bool:
         """Whether visitors use HTTPS."""
         return self.base_url.startswith("https://")
+
+
+def make_context(services: Services, settings: Settings) -> WebContext:
+    secret = load_secret_key(settings.secrets.key, settings.storage.data)
+    return WebContext(services, settings, secret)

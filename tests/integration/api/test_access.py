@@ -126,8 +126,8 @@ def test_another_process_learns_of_a_revoked_key(
     api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its memory of a key is short."""
-    assert api_keys.REMEMBERED_SECONDS <= 5
-    monkeypatch.setattr(api_keys, "REMEMBERED_SECONDS", 0.2)
+    assert api_keys.CACHE_SECONDS <= 5
+    monkeypatch.setattr(api_keys, "CACHE_SECONDS", 0.2)
     made = api.run(lambda s: s.keys.create())
 
     async def remove_behind_its_back(services: Any) -> None:

@@ -49,7 +49,7 @@ async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> No
 
     settings = load_settings(cli.environment, cli.folder, {"data": f"{cli.folder}/postroom-data"})
     async with await open_store(settings.storage.url) as store:
-        actions = (await Services(store).audit.page()).actions
+        actions = (await Services(store).audit.newest()).entries
     assert [(each.what, each.on) for each in actions] == [
         ("user remove", "ann@example.org"),
         ("user role", "bob@example.org administrator"),

@@ -47,12 +47,12 @@ def test_a_code_fits_its_step_and_the_ones_beside_it_once() -> None:
     secret = second_factor.new_secret()
     step = int(NOW.timestamp()) // 30
     codes = {shift: pyotp.TOTP(secret).at(NOW, shift) for shift in (-2, -1, 0, 1, 2)}
-    found = {n: second_factor.fitting_step(secret, code, 0, NOW) for n, code in codes.items()}
+    found = {n: second_factor.matching_step(secret, code, 0, NOW) for n, code in codes.items()}
     assert (found[-1], found[0], found[1]) == (step - 1, step, step + 1)
-    assert second_factor.fitting_step(secret, f" {codes[0][:3]} {codes[0][3:]}\n", 0, NOW) == step
-    assert second_factor.fitting_step(secret, codes[0], step, NOW) is None
+    assert second_factor.matching_step(secret, f" {codes[0][:3]} {codes[0][3:]}\n", 0, NOW) == step
+    assert second_factor.matching_step(secret, codes[0], step, NOW) is None
     for wrong in ("", "0", "x" * 10_000, "\ud800", "１２３４５６", codes[0] + "0"):
-        assert second_factor.fitting_step(secret, wrong, 0, NOW) is None
+        assert second_factor.matching_step(secret, wrong, 0, NOW) is None
 
 
 def test_the_link_for_the_app_names_the_user() -> None:
@@ -71,10 +71,10 @@ def test_a_recovery_code_may_be_written_carelessly() -> None:
 async def test_a_password_is_checked_even_where_there_is_none() -> None:
     passwords = Passwords()
     hashed = await passwords.hash("correct horse battery")
-    assert await passwords.fits(hashed, "correct horse battery")
-    assert not await passwords.fits(hashed, "wrong horse battery")
-    assert not await passwords.fits(None, "correct horse battery")
-    assert not await passwords.fits(hashed, "\ud800" * 5000)
+    assert await passwords.matches(hashed, "correct horse battery")
+    assert not await passwords.matches(hashed, "wrong horse battery")
+    assert not await passwords.matches(None, "correct horse battery")
+    assert not await passwords.matches(hashed, "\ud800" * 5000)
 
 
 @pytest.mark.parametrize("password", ["short", "x" * 1001, "aaaaaaaaaaaa", ""])

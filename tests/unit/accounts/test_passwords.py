@@ -6,8 +6,14 @@ from importlib.resources import files
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.services.accounts.common_passwords import FILE, PREFIX_BYTES, is_common
-from postroom.services.accounts.passwords import LONGEST_PASSWORD, Passwords, check_password
+from postroom.services.accounts.passwords import (
+    COMMON_PASSWORDS,
+    LONGEST_PASSWORD,
+    PREFIX_BYTES,
+    Passwords,
+    check_password,
+    is_common,
+)
 from tests.services.passwords import quick_passwords
 
 __all__ = ["quick_passwords"]
@@ -48,7 +54,7 @@ def test_other_passwords_are_accepted_as_they_are(password: str) -> None:
 
 
 def test_the_list_has_more_common_passwords_than_asvs_asks_for() -> None:
-    content = files("postroom.services.accounts").joinpath(FILE).read_bytes()
+    content = files("postroom.services.accounts").joinpath(COMMON_PASSWORDS).read_bytes()
     entries = [content[at : at + PREFIX_BYTES] for at in range(0, len(content), PREFIX_BYTES)]
     assert len(entries) == 45_343  # ASVS 6.2.4: at least 3,000
     assert entries == sorted(set(entries))
@@ -64,6 +70,6 @@ async def test_a_password_is_never_cut(quick_passwords: None) -> None:
     passwords = Passwords()
     hashed = await passwords.hash(longest)
     fits = await asyncio.gather(
-        *(passwords.fits(hashed, each) for each in (longest, longest + "x", longest[:-1]))
+        *(passwords.matches(hashed, each) for each in (longest, longest + "x", longest[:-1]))
     )
     assert fits == [True, False, False]

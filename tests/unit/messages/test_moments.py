@@ -7,7 +7,7 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.domain.local_times import is_skipped
-from postroom.web.admin.messages.moments import moment, zones
+from postroom.web.admin.messages.message_drafts import parse_local_time, zones
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from postroom.web.admin.messages.moments import moment, zones
     ],
 )
 def test_a_local_time_is_one_moment(day: str, clock: str, zone: str, expected: datetime) -> None:
-    assert moment(day, clock, zone) == expected
+    assert parse_local_time(day, clock, zone) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_is_no_moment_is_refused_in_one_line(
     day: str, clock: str, zone: str, problem: str
 ) -> None:
     with pytest.raises(Invalid, match=problem):
-        moment(day, clock, zone)
+        parse_local_time(day, clock, zone)
 
 
 def test_zones_are_there_to_choose_from() -> None:

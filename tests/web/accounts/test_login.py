@@ -72,7 +72,7 @@ async def test_whoever_logs_in_comes_to_the_page_that_was_asked_for(site: Site) 
     response = await visitor.post("/logout")
     assert await visitor.said(response) == "You are logged out."
     assert not await is_in(visitor)
-    what = [each.what for each in (await site.services.audit.page(who=ANN)).actions]
+    what = [each.what for each in (await site.services.audit.newest(who=ANN)).entries]
     assert what == ["logged out", "logged in"]
 
 

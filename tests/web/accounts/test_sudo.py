@@ -54,7 +54,7 @@ async def test_every_such_form_asks_for_the_password_and_changes_nothing(site: S
             assert "Confirm your password" in answer.text, f"{method} {page.path}"
             asked += 1
     assert asked > 12
-    assert (await site.services.audit.page()).actions == []
+    assert (await site.services.audit.newest()).entries == []
 
 
 async def test_what_was_filled_in_survives_the_question(site: Site) -> None:
@@ -82,7 +82,7 @@ async def test_what_was_filled_in_survives_the_question(site: Site) -> None:
     assert link.email == "bob@example.org"
     again = await admin.post("/users/invite", {**INVITATION, "email": "carol@example.org"})
     assert again.status_code == 200  # for ten minutes
-    found = (await site.services.audit.page()).actions
+    found = (await site.services.audit.newest()).entries
     what = ["invited user", "invited user", "entered a wrong password"]
     assert [each.what for each in found] == what
     assert PASSWORD not in repr(found)

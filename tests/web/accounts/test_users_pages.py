@@ -82,7 +82,7 @@ async def test_a_role_changes_at_once_and_there_is_always_an_administrator(site:
     assert nonsense.status_code == 422
     nobody = await admin.post("/users/role", {"email": "nobody@example.org", "role": "viewer"})
     assert nobody.status_code == 404
-    what = [each.what for each in (await site.services.audit.page()).actions]
+    what = [each.what for each in (await site.services.audit.newest()).entries]
     assert what == ["changed the role of user"]
 
 
@@ -144,7 +144,7 @@ async def test_a_key_is_shown_once_and_works_until_it_is_revoked(site: Site) -> 
     )
     assert (await admin.get("/api/v1/lists", headers=bearer)).status_code == 401
     assert (await admin.post("/keys/revoke", {"id": key.id})).status_code == 404
-    actions = (await site.services.audit.page()).actions
+    actions = (await site.services.audit.newest()).entries
     assert [(each.who, each.what) for each in actions] == [
         ("administrator@example.org", "revoked API key"),
         (f"key:{key.id}", "POST /api/v1/lists"),

@@ -76,7 +76,7 @@ async def test_before_it_goes_to_everybody_somebody_has_to_say_yes(
     assert "Send “A & B” to 2 subscribers of news now?" in shown
     assert "has passed" not in shown
     assert (await site.services.messages.page()).messages == []
-    assert (await site.services.audit.page()).actions == [], "nothing was done yet"
+    assert (await site.services.audit.newest()).entries == [], "nothing was done yet"
     [form] = [each for each in forms_in(asked.text, "") if each.action == "/messages/new"]
     carried = {name: text for name, text in form.fields if name != "csrf"}
     back = await editor.post("/messages/new", {**carried, "sure": "back"})

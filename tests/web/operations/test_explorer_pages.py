@@ -119,7 +119,7 @@ async def test_properties_are_changed_added_and_removed(site: Site) -> None:
     assert found["Float"] == "1.5"
     assert found["New"] is False
     assert "Bytes" not in found
-    [action] = (await site.services.audit.page()).actions
+    [action] = (await site.services.audit.newest()).entries
     assert action.what == "changed an entity in the explorer"
 
 

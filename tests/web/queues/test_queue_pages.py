@@ -140,8 +140,8 @@ async def test_deleting_and_emptying_ask_first(site: Site) -> None:
     said = await user.said(await user.post("/queue/purge", {"queue": "shop/orders"}))
     assert said == "Queue purged."
     assert await bodies(site, "shop/orders") == []
-    audit = await site.services.audit.page()
-    assert [action.what for action in audit.actions] == [
+    audit = await site.services.audit.newest()
+    assert [action.what for action in audit.entries] == [
         "purged a queue",
         "deleted a queue message",
     ]

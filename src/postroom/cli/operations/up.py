@@ -23,7 +23,7 @@ from postroom.wiring import (
 )
 
 if TYPE_CHECKING:
-    from postroom.web.serving.starting import FirstStep
+    from postroom.web.serving.server import FirstStep
 
 
 @click.command()
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def up(settings: Settings, demo: bool) -> None:
     """Everything in one command: web, scheduler and host. Senders start when they are needed."""
     from postroom.cli.operations.demo import fill_with_examples
-    from postroom.web.serving.server import bound_socket, serve
-    from postroom.web.serving.starting import first_step, make_context
+    from postroom.web.context import make_context
+    from postroom.web.serving.server import bound_socket, first_step, serve
 
     listener = bound_socket(settings)
 
@@ -78,7 +78,7 @@ def _say_where(
     if first.link:
         click.echo(f"  {'':<10} The link creates your administrator account.", err=True)
     elif first.is_needed:
-        from postroom.web.serving.starting import ADD_FIRST_USER
+        from postroom.web.serving.server import ADD_FIRST_USER
 
         click.echo(f"  {'First':<10} {ADD_FIRST_USER}", err=True)
     if demo:

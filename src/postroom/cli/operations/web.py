@@ -15,8 +15,8 @@ from postroom.settings import Settings
 @with_settings
 def web(settings: Settings) -> None:
     """Pages for administrators and subscribers, and the API. Any number may run."""
-    from postroom.web.serving.server import bound_socket, serve
-    from postroom.web.serving.starting import make_context, say_where
+    from postroom.web.context import make_context
+    from postroom.web.serving.server import bound_socket, print_url, serve
     from postroom.wiring import opened_services
 
     listener = bound_socket(settings)
@@ -24,7 +24,7 @@ def web(settings: Settings) -> None:
     async def work(stopping: asyncio.Event) -> None:
         async with opened_services(settings) as services:
             context = make_context(services, settings)
-            await say_where(context, listener)
+            await print_url(context, listener)
             await serve(context, listener, stopping)
 
     run_until_stopped(work, settings)

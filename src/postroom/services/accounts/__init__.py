@@ -1,1 +1,1 @@
-"""Who may come in, and what they did: users, sessions, API keys, the audit log."""
+"""Users, sessions, API keys and the audit log."""

@@ -1,10 +1,10 @@
-"""Links that let somebody in once: an invitation, or a new password for who forgot it.
+"""Access links, which work once: invitations and password resets.
 
 | table         | partition | row               | holds                                     |
 |---------------|-----------|-------------------|-------------------------------------------|
 | `accesslinks` | `link`    | hash of the token | for whom, what for, until when, from whom |
 
-The link itself is shown once. A revoked one is gone from the store, and so worth nothing.
+The link itself is shown once. Revoking it deletes its row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LinkKind(StrEnum):
 
 
 class AccessLink(msgspec.Struct, frozen=True):
-    """`id` is what is stored; the token that it is made from is in the link only."""
+    """`id` is the hash of the token; only the link contains the token."""
 
     id: str
     kind: LinkKind
@@ -51,22 +51,22 @@ class AccessLinks:
         self._users = users
 
     async def invite(self, email: str, role: Role, made_by: str) -> str:
-        """The token of an invitation; an earlier one to the same address is worth nothing now.
+        """Return the token of an invitation; an earlier one to the same address is revoked.
         `Invalid`, `Exists`."""
         address = parse_user(email)
         if await self._users.find(address) is not None:
             raise Exists("user", address)
-        return await self._make(LinkKind.INVITATION, address, role, made_by, INVITATION_AGE, "")
+        return await self._create(LinkKind.INVITATION, address, role, made_by, INVITATION_AGE, "")
 
     async def reset(self, email: str, made_by: str) -> str:
-        """The token of a link for a new password. The old one works until then. `NoSuch`."""
+        """Return the token of a password reset; the old password works until then. `NoSuch`."""
         user = await self._users.get(email)
-        return await self._make(
+        return await self._create(
             LinkKind.RESET, user.email, user.role, made_by, RESET_AGE, user.epoch
         )
 
     async def find(self, token: str) -> AccessLink | None:
-        """The link of this token, as long as it works."""
+        """Return the link of this token, unless it has expired."""
         entity = await self._links.get(_LINK, _hashed(token))
         if entity is None:
             return None
@@ -74,10 +74,10 @@ class AccessLinks:
         return link if link.expires_at > datetime.now(UTC) else None
 
     async def use(self, token: str, password: str) -> User:
-        """Make the user, or give it the new password. `Invalid`, `NoSuch`, `Exists`, `NotNow`.
+        """Create the user, or set the new password. `Invalid`, `NoSuch`, `Exists`, `NotNow`.
 
-        Works once: a user is made once, and a new password ends what was made under the old one.
-        The link goes last; should that be interrupted, it is worth nothing anyway.
+        Works once: a user is created once, and a reset is only valid for the old password's epoch.
+        So the link may be deleted last, even if that is interrupted.
         """
         link = await self.find(token)
         if link is None:
@@ -90,7 +90,7 @@ class AccessLinks:
         return user
 
     async def all(self) -> list[AccessLink]:
-        """All that can still be used, the soonest to expire first. What cannot is removed."""
+        """Return all valid links, the soonest to expire first; expired ones are removed."""
         now = datetime.now(UTC)
         found: list[AccessLink] = []
         async for entity in self._links.scan(KeyRange.only(_LINK)):
@@ -102,7 +102,7 @@ class AccessLinks:
         return sorted(found, key=lambda each: each.expires_at)
 
     async def revoke(self, link_id: str) -> None:
-        """From now on it is worth nothing. Nothing happens if that is so already."""
+        """Revoke a link; no error if it does not exist."""
         with contextlib.suppress(NotFound):
             await self._links.delete(_LINK, link_id)
 
@@ -111,7 +111,7 @@ class AccessLinks:
             if link.email == email:
                 await self.revoke(link.id)
 
-    async def _make(
+    async def _create(
         self, kind: LinkKind, email: str, role: Role, made_by: str, age: timedelta, epoch: str
     ) -> str:
         await self.revoke_all_of(email)
@@ -131,7 +131,7 @@ class AccessLinks:
 
 
 def link_address(base_url: str, token: str) -> str:
-    """Where the token is used."""
+    """Return the URL of a link."""
     return f"{base_url}/join?token={token}"
 
 

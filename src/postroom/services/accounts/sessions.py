@@ -1,11 +1,11 @@
-"""Sessions: who is logged in, where, and since when.
+"""Login sessions.
 
 | table      | partition              | row               | holds       |
 |------------|------------------------|-------------------|-------------|
 | `sessions` | hash of the address    | hash of the token | one session |
 
-The browser has `PARTITION.TOKEN`: its session is a point read, a user's sessions are one partition.
-Whoever reads the store cannot log in with what is there.
+The cookie is `PARTITION.TOKEN`: a session is a point read, and a user's sessions are one partition.
+The store has only hashes, with which nobody can log in.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from postroom.services.entities import read, read_optional
 from postroom.storage import Conflict, Delete, Entity, Insert, KeyRange, NotFound, Store, Value
 
 SESSION_AGE = timedelta(days=14)
-# A session is written again at most this often, although each request uses it.
+# The minimum time between two updates of `SeenAt`.
 _SEEN_EVERY = timedelta(minutes=5)
 _SHAPE = re.compile(r"([0-9a-f]{32})\.([A-Za-z0-9_-]{43})", re.ASCII)
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One login. `id` is what is stored: the browser has the token that it is made from.
-    `confirmed_at` is when the user last entered the password in it. `forms_id` is what its forms
-    are signed for: it stays when the session gets a new token, so that open forms stay valid."""
+    """One login. `id` is the hash of the token. `confirmed_at` is when the user last entered the
+    password. CSRF tokens are made for `forms_id`, which stays the same when the session gets a new
+    token, so that open forms stay valid."""
 
     id: str
     email: str
@@ -73,7 +73,7 @@ class SessionService:
         return f"{_partition(user.email)}.{secret}"
 
     async def find(self, token: str) -> tuple[User, Session] | None:
-        """Who has this token, unless the session is too old or was ended."""
+        """Return the user and session of a token, unless the session is too old or was ended."""
         shape = _SHAPE.fullmatch(token)
         if shape is None:
             return None
@@ -93,8 +93,8 @@ class SessionService:
     async def renew(self, session: Session) -> tuple[str, Session] | None:
         """Give a session a new token, because its user has just entered the password again.
 
-        Return the token for the browser's cookie, and the session; None if the session was ended at
-        the same moment. From then on the former token is worth nothing.
+        Return the token for the cookie, and the session; None if the session was ended at the same
+        moment. The former token is no longer valid.
         """
         partition = _partition(session.email)
         found = await self._sessions.get(partition, session.id)
@@ -110,18 +110,18 @@ class SessionService:
         return f"{partition}.{secret}", _session(renewed)
 
     async def of(self, user: User) -> list[Session]:
-        """The user's sessions, newest first."""
+        """Return the user's sessions, newest first."""
         now = datetime.now(UTC)
         found = [_session(each) for each in await self._all(user) if _is_valid(each, user, now)]
         return sorted(found, key=lambda each: each.started_at, reverse=True)
 
     async def end(self, email: str, session_id: str) -> None:
-        """Nothing happens if it was ended already."""
+        """End a session; no error if it does not exist."""
         with contextlib.suppress(NotFound):
             await self._sessions.delete(_partition(email), session_id)
 
     async def end_all(self, user: User, *, but: str = "") -> int:
-        """All sessions of the user, but perhaps one; answers how many they were."""
+        """End all sessions of the user except one; return how many."""
         ended = 0
         for session in await self._all(user):
             if session.row != but:
@@ -130,7 +130,7 @@ class SessionService:
         return ended
 
     async def _remove_old(self, user: User) -> None:
-        """What is worth nothing any more goes when its user logs in the next time."""
+        """Delete the user's sessions that are no longer valid."""
         now = datetime.now(UTC)
         for each in await self._all(user):
             if not _is_valid(each, user, now):

@@ -1,4 +1,4 @@
-"""Taking a user away, with everything that could let the user in again."""
+"""Removing a user, with everything that gives access."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class UserRemoval:
         self._links = links
 
     async def remove(self, email: str) -> User:
-        """`NoSuch`; `NotNow` for the last administrator.
+        """Remove a user. `NoSuch`; `NotNow` for the last administrator.
 
-        Links go first: an interruption must not leave a way back in. Sessions go last: without
-        their user they are worth nothing.
+        Links go first, so that an interruption leaves no way back in. Sessions go last: they are
+        not valid without their user.
         """
         user = await self._users.get(email)
         await self._links.revoke_all_of(user.email)

@@ -1,13 +1,13 @@
-"""Who may use the pages: users with a role, a password and perhaps a second factor.
+"""Users with a role, a password and optionally a second factor.
 
 | table   | partition | row         | holds                                                        |
 |---------|-----------|-------------|--------------------------------------------------------------|
-| `users` | `user`    | the address | role, hash of the password, second factor, tries to log in   |
+| `users` | `user`    | the address | role, hash of the password, second factor, login attempts    |
 
 The secret of a second factor is encrypted (`stored_secrets.py`).
 
-`Epoch` changes whenever the password does: sessions and links that were made under another one are
-worth nothing from that moment on, whatever else an interruption leaves undone.
+`Epoch` changes with the password: sessions and links of an earlier epoch are no longer valid,
+whatever else an interruption leaves undone.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from postroom.storage import (
 log = logging.getLogger(__name__)
 
 _USER = "user"
-# A merge keeps what it does not name: what is no more is written as nothing.
+# A merge keeps properties that it does not name, so removed ones are set to an empty value.
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _TRIES, _CODES = "TriesMark", "CodesMark"  # `used_up` of a `RateLimit`
 _NO_TRIES: dict[str, Value] = {_TRIES: _NO_TIME, _CODES: _NO_TIME}
-_NOTED_EVERY = 3600.0  # seconds: an attack goes on and on
+_NOTED_EVERY = 3600.0  # seconds between two events about the same attack
 _NO_SECOND_FACTOR: dict[str, Value] = {"TotpSecret": "", "TotpStep": 0, "RecoveryCodes": ""}
 
 
 class Role(StrEnum):
-    """Each may do what those before it may."""
+    """Each role includes the ones before it."""
 
     VIEWER = "viewer"
     EDITOR = "editor"
@@ -66,9 +66,9 @@ class Role(StrEnum):
 
 
 ROLES: dict[Role, str] = {
-    Role.VIEWER: "Sees everything but users, keys and settings; changes nothing.",
-    Role.EDITOR: "Lists, subscribers and messages.",
-    Role.ADMINISTRATOR: "Everything, users and settings included.",
+    Role.VIEWER: "Can view everything except users, keys and settings.",
+    Role.EDITOR: "Can manage lists, subscribers and messages.",
+    Role.ADMINISTRATOR: "Full access, including users and settings.",
 }
 
 
@@ -84,7 +84,7 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def is_slowed_down(self) -> bool:
-        """Whether devices that the user has never logged in with have to wait to try again."""
+        """Whether unknown devices have to wait before the next attempt."""
         return STRANGERS.next_moment(self.tries_mark, datetime.now(UTC)) is None
 
 
@@ -99,12 +99,12 @@ class UserService:
     # — Users —
 
     async def is_first_start(self) -> bool:
-        """Nobody is there yet who could log in."""
+        """Return whether there are no users yet."""
         found = await self._users.query(KeyRange.only(_USER), limit=1)
         return not found.entities
 
     async def create(self, email: str, password: str, role: Role) -> User:
-        """`Invalid`, `Exists`."""
+        """Create a user. `Invalid`, `Exists`."""
         address = parse_user(email)
         values: dict[str, Value] = {
             "Role": role.value,
@@ -126,12 +126,12 @@ class UserService:
         return _user(await self._entity(email))
 
     async def find(self, email: str) -> User | None:
-        """The user of this address, as it is written in the store."""
+        """Return the user with this address, written as in the store."""
         entity = await self._users.get(_USER, email)
         return None if entity is None else _user(entity)
 
     async def all(self) -> list[User]:
-        """Users are few: all of them, in the order of their addresses."""
+        """Return all users, sorted by address; there are few."""
         return [_user(entity) async for entity in self._users.scan(KeyRange.only(_USER))]
 
     async def set_role(self, email: str, role: Role) -> User:
@@ -145,8 +145,8 @@ class UserService:
         return await self.get(address)
 
     async def remove(self, email: str) -> User:
-        """`NoSuch`; `NotNow` for the last administrator. Sessions are worth nothing from now on;
-        `removal.py` takes the rest away, too."""
+        """Remove a user's row. `NoSuch`; `NotNow` for the last administrator. Sessions are no
+        longer valid; `user_removal.py` removes everything else."""
         user = await self.get(email)
         await self._keeping_an_administrator(
             user.email, lambda now: Delete(_USER, now.email, now.etag), True
@@ -158,15 +158,14 @@ class UserService:
     async def authenticate(
         self, email: str, password: str, *, is_known_device: bool = False
     ) -> User | None:
-        """The user with this password, or None: wrong, unknown and too often look alike and take
-        equally long. With a second factor, `check_code` has to follow.
+        """Return the user with this password, or None. A wrong password, an unknown user and too
+        many attempts look alike and take equally long. A second factor is checked by `check_code`.
 
-        The caller limits how often a device may try that the user has logged in with before; all
-        others together are limited here.
+        The caller limits attempts from known devices; all others together are limited here.
         """
-        entity = await self._found(email) if is_known_device else await self._counted_try(email)
+        entity = await self._found(email) if is_known_device else await self._count_attempt(email)
         hashed = None if entity is None else read(entity, "Password", str)
-        if not await self._passwords.fits(hashed, password) or entity is None:
+        if not await self._passwords.matches(hashed, password) or entity is None:
             return None
         user = _user(entity)
         if not user.has_second_factor and not is_known_device:
@@ -177,10 +176,10 @@ class UserService:
         """Return whether it is this user's password. For users who are logged in: the caller
         limits how often somebody may try."""
         entity = await self._entity(email)
-        return await self._passwords.fits(read(entity, "Password", str), password)
+        return await self._passwords.matches(read(entity, "Password", str), password)
 
     async def check_code(self, email: str, code: str) -> bool:
-        """Whether it is a code of the user's app or a recovery code. Each works once.
+        """Return whether it is a code from the user's app or a recovery code. Each works once.
         `TooManyCodes`, `NoSuch`."""
         if await self._merge(email, lambda row: _one_more(row, _CODES, CODES)) is None:
             raise TooManyCodes(CODES.interval)
@@ -188,7 +187,7 @@ class UserService:
         def use(entity: Entity) -> Mapping[str, Value] | None:
             if not read_optional(entity, "TotpSecret", str):
                 return None
-            step = self._fitting_step(entity, code)
+            step = self._matching_step(entity, code)
             if step is not None:
                 return {"TotpStep": step, _CODES: _NO_TIME}
             left = second_factor.without_code(_recovery_hashes(entity), code)
@@ -199,9 +198,9 @@ class UserService:
     # — Passwords and second factors —
 
     async def set_password(self, email: str, password: str, *, epoch: str | None = None) -> User:
-        """A new password; every session ends, and so does a slow-down. `Invalid`, `NoSuch`.
+        """Set a password, which ends all sessions and any slow-down. `Invalid`, `NoSuch`.
 
-        With `epoch` only if the password has not been changed since: otherwise `NotNow`.
+        With `epoch`, only if the password has not been changed since: otherwise `NotNow`.
         """
         hashed = await self._passwords.hash(check_password(password, email=email))
 
@@ -211,13 +210,13 @@ class UserService:
             return {"Password": hashed, "Epoch": _new_epoch(), **_NO_TRIES}
 
         if await self._merge(email, change) is None:
-            raise NotNow("the password was changed meanwhile")
+            raise NotNow("the password has been changed in the meantime")
         return await self.get(email)
 
     async def turn_on_second_factor(self, email: str, secret: str, code: str) -> list[str]:
-        """From now on a login needs a code. Answers the recovery codes, this once.
-        `Invalid` if the code is not the app's, `NotNow` if there is a second factor already."""
-        step = second_factor.fitting_step(secret, code, 0, datetime.now(UTC))
+        """Require a code at login from now on; return the recovery codes.
+        `Invalid` if the code is wrong, `NotNow` if there is already a second factor."""
+        step = second_factor.matching_step(secret, code, 0, datetime.now(UTC))
         if step is None:
             raise Invalid("code", "is wrong: enter the one that the app shows now")
         codes = second_factor.new_recovery_codes()
@@ -229,25 +228,25 @@ class UserService:
             return {"TotpSecret": encrypted, "TotpStep": step, "RecoveryCodes": _hashes(codes)}
 
         if await self._merge(email, change) is None:
-            raise NotNow("there is a second factor already: turn it off first")
+            raise NotNow("two-factor authentication is already on: turn it off first")
         return codes
 
-    def _fitting_step(self, entity: Entity, code: str) -> int | None:
-        """Return the step of time whose code this is. Without the key that the secret needs there
-        is none, but recovery codes still work."""
+    def _matching_step(self, entity: Entity, code: str) -> int | None:
+        """Return the time step that a code belongs to. If the secret cannot be decrypted there is
+        none, but recovery codes still work."""
         try:
             secret = self._secrets.read(entity, "TotpSecret")
         except DecryptionError as exc:
-            log.error("the code of an app cannot be checked: %s", exc)
+            log.error("the code of an authenticator app cannot be checked: %s", exc)
             return None
         last = read(entity, "TotpStep", int)
-        return second_factor.fitting_step(secret, code, last, datetime.now(UTC))
+        return second_factor.matching_step(secret, code, last, datetime.now(UTC))
 
     async def turn_off_second_factor(self, email: str) -> None:
         await self._merge(email, lambda _: _NO_SECOND_FACTOR)
 
     async def renew_recovery_codes(self, email: str) -> list[str]:
-        """New ones, shown this once; the old ones work no more. `NotNow`."""
+        """Replace the recovery codes and return the new ones. `NotNow`."""
         codes = second_factor.new_recovery_codes()
 
         def change(entity: Entity) -> Mapping[str, Value] | None:
@@ -255,7 +254,7 @@ class UserService:
             return {"RecoveryCodes": _hashes(codes)} if has_one else None
 
         if await self._merge(email, change) is None:
-            raise NotNow("there is no second factor: turn it on first")
+            raise NotNow("two-factor authentication is off: turn it on first")
         return codes
 
     # — Parts —
@@ -286,8 +285,8 @@ class UserService:
 
         return await retry_on_conflict(attempt, "user", email)
 
-    async def _counted_try(self, email: str) -> Entity | None:
-        """The user's row with one try more on it; None for nobody, and if it is too early."""
+    async def _count_attempt(self, email: str) -> Entity | None:
+        """Count an attempt and return the user's row; None for an unknown user or if too early."""
         try:
             entity = await self._merge(email, lambda row: _one_more(row, _TRIES, STRANGERS))
         except (NoSuch, Overtaken):
@@ -309,8 +308,7 @@ class UserService:
         self._noted[user] = now
         self._events.note(
             "accounts",
-            f"many failed attempts to log in as {user}: devices that {user} has never logged in"
-            f" with may try once per minute",
+            f"many failed attempts to log in as {user}: unknown devices may try once per minute",
             severity=Severity.WARNING,
             subject=f"user:{user}",
         )
@@ -334,20 +332,22 @@ class UserService:
         for each in await self.all():
             if each.role is Role.ADMINISTRATOR and each.email != user.email:
                 return Merge(Entity(_USER, each.email, {"Role": each.role.value}), each.etag)
-        raise NotNow(f"{user.email} is the last administrator: make somebody else one first")
+        raise NotNow(
+            f"{user.email} is the last administrator: make someone else an administrator first"
+        )
 
 
 def parse_user(email: str) -> str:
-    """The address by which a user is known; people write their own in any case. `Invalid`."""
+    """Return the address in lower case, as users are stored. `Invalid`."""
     return parse_address(email).lower()
 
 
 def parse_role(text: str) -> Role:
-    """`Invalid`."""
+    """Parse a role. `Invalid`."""
     try:
         return Role(text)
     except ValueError as exc:
-        raise Invalid("role", f"is one of {', '.join(Role)}") from exc
+        raise Invalid("role", f"must be one of {', '.join(Role)}, not {text[:40]!r}") from exc
 
 
 def _new_epoch() -> str:

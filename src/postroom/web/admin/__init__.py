@@ -1,18 +1,17 @@
-"""Pages for administrators, editors and viewers."""
+"""Pages for the team: administrators, editors and viewers."""
 
 from __future__ import annotations
 
-from postroom.web.admin.accounts import audit
+from postroom.web.admin.accounts import account, api_keys, login, users
 from postroom.web.admin.audience import (
     address_trace,
-    bulk_changes,
+    embed,
     imports,
     lists,
+    signup_page,
     subscriber_index,
     subscribers,
 )
-from postroom.web.admin.audience import embed as use_it
-from postroom.web.admin.audience import signup_page as list_appearance
 from postroom.web.admin.messages import (
     message_actions,
     message_details,
@@ -20,34 +19,35 @@ from postroom.web.admin.messages import (
     message_index,
     outbox,
     previews,
+    recipients,
 )
-from postroom.web.admin.messages import recipients as emails
-from postroom.web.admin.operations import dashboard, events, explorer, settings
+from postroom.web.admin.operations import activity, dashboard, explorer, settings
 from postroom.web.admin.queues import apps, queues
 from postroom.web.requests.views import View
 
-# One line for each module of pages.
 ADMIN_VIEWS: tuple[View, ...] = (
+    *login.VIEWS,
+    *account.VIEWS,
+    *users.VIEWS,
+    *api_keys.VIEWS,
     *dashboard.VIEWS,
     *lists.VIEWS,
-    *list_appearance.VIEWS,
+    *signup_page.VIEWS,
     *imports.VIEWS,
-    *bulk_changes.VIEWS,
     *subscriber_index.VIEWS,
     *subscribers.VIEWS,
     *message_index.VIEWS,
-    *message_forms.VIEWS,  # before the pages of a message: theirs are `/messages/{ref}`
+    *message_forms.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
     *previews.VIEWS,
     *message_actions.VIEWS,
-    *emails.VIEWS,
+    *recipients.VIEWS,
     *message_details.VIEWS,
     *address_trace.VIEWS,
     *queues.VIEWS,
     *apps.VIEWS,
     *outbox.VIEWS,
     *explorer.VIEWS,
-    *audit.VIEWS,
-    *events.VIEWS,
+    *activity.VIEWS,
     *settings.VIEWS,
-    *use_it.VIEWS,
+    *embed.VIEWS,
 )

@@ -1,23 +1,98 @@
-"""uvicorn's HTTP protocol with limits on connections and on slow clients.
+"""Limits on connections: how many there are, and how long a client may take to send a request.
 
-uvicorn itself closes a connection only between two requests. `connection_limits` has the rules;
-here they are applied to sockets.
+uvicorn itself closes a connection only between two requests. Without these limits, a few hundred
+half-sent requests of one client could hold all connections of the server for as long as they like.
+
+A client that opens too many connections loses its own: the one that has waited longest for the rest
+of a request makes room for the new one. So nobody has to be locked out, other clients notice
+nothing, and even for the same client `/healthz` still responds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from collections import defaultdict
+from collections.abc import Collection
+from enum import IntEnum
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import h11
+import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from postroom.domain.networks import client_network
-from postroom.settings import TrustedProxies
-from postroom.web.serving.connection_limits import ConnectionLimits, Waits, is_too_slow, to_give_up
+from postroom.settings import Settings, TrustedProxies
+
+# Connections may use half of the files that the process may open: store and uploads need some, too.
+_SHARE_OF_FILES = 2
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True):
+    """Numbers of connections; times in seconds, rates in bytes per second.
+
+    A request head fits into one packet, so ten seconds are generous even for a slow line. A body
+    may take `body_seconds`, and longer if it arrives at `body_rate` on average, which the slowest
+    modem exceeds. A client that reads nothing of the response for `stalled_seconds` is gone.
+    """
+
+    overall: int = 1000
+    per_client: int = 100
+    head_seconds: float = 10.0
+    body_seconds: float = 30.0
+    body_rate: float = 500.0
+    stalled_seconds: float = 60.0
+    check_seconds: float = 1.0
+
+
+class Waiting(IntEnum):
+    """What a connection waits for; those with a smaller number are closed first."""
+
+    REQUEST = 0
+    """A request, or the rest of its head."""
+
+    BODY = 1
+    RESPONSE = 2
+    """The client has sent everything."""
+
+
+class WaitingConnection(Protocol):
+    """A connection as the rules see it. `since` is when it began to wait."""
+
+    waiting: Waiting
+    since: float
+
+
+AnyConnection = TypeVar("AnyConnection", bound=WaitingConnection)
+
+
+def limits_from(settings: Settings) -> ConnectionLimits:
+    """Return the configured limits, at most what the process's file limit allows."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    overall: int = settings.web.connections
+    if allowed != resource.RLIM_INFINITY:
+        overall = min(overall, max(allowed // _SHARE_OF_FILES, 1))
+    return ConnectionLimits(overall=overall, per_client=settings.web.connections_per_client)
+
+
+def is_too_slow(limits: ConnectionLimits, waiting: Waiting, waited: float, received: int) -> bool:
+    """Return whether a client has taken too long. `received` is the number of body bytes."""
+    if waiting is Waiting.REQUEST:
+        return waited > limits.head_seconds
+    if waiting is Waiting.BODY:
+        return waited > limits.body_seconds + received / limits.body_rate
+    return False
+
+
+def connection_to_close(
+    connections: Collection[AnyConnection], new: AnyConnection
+) -> AnyConnection | None:
+    """Return the connection that makes room for a new one; None if all are being answered."""
+    idle = [each for each in connections if each is not new and each.waiting < Waiting.RESPONSE]
+    return min(idle, key=lambda each: (each.waiting, each.since), default=None)
+
 
 log = logging.getLogger(__name__)
 
@@ -26,20 +101,20 @@ _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n"
     b"Content-Length: 0\r\n\r\n"
 )
-_LOGGED_EVERY = 60.0  # seconds: an attack does not fill the log
-# What uvicorn logs once per request, so that anybody could fill the log with it.
+_LOGGED_EVERY = 60.0  # seconds, so that an attack does not fill the log
+# Lines that uvicorn logs once per request, so that anyone could fill the log with them.
 _FLOODS = ("Invalid HTTP request", "Unsupported upgrade request", "No supported WebSocket library")
 
 
-def is_no_flood(record: logging.LogRecord) -> bool:
-    """Filter the log of uvicorn: leave out the lines that a stranger could repeat without end."""
+def is_not_flood(record: logging.LogRecord) -> bool:
+    """Filter uvicorn's log: drop lines that anyone could repeat without end."""
     return not record.getMessage().startswith(_FLOODS)
 
 
 class ConnectionGuard:
-    """All connections of a server; closes those of clients that are too slow or too many.
+    """Keeps track of all connections of a server, and closes those that are too slow or too many.
 
-    Connections of a trusted proxy count together only: they carry different visitors.
+    The limit per client does not apply to trusted proxies: they carry different visitors.
     """
 
     def __init__(self, limits: ConnectionLimits, proxies: TrustedProxies) -> None:
@@ -51,7 +126,7 @@ class ConnectionGuard:
         self._logged_at = -_LOGGED_EVERY
 
     def protocol_class(self) -> type[H11Protocol]:
-        """Return what uvicorn makes for each connection."""
+        """Return the class that uvicorn instantiates for each connection."""
 
         class Guarded(GuardedProtocol):
             guard = self
@@ -69,38 +144,38 @@ class ConnectionGuard:
             self._log(now)
 
     def enter(self, connection: GuardedProtocol, address: str) -> None:
-        """Take a new connection in; another one may have to make room for it."""
+        """Register a new connection; another one may have to make room for it."""
         key = client_network(address)
         connection.key = key
-        mine = self._by_client[key]
-        mine[connection] = None
+        same_client = self._by_client[key]
+        same_client[connection] = None
         self._count += 1
         limits = self._limits
-        if len(mine) > limits.per_client and address not in self._proxies:
-            self._make_room(mine, connection)
+        if len(same_client) > limits.per_client and address not in self._proxies:
+            self._make_room(same_client, connection)
         elif self._count > limits.overall:
             self._make_room(max(self._by_client.values(), key=len), connection)
 
     def leave(self, connection: GuardedProtocol) -> None:
-        mine = self._by_client.get(connection.key)
-        if mine is None or connection not in mine:
-            return  # it had to make room
-        del mine[connection]
+        same_client = self._by_client.get(connection.key)
+        if same_client is None or connection not in same_client:
+            return  # it has already made room
+        del same_client[connection]
         self._count -= 1
-        if not mine:
+        if not same_client:
             del self._by_client[connection.key]
 
     def note_closed(self) -> None:
-        """Count a connection that was closed for a limit, for the log."""
+        """Count a connection that was closed because of a limit, for the log."""
         self._closed += 1
 
     def _make_room(self, among: dict[GuardedProtocol, None], connection: GuardedProtocol) -> None:
-        given_up = to_give_up(among, connection)
-        if given_up is None:
+        closing = connection_to_close(among, connection)
+        if closing is None:
             connection.transport.write(_TOO_MANY)  # all others are being answered
-            given_up = connection
-        self.leave(given_up)
-        given_up.give_up(_TOO_SLOW)
+            closing = connection
+        self.leave(closing)
+        closing.give_up(_TOO_SLOW)
 
     def _log(self, now: float) -> None:
         if self._closed and now - self._logged_at >= _LOGGED_EVERY:
@@ -116,10 +191,10 @@ class GuardedProtocol(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.key = ""
-        self.waits = Waits.NOTHING_YET
+        self.waiting = Waiting.REQUEST
         self.since = monotonic()
-        self._received = 0  # bytes of what it waits for the rest of
-        self._unread = 0  # bytes of answers that the client has not taken off us
+        self._received = 0  # bytes of the request head or body so far
+        self._unread = 0  # bytes of responses that the client has not read
         self._unread_since = self.since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -134,29 +209,29 @@ class GuardedProtocol(H11Protocol):
         if self.transport.is_closing():
             return
         if self._is_idle():
-            self.since = monotonic()  # a new request begins
+            self.since = monotonic()  # start of a new request
         super().data_received(data)
-        self._look(len(data))
+        self._update(len(data))
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._look(0)
+        self._update(0)
 
     def send_400_response(self, msg: str) -> None:
         self.guard.note_closed()
         super().send_400_response(msg)
 
-    def _look(self, size: int) -> None:
-        """See what the connection waits for, after something has happened."""
+    def _update(self, size: int) -> None:
+        """Update what the connection waits for, after an event."""
         theirs = self.conn.their_state
         if theirs is h11.IDLE:
-            waits = Waits.NOTHING_YET
+            waiting = Waiting.REQUEST
         elif theirs is h11.SEND_BODY:
-            waits = Waits.BODY
+            waiting = Waiting.BODY
         else:
-            waits = Waits.ANSWER
-        if waits is not self.waits:
-            self.waits, self.since, self._received = waits, monotonic(), 0
+            waiting = Waiting.RESPONSE
+        if waiting is not self.waiting:
+            self.waiting, self.since, self._received = waiting, monotonic(), 0
         self._received += size
 
     def check(self, limits: ConnectionLimits, now: float) -> None:
@@ -166,15 +241,15 @@ class GuardedProtocol(H11Protocol):
             self.transport.abort()
             return
         if self.flow.read_paused:
-            self.since += limits.check_seconds  # it is us who do not read
+            self.since += limits.check_seconds  # we do not read at the moment
         elif not self._is_idle() and is_too_slow(
-            limits, self.waits, now - self.since, self._received
+            limits, self.waiting, now - self.since, self._received
         ):
             self.give_up(_TOO_SLOW)
 
     def _is_idle(self) -> bool:
-        """Whether it is between two requests: uvicorn closes it when that lasts too long."""
-        return self.waits is Waits.NOTHING_YET and self.timeout_keep_alive_task is not None
+        """Return whether it is between two requests; uvicorn closes it if that takes too long."""
+        return self.waiting is Waiting.REQUEST and self.timeout_keep_alive_task is not None
 
     def _is_stalled(self, limits: ConnectionLimits, now: float) -> bool:
         unread = self.transport.get_write_buffer_size()
@@ -182,18 +257,17 @@ class GuardedProtocol(H11Protocol):
             self._unread, self._unread_since = unread, now
         return now - self._unread_since > limits.stalled_seconds
 
-    def give_up(self, answer: bytes) -> None:
-        """Close the connection, with an answer to a request that has begun and has none yet.
+    def give_up(self, response: bytes) -> None:
+        """Close the connection, with a response if a request has begun and has none yet.
 
-        A browser that only keeps a connection ready would take an answer for that to its next
-        request.
+        On an idle connection, a browser would take the response for that to its next request.
         """
         self.guard.note_closed()
-        has_begun = self._received > 0 or self.waits is not Waits.NOTHING_YET
-        is_answered = self.waits is not Waits.NOTHING_YET and self.cycle.response_started
+        has_begun = self._received > 0 or self.waiting is not Waiting.REQUEST
+        is_answered = self.waiting is not Waiting.REQUEST and self.cycle.response_started
         if has_begun and not is_answered:
-            self.transport.write(answer)
+            self.transport.write(response)
         if self.transport.get_write_buffer_size():
-            self.transport.abort()  # the client has not even read what was sent before
+            self.transport.abort()  # the client has not read earlier data either
         else:
             self.transport.close()

@@ -1,4 +1,4 @@
-"""`/metrics`, and the measuring of requests."""
+"""`/metrics`, `/healthz` and `/readyz`, and the measuring of requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,7 +19,7 @@ from postroom.observability.spans import note, span
 from postroom.services.accounts.api_keys import Scope as ApiScope
 from postroom.services.accounts.users import Role
 from postroom.web.context import WebContext
-from postroom.wiring import Services
+from postroom.wiring import Services, stalls_in
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN_MESSAGES = 1000
@@ -27,9 +27,9 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 def metrics_route(context: WebContext) -> Route:
-    """For keys that may read, and for administrators who look with their browser."""
+    """Return `/metrics`, for API keys that may read and for administrators in a browser."""
 
-    async def answer(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         if not await _may_read(request, context):
             return PlainTextResponse(
                 "Send an API key with the scope `read`: Authorization: Bearer KEY\n",
@@ -39,11 +39,11 @@ def metrics_route(context: WebContext) -> Route:
         content = metrics.collect(await _levels(context.services))
         return Response(content, headers={"Content-Type": _TEXT})
 
-    return Route("/metrics", answer)
+    return Route("/metrics", respond)
 
 
 class Measured:
-    """Times every request."""
+    """Measures every request, and gives it an id for logs and traces."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -52,34 +52,34 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status = "500"  # unless an answer is begun
+        status = "500"  # unless a response is started
 
-        async def send_and_note(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = str(message["status"])
-                # What somebody who reports a problem can name, and the log and the trace know.
+                # For problem reports; the id is in the log and in the trace.
                 message["headers"] = [*message["headers"], (b"x-request-id", request.encode())]
             await send(message)
 
         request = secrets.token_hex(6)
         start = time.perf_counter()
         try:
-            # Without the address: it may name people, or carry a secret.
+            # Without the URL, which may contain personal data or a secret.
             with (
                 about(request=request),
                 span(f"{scope['method']} request", parent=_parent_of(scope), request=request),
             ):
-                await self._app(scope, receive, send_and_note)
+                await self._app(scope, receive, send_with_id)
                 note(status=status)
         finally:
-            # Whatever words a client makes up as its method, they do not become labels.
+            # A client must not be able to create labels by inventing methods.
             method = scope["method"] if scope["method"] in _METHODS else "other"
             metrics.WEB_SECONDS.observe(time.perf_counter() - start, method, status)
 
 
 def _parent_of(scope: Scope) -> str:
-    """The caller's own trace, if it has one."""
+    """Return the caller's trace, if it sent one."""
     for name, value in scope["headers"]:
         if name == b"traceparent":
             return str(value, "latin-1")
@@ -99,7 +99,7 @@ async def _may_read(request: Request, context: WebContext) -> bool:
 async def _levels(
     services: Services,
 ) -> dict[metrics.Level, dict[tuple[str, ...], float]]:
-    """What the store tells of this moment."""
+    """Return current levels from the store."""
     queues, hosts, messages = await asyncio.gather(
         services.store.queues(),
         services.hosts.current(),
@@ -122,3 +122,25 @@ async def _levels(
         metrics.PROCESSES: {labels: float(count) for labels, count in processes.items()},
         metrics.MESSAGES: {labels: float(count) for labels, count in statuses.items()},
     }
+
+
+def health_routes(context: WebContext) -> list[Route]:
+    """Return `/healthz` (this process responds) and `/readyz` (the store can be written, and no
+    part on this machine has stalled)."""
+    stalls = stalls_in(context.settings)
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(_: Request) -> Response:
+        # Anyone may ask, so details are only in the log and in `postroom check`.
+        problems = [
+            f"the {each.part} made no progress" for each in await asyncio.to_thread(stalls.find)
+        ]
+        if problem := await context.services.store_health.problem():
+            problems.insert(0, problem)
+        if problems:
+            return JSONResponse({"status": "; ".join(problems)}, 503)
+        return JSONResponse({"status": "ok"})
+
+    return [Route("/healthz", healthz), Route("/readyz", readyz)]

@@ -1,4 +1,4 @@
-"""The web server: uvicorn inside our own event loop, stopped like every other part."""
+"""The web server: uvicorn in our own event loop."""
 
 from __future__ import annotations
 
@@ -8,26 +8,34 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import click
+import msgspec
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from postroom.errors import PostroomError
+from postroom.observability.logs import JSON
 from postroom.services.stored_secrets import SecretState
 from postroom.settings import Settings, TrustedProxies
+from postroom.web.admin.accounts.login import setup_link
 from postroom.web.app import make_app
 from postroom.web.context import WebContext
-from postroom.web.serving.connection_guard import ConnectionGuard, is_no_flood
-from postroom.web.serving.connection_limits import ConnectionLimits, limits_from
-from postroom.web.serving.proxy_watch import ProxyWatch
+from postroom.web.serving.connection_guard import (
+    ConnectionGuard,
+    ConnectionLimits,
+    is_not_flood,
+    limits_from,
+)
+from postroom.web.serving.middleware import ProxyWatch
 
-# How long requests that are under way may take once we are asked to stop.
-_LAST_REQUESTS = 5
-_BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
+# Seconds that running requests may take during a shutdown.
+_SHUTDOWN_SECONDS = 5
+_BACKLOG = 2048  # connections waiting to be accepted; uvicorn's default
 
 
 class _Server(uvicorn.Server):
-    """Signals are our caller's business."""
+    """uvicorn without its signal handlers: the caller handles signals."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -35,26 +43,26 @@ class _Server(uvicorn.Server):
 
 
 def bound_socket(settings: Settings) -> socket.socket:
-    """Where the pages will be; one clear line if somebody else is there already."""
+    """Return the listening socket; raise `PostroomError` if the port is in use."""
     address, port = settings.web.bind, settings.web.port
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # Named as TCP, so that asyncio sends small answers at once (TCP_NODELAY) and not 40 ms later.
+    # Declared as TCP, so that asyncio sets TCP_NODELAY: small responses are not delayed by 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((address, port))
-        listener.listen(_BACKLOG)  # whoever comes before we are ready waits, and is not refused
+        listener.listen(_BACKLOG)  # early clients wait and are not refused
     except OSError as exc:
         listener.close()
         raise PostroomError(
             f"the web server cannot listen on {address}:{port} ({exc.strerror}):"
-            " stop what uses it, or take another port, as in --port 8421"
+            " stop the program that uses it, or choose another port, for example --port 8421"
         ) from exc
     return listener
 
 
 def _behind_proxies(context: WebContext, trusted: TrustedProxies) -> ASGIApp:
-    """The application, which sees the visitor's address where a trusted proxy tells it."""
+    """Return the application, with the visitor's address as reported by a trusted proxy."""
     app = make_app(context)
     if trusted.names:
         app = ProxyHeadersMiddleware(app, trusted_hosts=trusted.names)  # type: ignore[arg-type, assignment]
@@ -68,30 +76,30 @@ async def serve(
     stopping: asyncio.Event,
     limits: ConnectionLimits | None = None,
 ) -> None:
-    """Answer requests until `stopping`; those under way are finished."""
+    """Serve requests until `stopping`; running ones are finished."""
     settings = context.settings
     proxies = settings.web.trusted_proxies
     guard = ConnectionGuard(limits or limits_from(settings), proxies)
     config = uvicorn.Config(
         _behind_proxies(context, proxies),
         http=guard.protocol_class(),
-        ws="none",  # an upgraded connection would escape from the guard
+        ws="none",  # an upgraded connection would escape the guard
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=_LAST_REQUESTS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=30,
         lifespan="off",
     )
-    # Its lines have whole addresses, and some of those have a token.
+    # Its lines contain whole URLs, some of them with a token.
     logging.getLogger("uvicorn.access").disabled = True
-    logging.getLogger("uvicorn.error").addFilter(is_no_flood)
+    logging.getLogger("uvicorn.error").addFilter(is_not_flood)
     server = _Server(config)
     context.background.start(context.services.growth.keep_counting(context.stopping), "growth")
     context.background.start(guard.watch(), "slow clients")
-    # As earlier versions left them. What is under an old key is left to `postroom store rekey`:
-    # servers that do not have the new key yet still have to read it.
+    # Secrets that earlier versions stored in clear text. Those under an old key are left to
+    # `postroom store rekey`: servers that do not have the new key yet must still read them.
     context.background.start(
         context.services.secrets.encrypt(SecretState.CLEAR), "encryption of secrets in the store"
     )
@@ -104,3 +112,34 @@ async def serve(
     await serving
     await context.background.stop()
     context.import_runs.close()
+
+
+ADD_FIRST_USER = "postroom user add you@example.com --role administrator"
+
+
+class FirstStep(msgspec.Struct, frozen=True):
+    """What to do while there are no accounts: open the link, or run `ADD_FIRST_USER`."""
+
+    is_needed: bool
+    link: str = ""
+
+
+async def first_step(context: WebContext) -> FirstStep:
+    """Return what has to be done before anyone can log in.
+
+    Anyone who sees the link can use it, so it is for the terminal only. If standard error is a log
+    that is collected (`log_format = json`), it is left out.
+    """
+    if not await context.services.users.is_first_start():
+        return FirstStep(False)
+    is_log = context.settings.observability.log_format == JSON
+    return FirstStep(True, "" if is_log else setup_link(context))
+
+
+async def print_url(context: WebContext, listener: socket.socket) -> None:
+    address, port = listener.getsockname()[:2]
+    click.secho(f"Pages and API: http://{address}:{port}", bold=True, err=True)
+    first = await first_step(context)
+    if first.is_needed:
+        todo = first.link or ADD_FIRST_USER
+        click.echo(f"Create your administrator account: {todo}", err=True)

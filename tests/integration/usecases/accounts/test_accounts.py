@@ -205,20 +205,20 @@ async def test_the_audit_log_is_read_newest_first_by_actor_and_by_day(
     for number in range(5):
         await audit.record("ann@example.org", f"did {number}", "it", place="192.0.2.1")
         await audit.record("bob@example.org", f"saw {number}", "\r\n\ud800\x00" + "x" * 5000)
-    first = await audit.page(limit=4)
-    assert [each.what for each in first.actions] == ["saw 4", "did 4", "saw 3", "did 3"]
-    rest = await audit.page(limit=100, after=first.next)
-    assert len(rest.actions) == 6
+    first = await audit.newest(limit=4)
+    assert [each.what for each in first.entries] == ["saw 4", "did 4", "saw 3", "did 3"]
+    rest = await audit.newest(limit=100, after=first.next)
+    assert len(rest.entries) == 6
     assert rest.next is None
-    mine = await audit.page(who="ann@example.org", limit=3)
-    assert [each.what for each in mine.actions] == ["did 4", "did 3", "did 2"]
-    more = await audit.page(who="ann@example.org", limit=3, after=mine.next)
-    assert [each.what for each in more.actions] == ["did 1", "did 0"]
-    assert (await audit.page(who="nobody\x00\ud800")).actions == []
+    mine = await audit.newest(who="ann@example.org", limit=3)
+    assert [each.what for each in mine.entries] == ["did 4", "did 3", "did 2"]
+    more = await audit.newest(who="ann@example.org", limit=3, after=mine.next)
+    assert [each.what for each in more.entries] == ["did 1", "did 0"]
+    assert (await audit.newest(who="nobody\x00\ud800")).entries == []
 
-    today = mine.actions[0].at.date()
+    today = mine.entries[0].at.date()
     days = [today + timedelta(days=shift) for shift in (-1, 0, 1)]
-    counts = [len((await audit.page(day=day)).actions) for day in days]
+    counts = [len((await audit.newest(day=day)).entries) for day in days]
     assert sum(counts) == 10 or today != datetime.now(UTC).date()
     assert counts[2] in (0, 10 - counts[1])
 

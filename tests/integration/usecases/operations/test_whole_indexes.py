@@ -116,8 +116,8 @@ async def test_actions_events_and_blobs(services: Services, store: Store) -> Non
         await store.container("scratch").put(f"{number}.txt", b"x" * number)
     today = now().date()
     for who in ("", "user1@example.com", "nobody"):
-        actions = await services.audit.page(who=who, day=today)
-        assert await services.audit.whole(who=who, day=today, most=3) == actions.actions
+        actions = await services.audit.newest(who=who, day=today)
+        assert await services.audit.whole(who=who, day=today, most=3) == actions.entries
     assert await services.audit.whole(most=2) is None
     for least in Severity:
         events = await services.events.page(least=least, day=today)

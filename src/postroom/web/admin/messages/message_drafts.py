@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from functools import cache
 from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from starlette.datastructures import UploadFile
+from starlette.responses import Response
 
 from postroom.domain.errors import DomainError, Invalid
+from postroom.domain.local_times import is_skipped
 from postroom.domain.messages.messages import Message
 from postroom.mail.body_files import html_from_file, text_from_file
+from postroom.mail.html import unseen_pictures
 from postroom.mail.plaintext import text_from_html
 from postroom.services.messages.message_contents import NewBodies, checked_bodies, with_text
-from postroom.web.admin.messages.moments import moment
+from postroom.web.rendering.labels import short
 from postroom.web.requests.visit import Visit
 
 LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them
@@ -28,6 +33,9 @@ LABELS: Final = {
     "text": "Message (plain text)",
     "scheduled_at": "Time",
 }
+_TIME_FIELD: Final = "scheduled_at"
+_MOST_PICTURES_NAMED: Final = 5
+_LONGEST_NAME: Final = 100
 
 
 class Draft(msgspec.Struct):
@@ -62,8 +70,12 @@ class Draft(msgspec.Struct):
 
     @property
     def scheduled_at(self) -> datetime:
-        """`Invalid`."""
-        return datetime.now(UTC) if self.when == "now" else moment(self.day, self.clock, self.zone)
+        """The time to send at. `Invalid`."""
+        return (
+            datetime.now(UTC)
+            if self.when == "now"
+            else parse_local_time(self.day, self.clock, self.zone)
+        )
 
     def fields(self) -> dict[str, str]:
         """Return the fields as form values."""
@@ -134,3 +146,72 @@ def problem_of(error: DomainError) -> dict[str, str]:
         field = known.get(error.field, error.field)
         return {field if field in LABELS else "list": error.problem}
     return {"list": str(error)}
+
+
+@cache
+def zones() -> tuple[str, ...]:
+    """Return the time zones to choose from: UTC first, then by name."""
+    names = {name for name in available_timezones() if "/" in name and not name.startswith("Etc/")}
+    return ("UTC", *sorted(names))
+
+
+def parse_local_time(day: str, clock: str, zone: str) -> datetime:
+    """Return the time in UTC. `Invalid`, also if clocks skip it."""
+    if zone not in zones():
+        raise Invalid(_TIME_FIELD, "choose a time zone from the list")
+    try:
+        local = datetime.combine(date.fromisoformat(day.strip()), _clock(clock))
+    except ValueError as exc:
+        raise Invalid(
+            _TIME_FIELD, "needs a date and a time, for example 2026-11-15 and 09:00"
+        ) from exc
+    try:
+        found = local.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+        exists = not is_skipped(local, ZoneInfo(zone))
+    except (OverflowError, ValueError) as exc:
+        raise Invalid(_TIME_FIELD, "is out of range") from exc
+    if not exists:
+        raise Invalid(
+            _TIME_FIELD, f"this time does not exist in {zone}: clocks are moved forward then"
+        )
+    return found
+
+
+def _clock(text: str) -> time:
+    parsed = time.fromisoformat(text.strip())
+    if parsed.tzinfo is not None:
+        raise ValueError("the time zone has its own field")
+    return parsed
+
+
+async def goes_back(visit: Visit) -> bool:
+    """Return whether the user chose to go back to the form."""
+    return await visit.text("sure") == "back"
+
+
+async def ask_before_sending(visit: Visit, draft: Draft, bodies: NewBodies) -> Response | None:
+    """Return the page that asks whether to send now; None if the message is for later or the user
+    has confirmed. Changes nothing. `Invalid`, `NoSuch`."""
+    at = draft.scheduled_at
+    if at > datetime.now(UTC) or await visit.text("sure") == "yes":
+        return None
+    await visit.services.messages.checked(draft.list, draft.subject, bodies, at)
+    limit = visit.context.settings.sender.rate
+    visit.skip_audit()
+    return visit.render(
+        "admin/messages/message_question.html",
+        draft=draft,
+        fields=draft.fields(),
+        estimate=await visit.services.estimates.of(draft.list, limit),
+        passed=at if draft.when == "later" else None,
+        pictures=await broken_pictures(bodies),
+    )
+
+
+async def broken_pictures(bodies: NewBodies) -> list[str]:
+    """Return the pictures that no subscriber would see. In a thread, because HTML may be large."""
+    if not bodies.html:
+        return []
+    found = await asyncio.to_thread(unseen_pictures, bodies.html)
+    named = [short(each, _LONGEST_NAME) for each in found[:_MOST_PICTURES_NAMED]]
+    return [*named, "…"] if len(found) > _MOST_PICTURES_NAMED else named

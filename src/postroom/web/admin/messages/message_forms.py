@@ -21,12 +21,14 @@ from postroom.web.admin.messages.message_drafts import (
     LABELS,
     LARGEST_FORM,
     Draft,
+    ask_before_sending,
+    broken_pictures,
     draft_from_form,
     draft_to_edit,
+    goes_back,
     problem_of,
+    zones,
 )
-from postroom.web.admin.messages.moments import zones
-from postroom.web.admin.messages.sending_questions import broken_pictures, is_taken_back, question
 from postroom.web.requests.signing import Signer
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -45,7 +47,7 @@ async def new(visit: Visit) -> Response:
     draft, problems = await draft_from_form(visit)
     if problems:
         return await _show(visit, draft, problems, status=422)
-    if await is_taken_back(visit):
+    if await goes_back(visit):
         visit.skip_audit()
         return await _show(visit, draft)
     ref = await _unused_ref(visit, draft)
@@ -53,7 +55,7 @@ async def new(visit: Visit) -> Response:
         return visit.redirect(f"/messages/{ref.ref}", await _flash(ref, NewBodies()))
     try:
         bodies = await draft.bodies()
-        asked = await question(visit, draft, bodies)
+        asked = await ask_before_sending(visit, draft, bodies)
         if asked is not None:
             return asked
         made = await visit.services.messages.create(
@@ -115,13 +117,13 @@ async def edit(visit: Visit) -> Response:
     draft.ref, draft.is_planned = message.ref, message.queued_at is not None
     if problems:
         return await _show(visit, draft, problems, status=422)
-    if await is_taken_back(visit):
+    if await goes_back(visit):
         visit.skip_audit()
         return await _show(visit, draft)
     try:
         # An empty text replaces the old one; None would keep it.
         bodies = await draft.bodies()
-        asked = None if draft.is_planned else await question(visit, draft, bodies)
+        asked = None if draft.is_planned else await ask_before_sending(visit, draft, bodies)
         if asked is not None:
             return asked
         await visit.services.messages.edit(

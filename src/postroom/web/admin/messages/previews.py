@@ -23,11 +23,11 @@ from postroom.web.admin.messages.message_drafts import (
     LABELS,
     LARGEST_FORM,
     Draft,
+    broken_pictures,
     draft_from_form,
     draft_of,
     problem_of,
 )
-from postroom.web.admin.messages.sending_questions import broken_pictures
 from postroom.web.rendering.sandbox import sandboxed
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit

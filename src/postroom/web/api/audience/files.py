@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from email.message import Message
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 from fastapi import APIRouter, Query
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from postroom.services.accounts.api_keys import Scope
@@ -20,7 +20,6 @@ from postroom.web.api.fields import Flag, ListPath
 from postroom.web.api.middleware import wants_body
 from postroom.web.api.problems import problem
 from postroom.web.api.routing import ApiRoute, respond, services_of
-from postroom.web.serving.disconnecting import while_connected
 
 LARGEST_FILE = 2 * 1024**3
 CSV = "text/csv"
@@ -156,3 +155,27 @@ async def _save_body(request: Request, file: BinaryIO) -> bool:
             waiting.clear()
     await asyncio.to_thread(file.write, bytes(waiting))
     return True
+
+
+T = TypeVar("T")
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`. If the client disconnects before, cancel it and raise
+    `ClientDisconnect`. The request's body must have been read."""
+    working = asyncio.create_task(work)
+    watching = asyncio.create_task(_disconnected(request))
+    try:
+        await asyncio.wait([working, watching], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        watching.cancel()
+        working.cancel()
+        await asyncio.wait([working, watching])
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
