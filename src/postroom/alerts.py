@@ -40,23 +40,23 @@ log = logging.getLogger(__name__)
 
 TABLE: Final = "alerts"
 _PARTITION, _FOR_ALL = "alerts", "last"
-_GIVE_UP_AFTER: Final = timedelta(days=1)  # yesterday's news is left to the page of events
+_GIVE_UP_AFTER: Final = timedelta(days=1)  # older events are only shown on the page
 
 
 _SECONDS = 10
 
 
-class NotTold(PostroomError):
-    """The message did not get through; it is tried again."""
+class AlertFailed(PostroomError):
+    """An alert could not be delivered; it is retried."""
 
 
 class Channel(ABC):
     name: ClassVar[str]
-    """Names the channel in the log, and the row that says what it was told last."""
+    """Names the channel in the log, and the row with its last event."""
 
     @abstractmethod
-    async def tell(self, event: Event) -> None:
-        """`NotTold`."""
+    async def send(self, event: Event) -> None:
+        """Deliver an event. `AlertFailed`."""
 
 
 class MailChannel(Channel):
@@ -70,11 +70,11 @@ class MailChannel(Channel):
         self._to = to
         self._base_url = base_url
 
-    async def tell(self, event: Event) -> None:
+    async def send(self, event: Event) -> None:
         try:
             from_address = await self._sender.address()
         except NoFromAddress as exc:
-            raise NotTold(str(exc)) from exc
+            raise AlertFailed(str(exc)) from exc
         mailing = compile_notice(
             from_address=from_address,
             subject=f"Postroom: {event.text}"[:150],
@@ -86,20 +86,20 @@ class MailChannel(Channel):
         recipient = Recipient(self._to, SubscriberGuid("administrator"))
         [result] = await self._transport.send(mailing, [recipient], Unwatched())
         if result.kind is ResultKind.REFUSED:
-            return  # it never will be taken: what stands in the way is in the events, too
+            return  # it never will be accepted, and the cause is among the events, too
         if result.kind is not ResultKind.ACCEPTED:
-            raise NotTold(f"the mail to {self._to} is not accepted: {result.reply}")
+            raise AlertFailed(f"the mail to {self._to} is not accepted: {result.reply}")
 
 
 class WebhookChannel(Channel):
-    """POSTs each event as JSON. Any answer below 400 says that it arrived."""
+    """POSTs each event as JSON. Any status below 400 confirms it."""
 
     name = "webhook"
 
     def __init__(self, url: str) -> None:
         self._url = url
 
-    async def tell(self, event: Event) -> None:
+    async def send(self, event: Event) -> None:
         body = msgspec.json.encode(
             {
                 "id": event.id,
@@ -121,8 +121,8 @@ class WebhookChannel(Channel):
             with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310
                 return
         except (OSError, ValueError, HTTPException) as exc:
-            # Not its own text: that may repeat a part of the URL, which is a secret.
-            raise NotTold(f"the webhook cannot be called: {_reason(exc)}") from None
+            # Not the error's own text: it may repeat a part of the URL, which is a secret.
+            raise AlertFailed(f"the webhook cannot be called: {_reason(exc)}") from None
 
 
 def _reason(exc: Exception) -> str:
@@ -157,24 +157,24 @@ class Alerts:
         self._pause = pause
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Until `stopping`: tell what happens from now on."""
+        """Send alerts for events from now on, until `stopping`."""
         await run_periodically(
             self._store,
             "alerts",
-            lambda _: self.tell_new_ones(),
+            lambda _: self.send_new(),
             every=self._pause,
             stopping=stopping,
         )
 
-    async def tell_new_ones(self) -> int:
-        """Alert every channel to what is new for it; return how often that succeeded.
+    async def send_new(self) -> int:
+        """Send every channel the events that are new for it; return how many were delivered.
 
-        The first call only records where to begin.
+        The first call only records where to start.
         """
-        return sum(await asyncio.gather(*map(self._tell_channel, self._channels)))
+        return sum(await asyncio.gather(*map(self._send_to, self._channels)))
 
-    async def _tell_channel(self, channel: Channel) -> int:
-        last = await self._last_told(channel)
+    async def _send_to(self, channel: Channel) -> int:
+        last = await self._last_sent(channel)
         if last is None:
             newest = await self._events.since(None, least=self._least, limit=1)
             await self._remember(channel, newest[-1].id if newest else "")
@@ -182,16 +182,16 @@ class Alerts:
         told = 0
         for event in await self._events.since(last or None, least=self._least):
             try:
-                await channel.tell(event)
+                await channel.send(event)
                 told += 1
-            except NotTold as exc:
-                log.warning("no alert to %r by %s: %s", event.text, channel.name, exc)
+            except AlertFailed as exc:
+                log.warning("alert %r not delivered by %s: %s", event.text, channel.name, exc)
                 if datetime.now(UTC) - event.at < _GIVE_UP_AFTER:
                     break
             await self._remember(channel, event.id)
         return told
 
-    async def _last_told(self, channel: Channel) -> str | None:
+    async def _last_sent(self, channel: Channel) -> str | None:
         for row in (channel.name, _FOR_ALL):
             found = await self._table.get(_PARTITION, row)
             if found is not None:

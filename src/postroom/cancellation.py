@@ -1,4 +1,4 @@
-"""Ending asyncio tasks for certain."""
+"""Reliable cancellation of asyncio tasks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _AGAIN_SECONDS = 1.0
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and return when all of them have ended, whatever they end with.
+    """Cancel tasks and return when all of them have ended, with whatever result.
 
-    A task can lose its cancellation: a library that is interrupted may raise an error of its own
-    instead, which the task then handles like any other. So the cancellation is repeated.
+    A cancellation can get lost: an interrupted library may raise its own error instead, which the
+    task then handles. So it is repeated every second.
     """
     left = set(tasks)
     while left:

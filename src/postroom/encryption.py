@@ -39,7 +39,7 @@ KEY_FILE = "secret.key"
 
 
 class DecryptionError(PostroomError):
-    """A secret of the store that cannot be decrypted; the text says what to do."""
+    """A secret in the store that cannot be decrypted; the text says what to do."""
 
 
 class _Key(msgspec.Struct, frozen=True):
@@ -48,9 +48,9 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 class Keyring:
-    """Encrypts with the current key; decrypts with that one and with old ones.
+    """Encrypts with the current key; decrypts with that or old ones.
 
-    Keys are loaded when they are first needed, the current one first.
+    Keys are loaded on first use, the current one first.
     """
 
     def __init__(self, load: Callable[[], Sequence[bytes]]) -> None:
@@ -58,7 +58,7 @@ class Keyring:
         self._keys: list[_Key] = []
 
     def encrypt(self, text: str, context: str) -> str:
-        """Return the encrypted text, which `decrypt` reads in the same context only."""
+        """Return the encrypted text, which can be decrypted only in the same context."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         current = self._all()[0]
@@ -67,7 +67,7 @@ class Keyring:
         return f"{_PREFIX}{current.id}:{base64.b64encode(sealed).decode()}"
 
     def decrypt(self, value: str, context: str) -> str:
-        """Return the text. `DecryptionError` if its key is missing, or if it was tampered with."""
+        """Return the text. `DecryptionError` if its key is missing or it was tampered with."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -96,7 +96,7 @@ class Keyring:
 
 
 def is_encrypted(value: str) -> bool:
-    """Return whether a value was encrypted here; otherwise it is text of an earlier version."""
+    """Return whether a value is encrypted; earlier versions stored clear text."""
     return value.startswith(_PREFIX)
 
 
@@ -120,7 +120,7 @@ def _hkdf(secret: bytes, purpose: bytes, length: int) -> bytes:
 
 
 def load_secret_key(setting: str, data: Path) -> bytes:
-    """Return the key that is set, or the one of the data folder, which is created if missing."""
+    """Return the key of the setting, or that of the data folder, which is created if missing."""
     if setting:
         return setting.encode()
     file = data / KEY_FILE
@@ -139,7 +139,7 @@ def load_secret_key(setting: str, data: Path) -> bytes:
 def load_all_keys(setting: str, old: Sequence[str], data: Path) -> list[bytes]:
     """Return the current key, then old ones that may still be needed.
 
-    The key in the data folder counts as an old one as soon as another is set.
+    The key in the data folder counts as old once another is set.
     """
     keys = [load_secret_key(setting, data), *(each.encode() for each in old)]
     file = data / KEY_FILE
@@ -153,7 +153,7 @@ def load_all_keys(setting: str, old: Sequence[str], data: Path) -> list[bytes]:
 
 
 def _write_once(file: Path, text: str) -> None:
-    """Of two processes that start at once, one writes; nobody reads half a key."""
+    """Write the key unless another process does so first; no process reads half a key."""
     draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     draft.touch(mode=0o600)
     draft.write_text(text)

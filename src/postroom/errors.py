@@ -2,8 +2,8 @@
 
 
 class PostroomError(Exception):
-    """Something went wrong that Postroom foresaw; its text is one line for the person who reads it.
+    """An expected failure; its text is one line for the person who reads it.
 
-    Every error of the project's own derives from this class, so that whoever talks to people
-    (the command line, the web pages) can tell them apart from faults in the code.
+    Every error of the project derives from this class, so that the command line and the web pages
+    can tell it from a bug.
     """

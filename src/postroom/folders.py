@@ -1,8 +1,7 @@
-"""Folders and files for what is kept on this machine, readable by their owner alone.
+"""Private folders and files on this machine, readable only by their owner.
 
-They hold everybody's address, and secrets. What Postroom creates is private from the first moment;
-what is there already, made by an earlier version or by hand, is tightened where that is safe, and
-`postroom check` reports the rest.
+They hold all subscribers' addresses, and secrets. What Postroom creates is private from the first
+moment; existing ones are tightened where that is safe, and `postroom check` reports the rest.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ from postroom.errors import PostroomError
 
 
 class FolderError(PostroomError):
-    """A folder that cannot be made, or not be written to; the text names it."""
+    """A folder that cannot be created or written; the text names it."""
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for this user alone.
-
-    One that is there already stays as it is. `OSError`.
-    """
+    """Create a folder and its missing parents for this user only; an existing one stays as it is.
+    `OSError`."""
     if folder.is_dir():
         return
     make_private(folder.parent)
@@ -32,7 +29,7 @@ def make_private(folder: Path) -> None:
 
 
 def make_writable(folder: Path, called: str = "the folder") -> None:
-    """Make a private folder, or tighten it, and be sure that it can be written. `FolderError`."""
+    """Create or tighten a private folder, and check that it can be written. `FolderError`."""
     try:
         make_private(folder)
     except FileExistsError as exc:
@@ -47,8 +44,8 @@ def make_writable(folder: Path, called: str = "the folder") -> None:
 def tighten(path: Path) -> None:
     """Withdraw all rights of group and others from a file or folder of ours.
 
-    Nothing happens if there is none, if it belongs to somebody else, or if it is a folder that
-    others need: `/tmp`, the working folder, the user's home, or one above these.
+    Does nothing if it does not exist, if it belongs to another user, or if others need the folder:
+    `/tmp`, the working folder, the user's home, or a parent of these.
     """
     with contextlib.suppress(OSError):
         mode = path.stat().st_mode
@@ -57,14 +54,14 @@ def tighten(path: Path) -> None:
 
 
 def is_private(mode: int) -> bool:
-    """Return whether neither group nor others have any right."""
+    """Return whether neither group nor others have any rights."""
     return not mode & 0o077
 
 
 def create_private(path: Path) -> None:
-    """Create an empty file for this user alone, or tighten the one that is there. `OSError`.
+    """Create an empty file for this user only, or tighten an existing one. `OSError`.
 
-    A file that is there is not opened: closing it would end locks that SQLite holds on it.
+    An existing file is not opened: closing it would end locks that SQLite holds on it.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
@@ -73,12 +70,12 @@ def create_private(path: Path) -> None:
 
 
 def open_private(path: Path) -> BinaryIO:
-    """Open a file for writing that only this user can read once it is created. `OSError`."""
+    """Open a file for writing; if it is created, only this user can read it. `OSError`."""
     return cast(BinaryIO, open(path, "wb", opener=lambda name, how: os.open(name, how, 0o600)))
 
 
 def nearest_existing(path: Path) -> Path:
-    """Return this path if it exists, else the nearest folder above that does."""
+    """Return this path if it exists, else its nearest existing parent."""
     return next((each for each in (path, *path.parents) if each.exists()), path)
 
 

@@ -1,4 +1,4 @@
-"""Postroom on its own host: the host as a part that runs, and our senders as its applications."""
+"""The host with Postroom's own applications: senders and confirmations."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ENGINES = {"sqlite": "postroom.storage.sqlite", "postgresql": "postroom.storage
 
 
 def own_apps(idle: timedelta) -> tuple[App, ...]:
-    """The mail service's own applications: no process as long as there is nothing to send."""
+    """Return Postroom's own applications. They have no process while there is nothing to send."""
     return (
         App(
             path=f"/{SEND_QUEUE}",
@@ -60,9 +60,9 @@ def own_apps(idle: timedelta) -> tuple[App, ...]:
 
 
 async def register_apps(settings: Settings, apps: AppRegistry) -> None:
-    """Our own applications and those of `postroom.toml`, before a host begins.
+    """Register our own applications and those of `postroom.toml`, before a host starts.
 
-    `AppFileError`; `Exists` for a path that somebody else has taken.
+    `AppFileError`; `Exists` for a path that is registered from elsewhere.
     """
     file = Path.cwd() / FILE
     in_file = await asyncio.to_thread(read_apps_file, file)
@@ -71,8 +71,8 @@ async def register_apps(settings: Settings, apps: AppRegistry) -> None:
 
 
 async def read_and_register(apps: AppRegistry) -> int:
-    """Register what `postroom.toml` of this folder says now, for hosts that run already; return
-    how many applications it has. `AppFileError`, `Exists`."""
+    """Register the applications that `postroom.toml` in this folder has now, for running hosts;
+    return their number. `AppFileError`, `Exists`."""
     file = Path.cwd() / FILE
     in_file = await asyncio.to_thread(read_apps_file, file)
     await apps.sync(origin_of(file), in_file)
@@ -88,18 +88,18 @@ async def run_host(services: Services, settings: Settings, stopping: asyncio.Eve
 
 
 def _engine(scheme: str) -> list[str]:
-    """So that a sender that is started finds its engine imported."""
+    """Return the module of the engine, which is imported before senders are forked."""
     return [_ENGINES[scheme]] if scheme in _ENGINES else []
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """Workers read the settings again: they must find what was said on our command line, too."""
-    told = {
+    """Return the environment of workers, which load the settings again, with our options in it."""
+    options = {
         found.setting.variable: found.text
         for found in settings.found.values()
         if found.origin.startswith("--")
     }
-    return {**os.environ, **told}
+    return {**os.environ, **options}
 
 
 # --------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ async def _serve(
     stopping: asyncio.Event,
     busy: Callable[[bool], None],
 ) -> None:
-    busy(True)  # with starting, which may take longer than a short idle time
+    busy(True)  # starting may take longer than a short idle time
     settings = load_settings(os.environ, Path.cwd())
     set_up_observation(
         name,
@@ -136,31 +136,31 @@ async def _serve(
         traces_endpoint=settings.observability.traces_endpoint,
     )
     async with AsyncExitStack() as opened:
-        opening = await _open_patiently(opened, settings, stopping)
+        opening = await _open_when_possible(opened, settings, stopping)
         if opening is None:
             return
         services, transport = opening
         parts: list[_Part] = []
 
-        def made() -> _Part:
+        def build() -> _Part:
             parts[:] = [make(services, transport, settings)]
             return parts[0]
 
-        telling = asyncio.create_task(_tell(parts, busy))
+        reporting = asyncio.create_task(_report(parts, busy))
         try:
-            await make_watchdog(name, services, settings, end_at_once).run(made, stopping)
+            await make_watchdog(name, services, settings, end_at_once).run(build, stopping)
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
     flush_spans()
 
 
-async def _open_patiently(
+async def _open_when_possible(
     opened: AsyncExitStack, settings: Settings, stopping: asyncio.Event
 ) -> tuple[Services, Transport] | None:
-    """Open store and transport, waiting for a store that cannot be used now; None once `stopping`.
+    """Open store and transport once the store can be used; None once `stopping`.
 
-    To end instead would look like a fault of the program, and the host would stop starting it.
+    Ending instead would count as a crash, and the host would stop restarting the process.
     """
     while not stopping.is_set():
         try:
@@ -172,12 +172,12 @@ async def _open_patiently(
     return None
 
 
-async def _tell(parts: Sequence[_Part], busy: Callable[[bool], None]) -> None:
-    """The host stops who is idle for long: a glance now and then tells it well enough."""
-    told = True
+async def _report(parts: Sequence[_Part], busy: Callable[[bool], None]) -> None:
+    """Report to the host, which stops idle processes, whether this one is busy."""
+    reported = True
     while True:
         await asyncio.sleep(_BUSY_SECONDS)
         is_busy = any(part.is_busy for part in parts)
-        if is_busy != told:
-            told = is_busy
-            busy(told)
+        if is_busy != reported:
+            reported = is_busy
+            busy(reported)

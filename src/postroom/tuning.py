@@ -1,4 +1,4 @@
-"""How a long-running process is tuned: its event loop, its garbage collector, its cores."""
+"""Tuning of long-running processes: event loop, garbage collector, cores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CORE = 36  # of the fields behind the name in `stat`: see proc(5), field 39
 
 
 def quick_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's event loop where it is installed: it halves the processor time of a mail."""
+    """Return uvloop's event loop if it is installed: it halves the processor time per email."""
     try:
         import uvloop
     except ImportError:
@@ -27,8 +27,8 @@ def quick_loop() -> asyncio.AbstractEventLoop:
 
 
 def collect_less() -> None:
-    """Search for cycles less often: a page makes thousands of objects and hardly ever a cycle.
-    What was imported stays, and is not searched again."""
+    """Collect garbage less often: a page creates thousands of objects and hardly ever a cycle.
+    Imported objects stay, and are not searched again."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
@@ -37,20 +37,20 @@ def collect_less() -> None:
 async def kept_on_one_core() -> AsyncIterator[None]:
     """Keep all threads of this process on one core, where they take turns.
 
-    The event loop and the threads of a store share the GIL. The loop lets go of it after every
-    reply of the mail server, and then wakes a thread that waits for it. On another core the thread
-    comes too late each time, and both pay for it. On the same core it would interrupt the loop,
-    only to find the lock taken back: so they are batch work to the system, which does not interrupt
-    for that (docs/adr/0007-less-work-an-email.md).
+    The event loop and the threads of a store share the GIL. The loop releases it after every reply
+    of the mail server, which wakes a thread that waits for it. On another core the thread always
+    comes too late, at a cost for both. On the same core it would interrupt the loop, only to find
+    the lock taken again; so they run as batch work, which the system does not let interrupt
+    (docs/adr/0007-less-work-an-email.md).
 
-    Every second the threads are let go for a moment, so that the system can move them to a core
-    that has more time. Does nothing on systems other than Linux, or with one core only.
+    Every second the threads are released for a moment, so that the system can move them to a less
+    busy core. Does nothing on systems other than Linux, or with a single core.
     """
     allowed = os.sched_getaffinity(0) if sys.platform == "linux" else set()
     if len(allowed) < 2:
         yield
         return
-    is_ordinary = os.sched_getscheduler(0) == os.SCHED_OTHER  # not what an operator has chosen
+    is_ordinary = os.sched_getscheduler(0) == os.SCHED_OTHER  # else an operator has chosen it
     if is_ordinary:
         _schedule_as(os.SCHED_BATCH)
     keeping = asyncio.create_task(_keep(allowed))
@@ -82,7 +82,7 @@ def _put_on(cores: Collection[int]) -> None:
 
 
 def _schedule_as(policy: int) -> None:
-    """Threads that are started later inherit it."""
+    """Set the scheduling policy of all threads; threads started later inherit it."""
     _for_each_thread(lambda thread: os.sched_setscheduler(thread, policy, os.sched_param(0)))
 
 
@@ -91,4 +91,4 @@ def _for_each_thread(change: Callable[[int], None]) -> None:
         try:
             change(int(thread))
         except OSError:
-            continue  # it has ended meanwhile, or we may not
+            continue  # it has ended meanwhile, or we lack the right

@@ -1,14 +1,14 @@
-"""A part that has work and makes no progress says so and is restarted.
+"""A part that has work but makes no progress is reported and restarted.
 
-Errors are handled where they happen. The watchdog is for what nobody thought of: a call that never
-returns, a task that waits for something that will not come, an event loop that stands still. Twice
-a second it looks at what a part is doing, and at a mark that changes whenever that makes progress.
+Errors are handled where they happen. The watchdog is for the unforeseen: a call that never returns,
+a task that waits for something that never comes, a blocked event loop. Twice a second it looks at
+what a part is doing, and at a mark that changes whenever that makes progress.
 
-1. A part without progress for too long is cancelled, and made and started again.
-2. If it does not end either, or if the event loop stands still, the process is replaced. What it
-   had in hand is then settled as after a crash.
+1. A part without progress for too long is cancelled, rebuilt and started again.
+2. If it does not end, or if the event loop is blocked, the process is replaced. Its unfinished work
+   is then settled as after a crash.
 
-Time is counted in looks, not by a clock: a process that is suspended does not look either.
+Time is counted in looks, not by a clock: a suspended process does not look either.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _END_SECONDS = 10.0
 class Doing(msgspec.Struct, frozen=True):
     """Something that a part is doing.
 
-    `mark` changes whenever it makes progress. `patience` says for how many times the usual limit
-    the mark may stay the same, `rest` how many seconds the part may spend waiting in between.
+    `mark` changes whenever it makes progress. The mark may stay the same for `patience` times the
+    usual limit, plus `rest` seconds of waiting in between.
     """
 
     mark: Hashable
@@ -54,12 +54,12 @@ class WatchedPart(Protocol):
     async def run(self, stopping: asyncio.Event) -> None: ...
 
     def doing(self) -> Mapping[str, Doing]:
-        """What must make progress now. Nothing while the part waits for something it can name."""
+        """Return what must make progress now; nothing while the part waits for a known reason."""
         ...
 
 
 class Stall(msgspec.Struct):
-    """What is kept about a part that made no progress, for everybody on this machine."""
+    """A part that made no progress, recorded for all processes on this machine."""
 
     part: str
     what: str
@@ -71,20 +71,20 @@ class Stall(msgspec.Struct):
 
 
 class Stalls:
-    """The stalls on this machine, one file for each part, in a folder that processes share."""
+    """The stalls on this machine: one file per part, in a shared folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def note(self, stall: Stall) -> None:
-        """Never raises: a full disk may be what it is about."""
+        """Record a stall. Never raises: a full disk may be the cause."""
         try:
             make_writable(self._folder)
             written = self._path(stall.part).with_suffix(f".{os.getpid()}")
             written.write_bytes(msgspec.json.encode(stall))
             written.replace(self._path(stall.part))
         except Exception:
-            log.exception("a stall could not be noted: %s", stall)
+            log.exception("a stall could not be recorded: %s", stall)
 
     def find(self) -> list[Stall]:
         found = []
@@ -102,14 +102,14 @@ class Stalls:
 
 
 class _Looks:
-    """Counts, for each thing that a part does, how many looks ago it last made progress."""
+    """Counts for each activity of a part how many looks ago it made progress."""
 
     def __init__(self, limit: float) -> None:
         self._most = max(1, round(limit / _LOOK_SECONDS))
         self._seen: dict[str, tuple[Hashable, int]] = {}
 
     def look(self, doing: Mapping[str, Doing]) -> str:
-        """Return what makes no progress, or nothing."""
+        """Return the first stalled activity, or an empty text."""
         seen: dict[str, tuple[Hashable, int]] = {}
         stalled = ""
         for name, each in doing.items():
@@ -133,7 +133,7 @@ class Watchdog:
         tell: Callable[[str], None],
         replace_process: Callable[[], None],
     ) -> None:
-        """`limit`: seconds without progress. `tell` makes a stall known, such as by an event.
+        """`limit`: seconds without progress. `tell` reports a stall, such as by an event.
         `replace_process` does not return."""
         self._part = part
         self._limit = limit
@@ -143,7 +143,7 @@ class Watchdog:
         self._ticks = 0
 
     async def run(self, make: Callable[[], WatchedPart], stopping: asyncio.Event) -> None:
-        """Run a part until `stopping`; make and run it again whenever it makes no progress."""
+        """Run a part until `stopping`; rebuild and run it again whenever it stalls."""
         self._tell_of_earlier_stall()
         done = threading.Event()
         threading.Thread(
@@ -151,12 +151,12 @@ class Watchdog:
         ).start()
         try:
             while await self._run_once(make(), stopping):
-                log.warning("the %s starts again", self._part)
+                log.warning("restarting the %s", self._part)
         finally:
             done.set()
 
     async def _run_once(self, part: WatchedPart, stopping: asyncio.Event) -> bool:
-        """Return whether it has to be started again."""
+        """Run the part; return whether it has to be restarted."""
         running = asyncio.create_task(part.run(stopping), name=self._part)
         looks = _Looks(self._limit)
         calm = 0
@@ -186,7 +186,7 @@ class Watchdog:
         running.cancel()
         await asyncio.wait([running], timeout=_END_SECONDS)
         if not running.done():
-            log.error("the %s does not end either: the process is replaced", self._part)
+            log.error("the %s does not end: replacing the process", self._part)
             self._end_process(is_stopping=stopping.is_set())
         self._tell_of_earlier_stall()
 
@@ -206,23 +206,23 @@ class Watchdog:
                 self._stalls.note(stall)
 
     def _watch_loop(self, done: threading.Event) -> None:
-        """In a thread of its own: whether the event loop goes on."""
+        """Check from a thread that the event loop is not blocked."""
         looks = _Looks(self._limit)
         while not done.wait(_LOOK_SECONDS):
             if looks.look({"event loop": Doing(self._ticks)}):
-                log.error("the event loop stands still: the process is replaced")
+                log.error("the event loop is blocked: replacing the process")
                 faulthandler.dump_traceback()
-                self._note("the event loop stood still")
+                self._note("the event loop was blocked")
                 self._replace_process()
 
 
 def start_again() -> None:
-    """Replace this process by a new one that runs the same command."""
+    """Replace this process with a new one that runs the same command."""
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
 def end_at_once() -> None:
-    """End this process; whoever started it starts another."""
+    """End this process; its parent starts another."""
     sys.stderr.flush()
     os._exit(STALLED)

@@ -1,15 +1,15 @@
-"""What a person or a program can get wrong about lists, subscribers and messages.
+"""The mistakes that people and programs can make about lists, subscribers and messages.
 
     PostroomError
     └── DomainError
         ├── Invalid (ValueError)     a field that cannot be accepted; `field` names it
-        ├── NoSuch (LookupError)     a list, subscriber, message or email that is not there
-        ├── Exists                   one of that name is there already
-        ├── Overtaken                somebody else saved first (the ETag is stale)
+        ├── NoSuch (LookupError)     a list, subscriber, message or email that does not exist
+        ├── Exists                   one of that name exists already
+        ├── Overtaken                another change was saved first (the ETag is stale)
         ├── NotNow                   its state does not allow it; the text says which would
         └── NotAllowed               a right is missing; the text names it
 
-Pages, API and command line turn these into answers; each text is one line that says what to do.
+Pages, API and command line turn these into responses; each text is one line that says what to do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from postroom.errors import PostroomError
 
 
 class DomainError(PostroomError):
-    """Anything that the rules of the domain refuse."""
+    """Anything that breaks a rule of the domain."""
 
 
 class Invalid(DomainError, ValueError):
@@ -31,7 +31,7 @@ class Invalid(DomainError, ValueError):
 
 
 class NoSuch(DomainError, LookupError):
-    """Nothing of this kind and name is there."""
+    """Nothing of this kind and name exists."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"there is no {kind} {name!r}")
@@ -43,7 +43,7 @@ class NoSuch(DomainError, LookupError):
 
 
 class Exists(DomainError):
-    """Something of this kind and name is there already."""
+    """Something of this kind and name exists already."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"the {kind} {name!r} exists already")
@@ -52,7 +52,7 @@ class Exists(DomainError):
 
 
 class Overtaken(DomainError):
-    """Somebody else saved first; nothing of this change was kept."""
+    """Another change was saved first; nothing of this one was saved."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(
@@ -61,11 +61,11 @@ class Overtaken(DomainError):
 
 
 class NotNow(DomainError):
-    """The state of things does not allow it."""
+    """The current state does not allow it."""
 
 
 class NotAllowed(DomainError):
-    """Somebody lacks a right on a queue."""
+    """A key or an application lacks a right on a queue."""
 
     def __init__(self, principal: str, right: str, queue: str) -> None:
         super().__init__(f"{principal} needs the right {right} on {queue}")

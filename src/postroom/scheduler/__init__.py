@@ -1,4 +1,4 @@
-"""Finds messages that are due, makes pages and work items of them, and archives what is done."""
+"""Plans due messages as pages and work items, and archives finished ones."""
 
 from postroom.scheduler.leading import Scheduler
 

@@ -1,5 +1,5 @@
-"""When all pages of a message are done, it is done; and pages that a pause has parked, or that
-waited for a hold, go on."""
+"""Completion: archives a message once all its pages are done, and resumes pages that a pause has
+parked or that waited for a hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from postroom.services import entities
 from postroom.services.events import Severity
 from postroom.storage import Entity, KeyRange, StaleETag, eq
 
-_PARKED_SECONDS = 30.0
+_PARKED_CHECK_SECONDS = 30.0
 
 
 class Completion:
@@ -29,18 +29,18 @@ class Completion:
         self._outcomes = services.outcomes
         self._events = services.events
         self._held = HeldPages(services)
-        # Pages below are done. Looks begin here, and so cost little however many pages there are.
+        # Pages below are done. Checks start here, so they cost little however many pages there are.
         self._first_open: dict[MessageRef, int] = {}
         self._look_for_parked_at: dict[MessageRef, float] = {}
         self.steps = 0
-        """Grows with everything that is done for a message."""
+        """Grows with every step, for the watchdog."""
 
     async def check(self, message: Message) -> bool:
-        """Archive the message if nothing of it is pending or in doubt; answers whether it did."""
+        """Archive the message if no email is pending or in doubt; return whether that was done."""
         self.steps += 1
         page = await self._first_open_page(message)
         if page is not None:
-            # Parked by a sender that had not heard yet of the resumption.
+            # Parked by a sender that had not noticed the resumption yet.
             if page.properties.get("Parked") is True:
                 await self._put_back(message, page)
             await self._put_back_others(message)
@@ -49,7 +49,7 @@ class Completion:
         if message.status is MessageStatus.PROCESSING:
             counts = await self._outcomes.counts(message)
             if counts.pending or counts.in_doubt:
-                # In doubt: an administrator has to decide, and may open an earlier page again.
+                # In doubt: an administrator has to decide, which may reopen an earlier page.
                 self._first_open.pop(message.ref, None)
                 return False
             message = with_status(
@@ -64,7 +64,7 @@ class Completion:
                 return False
         elif message.counts is None:
             message = msgspec.structs.replace(message, counts=await self._outcomes.counts(message))
-        await self._tell(message)
+        await self._record_end(message)
         await self._held.forget(message)
         await self._messages.archive(message)
         self._first_open.pop(message.ref, None)
@@ -72,13 +72,14 @@ class Completion:
         return True
 
     def reached(self, ref: MessageRef) -> int:
-        """The first page that was not done when `check` last looked."""
+        """Return the first page that was not done when `check` last looked."""
         return self._first_open.get(ref, 0)
 
-    async def _tell(self, message: Message) -> None:
-        """Before it is archived: after an interruption it is told twice rather than never."""
-        if message.status is MessageStatus.COMPLETED:
-            counts = await self._outcomes.counts(message)
+    async def _record_end(self, message: Message) -> None:
+        """Record the event before the message is archived: after an interruption it is recorded
+        twice rather than never."""
+        counts = message.counts
+        if message.status is MessageStatus.COMPLETED and counts is not None:
             mostly_refused = counts.refused > counts.accepted
             parts = ", ".join(
                 f"{count:,} {word}"
@@ -98,10 +99,10 @@ class Completion:
             )
 
     async def put_back(self, message: Message) -> None:
-        """Work items for all pages that were parked while the message was paused.
+        """Put work items for all pages that were parked while the message was paused.
 
-        Of a cancelled message for all that are open: some wait hours for their next attempt, and
-        are now to end at once.
+        For a cancelled message, put them for all open pages: some wait hours for their next
+        attempt, and must end now.
         """
         self._first_open.pop(message.ref, None)
         self._held.look_again(message.ref)
@@ -113,12 +114,12 @@ class Completion:
             await self._put_back(message, page)
 
     async def _put_back_others(self, message: Message) -> None:
-        """Pages parked behind the first open one, which may wait for days for its last email. All
-        pages are read for it, so only once in a while."""
+        """Put back pages parked behind the first open one, which may wait days for its last email.
+        This reads all pages, so it is done only every 30 seconds."""
         now = time.monotonic()
         if now < self._look_for_parked_at.get(message.ref, 0.0):
             return
-        self._look_for_parked_at[message.ref] = now + _PARKED_SECONDS
+        self._look_for_parked_at[message.ref] = now + _PARKED_CHECK_SECONDS
         self._held.look_again(message.ref)
         found = await self._pages.query(
             KeyRange.only(entities.pages_partition(message.day, message.ref)),
@@ -130,10 +131,10 @@ class Completion:
             await self._put_back(message, page)
 
     async def _put_back(self, message: Message, page: Entity) -> None:
-        """The item first: a page that is parked and queued is only looked at once too often.
+        """Put the work item first: a page that is parked and queued only costs an extra look.
 
-        If a sender has changed the page since we looked, it stays as it is: parked again, it is
-        put back again.
+        If a sender has changed the page since it was read, it stays as it is; if it was parked
+        again, it is put back again.
         """
         self.steps += 1
         item = WorkItem(message.day, message.ref, int(page.row), restarted=True)

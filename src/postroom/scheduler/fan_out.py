@@ -1,14 +1,14 @@
-"""From a message that is due to pages and work items.
+"""Fan-out: from a due message to pages and work items.
 
-A window of up to ten pages at a time:
+It proceeds in windows of up to ten pages:
 
-1. a row for each page is inserted (`messagepage`): who comes second learns it here and stops;
-2. the emails of each page are inserted, a page in one batch: all of a page or nothing of it;
-3. the work items are put;
-4. the message's row says how many pages are certainly queued.
+1. insert a row for each page (`messagepage`); a second scheduler fails here and stops;
+2. insert the emails of each page in one batch: all of a page or none;
+3. put the work items;
+4. record in the message's row how many pages are certainly queued.
 
-A crash anywhere leaves a window that is done again from its page rows: the emails of a page are
-there or not, never in part, and work items are put again with the restart flag. So no page is made
+A crash anywhere leaves a window that is finished from its page rows: the emails of a page are there
+or not, never in part, and work items are put again with the restart flag. So no page is created
 twice, and nobody is left out.
 """
 
@@ -42,19 +42,19 @@ from postroom.storage import (
     eq,
 )
 
-_WINDOW = 10 * PAGE_SIZE  # what one query of the store answers
+_WINDOW = 10 * PAGE_SIZE  # the most that one query of the store returns
 _PREFIX = len(entities.EMAIL_PREFIX)
 _PREFIX_MARK = zlib.crc32(entities.EMAIL_PREFIX.encode())
 
 _Members: TypeAlias = dict[AddressKey, dict[str, str]]
-"""Subscribers in the order of their addresses' keys, with what an email's row says of them."""
+"""Subscribers in the order of their addresses' keys, with the properties of their emails' rows."""
 
 NO_LIST = "the list was deleted before the message was due"
 NO_SUBSCRIBER = "the list has no verified subscriber"
 
 
 class Superseded(PostroomError):
-    """Another scheduler works on this message, or somebody paused or cancelled it."""
+    """Another scheduler works on this message, or it was paused or cancelled."""
 
 
 class FanOut:
@@ -69,7 +69,7 @@ class FanOut:
         self._refused = RefusedRecipients(services)
 
     async def begin(self, message: Message) -> Message:
-        """Pending → Queuing, with what the list says now."""
+        """Change Pending to Queuing, and copy what is needed from the list as it is now."""
         found = await self._lists.get(message.list_name, entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:
             message = msgspec.structs.replace(message, reason=NO_LIST)
@@ -89,7 +89,7 @@ class FanOut:
         )
 
     async def run(self, message: Message, goes_on: Callable[[], bool]) -> Message:
-        """Queuing → Processing. `Superseded` if it is no longer ours to do."""
+        """Plan all pages and change Queuing to Processing. `Superseded`."""
         message, last = await self.finish_interrupted(message)
         planned = await self._planned_with_spellings(message)
         if message.from_address is not None:  # else there was no list when it was due
@@ -112,9 +112,9 @@ class FanOut:
         return await self._save(with_status(message, MessageStatus.PROCESSING))
 
     async def finish_interrupted(self, message: Message) -> tuple[Message, AddressKey | None]:
-        """Finish pages that an interruption left half made; return behind whom to continue."""
+        """Finish pages that an interruption left incomplete; return the last planned address."""
         partition = entities.pages_partition(message.day, message.ref)
-        start = max(0, message.queued_pages - 1)  # the last finished one knows where to go on
+        start = max(0, message.queued_pages - 1)  # the last finished one says where to continue
         known = await self._pages.query(
             KeyRange.only(partition), KeyRange(start=entities.page_row(start))
         )
@@ -128,14 +128,14 @@ class FanOut:
             msgspec.structs.replace(message, queued_pages=int(pages[-1].row) + 1)
         )
         if int(pages[-1].row) < (message.first_keyed_page or 0):
-            return message, None  # the pages so far are in another order: see below
+            return message, None  # earlier pages are in another order: see below
         return message, AddressKey(Address(entities.read(pages[-1], "LastAddress", str)))
 
     async def _planned_with_spellings(self, message: Message) -> dict[AddressKey, set[str]]:
-        """Return who is on pages that were made in the order of spellings, with their GUIDs.
+        """Return the recipients on pages in the order of spellings, with their GUIDs.
 
         Only a message that was being queued while its store was converted has any: its other pages
-        are made from the beginning of the list, in the order of keys, without these.
+        are planned from the start of the list, in the order of keys, without these recipients.
         """
         planned: dict[AddressKey, set[str]] = {}
         for number in range(message.first_keyed_page or 0):
@@ -148,7 +148,7 @@ class FanOut:
         return planned
 
     async def _is_merged(self, message: Message, key: AddressKey, guids: set[str]) -> bool:
-        """Whether only emails to other spellings are planned, which senders will leave out."""
+        """Return whether only emails to merged spellings are planned, which senders skip."""
         row = KeyRange.only(entities.email_row(key))
         found = await self._lists.read(entities.SubscriberRow, message.list_name, row)
         return all(guids <= set(each.MergedGUIDs.split(",")) for each in found.values())
@@ -162,8 +162,8 @@ class FanOut:
     async def _finish_emails(self, message: Message, number: int) -> None:
         """Make sure that a page has its emails, and that its row counts them.
 
-        The order of the looks matters: a sender removes the emails before it gives up its claim,
-        and gives that up together with recording what became of them.
+        The order of the reads matters: a sender removes the emails before it gives up its claim,
+        and gives that up together with recording their outcomes.
         """
         partition = page_partition(message.day, message.ref, number)
         written = len((await self._emails.query(KeyRange.only(partition))).entities)
@@ -176,16 +176,16 @@ class FanOut:
         if not written:
             found = await self._planned(message, page)
             if found and not await self._insert_emails(message, number, found):
-                return  # somebody else did so at the same moment
+                return  # another process did so at the same moment
             written = len(found)
         if written != entities.read(page, "Planned", int):
             await self._plan(page, written)
 
     async def _planned(self, message: Message, page: Entity) -> _Members:
-        """Those whom the page was made for, as the list has them now.
+        """Return the recipients that the page was planned for, as the list has them now.
 
-        Whoever left meanwhile is not planned any more; whoever came into the page's range of
-        addresses meanwhile must not take the place of another one.
+        Those who left meanwhile are dropped; new subscribers within the page's range of addresses
+        must not take their places.
         """
         first, last = (entities.read(page, f"{end}Address", str) for end in ("First", "Last"))
         marks = entities.read(page, "Members", bytes)
@@ -200,9 +200,9 @@ class FanOut:
             start = following
 
     async def _plan(self, page: Entity, planned: int) -> None:
-        """Some left the list before their page was written: it holds fewer than it was made for.
+        """Correct the count of a page whose recipients left the list before it was written.
 
-        If this is interrupted, the next one finds a page whose emails are not as many as planned.
+        After an interruption, the next scheduler again finds a page with fewer emails than planned.
         """
 
         async def change() -> None:
@@ -214,7 +214,7 @@ class FanOut:
         await retry_on_conflict(change, "page", page.row)
 
     async def _read(self, message: Message, after: AddressKey | None) -> _Members:
-        """The next verified subscribers behind an address, in the order of their addresses."""
+        """Return the next verified subscribers behind an address, in the order of addresses."""
         if message.retry_of is not None:
             return await self._refused.after(message, message.retry_of, after)
         every = KeyRange.prefix(entities.EMAIL_PREFIX)
@@ -226,7 +226,7 @@ class FanOut:
             start = following
 
     async def _verified(self, message: Message, within: KeyRange) -> tuple[_Members, str | None]:
-        """A window of those who may receive the message, and where the next one begins."""
+        """Return a window of subscribers who may receive the message, and where the next begins."""
         rows = await self._lists.read(
             entities.SubscriberRow,
             message.list_name,
@@ -269,16 +269,16 @@ class FanOut:
         )
 
     async def _insert_emails(self, message: Message, number: int, found: _Members) -> bool:
-        """Answers whether they were not there yet."""
+        """Insert the emails of a page; return False if they were there already."""
         partition = page_partition(message.day, message.ref, number)
         try:
             await self._emails.apply([InsertMany(partition, cast(Mapping[str, Any], found))])
         except AlreadyExists:
-            return False  # a page is one batch: if one email is there, all are
+            return False  # a page is one batch: if one email exists, all do
         return True
 
     async def _save(self, message: Message) -> Message:
-        """Save progress; `Superseded` if the row was changed by somebody else."""
+        """Save progress. `Superseded` if another process has changed the row."""
         try:
             return await self._messages.save(message)
         except Overtaken as exc:
@@ -286,7 +286,7 @@ class FanOut:
 
 
 def _mark(address: AddressKey) -> bytes:
-    """Tells those whom a page was made for from others: wrong once in four thousand million."""
+    """Return a mark that tells a page's recipients from others: one error in four billion."""
     return zlib.crc32(address.encode(), _PREFIX_MARK).to_bytes(4)
 
 

@@ -1,6 +1,6 @@
-"""Pages that wait for a hold: they have no work item, and get one when the hold is lifted.
+"""Pages that wait for a hold have no work item; they get one when the hold is lifted.
 
-One page, of any message, gets one when a probe is due: a sender sends a single email of it.
+When a probe is due, one page of any message gets one: a sender sends a single email of it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from postroom.storage import Conflict, Entity, KeyRange, Merge, eq
 
 _FRESH_SECONDS = 0.5
 _TIDY_SECONDS = 5.0
-_PROBE_SECONDS = 10.0  # then the work item of a probe is put again
-_AT_ONCE = 100  # pages: what one batch of the store holds
+_PROBE_SECONDS = 10.0  # after which the work item of a probe is put again
+_AT_ONCE = 100  # pages: the operations of one batch of the store
 
 
 class HeldPages:
@@ -35,9 +35,9 @@ class HeldPages:
         self._read_at = -math.inf
         self._tidied_at = -math.inf
         self._seen: dict[MessageRef, frozenset[tuple[HoldKey, datetime]]] = {}
-        """The holds that were open when the pages of a message were last looked at."""
+        """The holds that were open when the pages of a message were last read."""
         self._probes: dict[HoldKey, tuple[datetime, float]] = {}
-        """For which moment a probe's work item was put, and when."""
+        """For which probe time a work item was put, and when."""
 
     async def look(self, message: Message) -> None:
         """Put work items for the pages of a message whose hold was lifted, and for probes."""
@@ -57,12 +57,12 @@ class HeldPages:
                 await self._put(message, [random.choice(pages)])  # noqa: S311
 
     async def forget(self, message: Message) -> None:
-        """Forget a message that is done, with its own hold."""
+        """Forget a finished message, and delete its own hold."""
         self._seen.pop(message.ref, None)
         await self._holds.forget(message_key(message.ref))
 
     def look_again(self, ref: MessageRef) -> None:
-        """Look at the pages next time, whatever is known."""
+        """Read the pages of a message again at the next look."""
         self._seen.pop(ref, None)
 
     async def _current(self) -> Holds:
@@ -85,8 +85,8 @@ class HeldPages:
         return [page async for page in self._pages.scan(partition, where=eq(HELD, True))]
 
     async def _put_back(self, message: Message, pages: list[Entity]) -> None:
-        """The items first: a page that is marked as held and queued is only looked at once too
-        often. What a sender has changed meanwhile stays as it is."""
+        """Put the work items first: a page that is held and queued only costs an extra look. Pages
+        that a sender has changed meanwhile stay as they are."""
         for start in range(0, len(pages), _AT_ONCE):
             some = pages[start : start + _AT_ONCE]
             await self._put(message, some)
@@ -112,5 +112,5 @@ class HeldPages:
 
 
 def _is_free(page: Entity, holds: Holds) -> bool:
-    """Whether one of the holds is gone that the page waits for."""
+    """Return whether one of the holds that the page waits for is gone."""
     return any(key not in holds for key in held_by(page))

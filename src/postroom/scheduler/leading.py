@@ -1,7 +1,7 @@
-"""Any number of schedulers may run; the one that holds the lease acts.
+"""The scheduler: any number may run; the one that holds the lease acts.
 
-The leader wakes when a message becomes due: whoever schedules, resumes or cancels one puts a bell
-into the queue `mail/schedule`, delayed until then. A lost bell costs at most a few seconds.
+It wakes when a message becomes due: scheduling, resuming or cancelling one puts a queue message
+into `mail/schedule`, the bell, delayed until then. A lost one costs at most a few seconds.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 LEASE_NAME = "scheduler"
 LEASE_SECONDS = 15.0
-_LOOK_SECONDS = 5.0  # at least this often, should a bell be lost
-_QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # whether a message is done
-_LAST_PAGES, _LAST_CHECKS = 50, 0.02  # what senders do in some 0.2 seconds; looked at so often
+_LOOK_SECONDS = 5.0  # at least this often, should a bell message be lost
+_QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # seconds between checks whether a message is done
+_LAST_PAGES, _LAST_CHECKS = 50, 0.02  # senders finish 50 pages in 0.2 seconds: check more often
 _PAUSE_AFTER_FAILURE = 1.0
-_RELEASE_SECONDS = 5.0  # during an outage the lease is left to run out
+_RELEASE_SECONDS = 5.0  # during an outage the lease expires by itself
 
 
 class Scheduler:
@@ -59,7 +59,7 @@ class Scheduler:
         self._is_out = False  # the store
 
     def doing(self) -> dict[str, Doing]:
-        """What must make progress now (see `watchdog.py`): nothing while the store is out."""
+        """Return what must make progress (see `watchdog.py`): nothing during a store outage."""
         if self._is_out:
             return {}
         rest = max(_LOOK_SECONDS, self._lease_seconds / 3)
@@ -69,7 +69,7 @@ class Scheduler:
         return doing
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Until `stopping`: wait for the lease, then act while it is held."""
+        """Wait for the lease, and act while it is held, until `stopping`."""
         while not stopping.is_set():
             self._turns += 1
             try:
@@ -81,7 +81,7 @@ class Scheduler:
                 await self._lead(lease, stopping)
             except (LeaseLost, StoreOutage, TimeoutError) as exc:
                 self._is_out = not isinstance(exc, LeaseLost)
-                log.warning("the scheduler stands back: %s", exc)
+                log.warning("the scheduler gives up the lease: %s", exc)
                 await _first_of(stopping.wait(), timeout=_PAUSE_AFTER_FAILURE)
 
     async def _lead(self, lease: Lease, stopping: asyncio.Event) -> None:
@@ -93,10 +93,8 @@ class Scheduler:
         try:
             while not stopping.is_set() and not renewing.done():
                 self._turns += 1
-                await self._start_what_is_due()
-                await _first_of(
-                    stopping.wait(), self._bell.wait(await self._pause()), _finished(renewing)
-                )
+                pause = await self._start_due_messages()
+                await _first_of(stopping.wait(), self._bell.wait(pause), _finished(renewing))
                 await self._empty_bell()
             if renewing.done():
                 renewing.result()
@@ -106,7 +104,7 @@ class Scheduler:
             await self._store.release_lease(lease)
 
     async def _renew(self, lease: Lease) -> None:
-        """Well before it runs out. Ends with the error that lost it."""
+        """Renew the lease well before it expires. Ends with the error that lost it."""
         while True:
             await asyncio.sleep(lease.seconds / 3)
             before = time.monotonic()
@@ -114,31 +112,29 @@ class Scheduler:
             self._leads_until = before + lease.seconds
 
     def _leads(self) -> bool:
-        """Whether the lease is certainly still ours: by our own clock, with a margin."""
+        """Return whether the lease is certainly still ours, by our clock and with a margin."""
         self._windows += 1
         return time.monotonic() < self._leads_until - self._lease_seconds / 10
 
-    async def _start_what_is_due(self) -> None:
-        """A task for each message that something can be done for; they do not wait for another.
-        Without enough disk space no message starts, and those that have started go on."""
+    async def _start_due_messages(self) -> float:
+        """Start a task for each message that needs work; return how long nothing else is due.
+        Without enough disk space no message starts, and started ones continue."""
         may_start = self._space is None or await self._space.may_start()
+        pause = _LOOK_SECONDS
         async for message in self._messages.open_messages():
-            # To the end: one that was cancelled before its time is behind others that wait.
-            if not _wants_something(message) or message.ref in self._tasks:
-                continue
-            if message.status is MessageStatus.PENDING and not may_start:
+            # To the end: one that was cancelled before its time comes after others that wait.
+            if message.status is MessageStatus.PENDING:
+                due_in = (message.scheduled_at - datetime.now(UTC)).total_seconds()
+                if due_in > 0:
+                    pause = min(pause, due_in)
+                if due_in > 0 or not may_start:
+                    continue
+            if message.status is MessageStatus.PAUSED or message.ref in self._tasks:
                 continue
             task = asyncio.create_task(self._advance(message.ref))
             self._tasks[message.ref] = task
             task.add_done_callback(lambda _, ref=message.ref: self._tasks.pop(ref, None))  # type: ignore[misc]
-
-    async def _pause(self) -> float:
-        """How long nothing is due."""
-        now = datetime.now(UTC)
-        async for message in self._messages.open_messages():
-            if message.status is MessageStatus.PENDING and message.scheduled_at > now:
-                return min(_LOOK_SECONDS, (message.scheduled_at - now).total_seconds())
-        return _LOOK_SECONDS
+        return pause
 
     async def _empty_bell(self) -> None:
         while rung := await self._bell.receive(32, lease=30):
@@ -149,19 +145,19 @@ class Scheduler:
                     continue
 
     async def _advance(self, ref: MessageRef) -> None:
-        """Take a message as far as it goes: until it is done, or paused."""
+        """Advance a message until it is finished or paused."""
         try:
             message: Message | None = await self._messages.get_for_change(ref)
-            while message is not None and _wants_something(message):
+            while message is not None and _needs_work(message):
                 message = await self._step(message)
         except (Superseded, Overtaken, NoSuch) as exc:
-            log.info("message %s: left alone for now (%s)", ref, type(exc).__name__)
+            log.info("message %s: stopped for now (%s)", ref, type(exc).__name__)
         except StoreOutage as exc:
-            log.warning("message %s: %s; it goes on when the store is back", ref, exc)
+            log.warning("message %s: %s; it continues when the store is back", ref, exc)
             await asyncio.sleep(_PAUSE_AFTER_FAILURE)
 
     async def _step(self, message: Message) -> Message | None:
-        """What its status asks for; answers how it then stands, None once it is archived."""
+        """Do what the status requires; return the changed message, None once it is archived."""
         if message.status is MessageStatus.PENDING:
             log.info("message %s: queuing", message.ref)
             return await self._fan_out.begin(message)
@@ -176,7 +172,7 @@ class Scheduler:
         return await self._watch(message)
 
     async def _watch(self, message: Message) -> Message | None:
-        """Until the message is done (None), or somebody has changed it."""
+        """Wait until the message is finished (None) or was changed by others."""
         pause = self._quickest_check(message)
         reached = 0
         current = message
@@ -186,7 +182,7 @@ class Scheduler:
                 return None
             await asyncio.sleep(pause)
             before, reached = reached, self._completion.reached(message.ref)
-            # Pages are being finished: the last of them may be so soon.
+            # Pages are being finished: the last one may follow soon.
             quickest = self._quickest_check(message)
             pause = quickest if reached > before else min(_SLOWEST_CHECK, pause * 1.5)
             current = await self._messages.get(message.ref)
@@ -199,15 +195,15 @@ class Scheduler:
         return _LAST_CHECKS if left <= _LAST_PAGES else _QUICKEST_CHECK
 
 
-def _wants_something(message: Message) -> bool:
-    """It is not paused, and not to be sent later only."""
+def _needs_work(message: Message) -> bool:
+    """Return whether a message is neither paused nor scheduled for later."""
     if message.status is MessageStatus.PENDING:
         return message.scheduled_at <= datetime.now(UTC)
     return message.status is not MessageStatus.PAUSED
 
 
 async def _first_of(*awaitables: Awaitable[object], timeout: float | None = None) -> None:
-    """Wait until one of them is there, and end the others."""
+    """Wait for the first of them, and cancel the others."""
     tasks = [asyncio.ensure_future(each) for each in awaitables]
     try:
         done, _ = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

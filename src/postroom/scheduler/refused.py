@@ -28,8 +28,8 @@ class RefusedRecipients:
     async def after(
         self, message: Message, original: MessageRef, address: AddressKey | None
     ) -> dict[AddressKey, dict[str, str]]:
-        """Return some subscribers behind an address whom the original did not reach and who still
-        want it: in the order of their keys, with what an email's row says of them; none at the end.
+        """Return some refused recipients of the original, behind an address, who may still receive
+        it: in the order of their keys, with the properties of their emails' rows; none at the end.
         """
         tried = await self._messages.get(original)
         if tried.first_keyed_page != 0:
@@ -38,7 +38,7 @@ class RefusedRecipients:
         while True:
             page = await self._outcomes.page(tried, outcome=EmailOutcome.REFUSED, after=place)
             keys = [AddressKey(Address(email.row)) for email in page.emails]
-            wanted = await self._who_still_want_it(message.list_name, keys)
+            wanted = await self._who_may_receive(message.list_name, keys)
             place = page.next
             if wanted or place is None:
                 return wanted
@@ -46,16 +46,16 @@ class RefusedRecipients:
     async def _after_in_other_order(
         self, message: Message, tried: Message, address: AddressKey | None
     ) -> dict[AddressKey, dict[str, str]]:
-        """The same for an original whose pages are in the order of spellings: all are read."""
+        """Do the same for an original whose pages are in the order of spellings: read all."""
         refused = self._outcomes.emails(tried, EmailOutcome.REFUSED)
         keys = sorted({address_key(Address(each.row)) async for each in refused})
         left = (each for each in keys if address is None or each > address)
         while some := list(islice(left, _AT_ONCE)):
-            if wanted := await self._who_still_want_it(message.list_name, some):
+            if wanted := await self._who_may_receive(message.list_name, some):
                 return wanted
         return {}
 
-    async def _who_still_want_it(
+    async def _who_may_receive(
         self, name: ListName, keys: Iterable[AddressKey]
     ) -> dict[AddressKey, dict[str, str]]:
         """Return those who are on the list, verified and not blocked."""

@@ -1,9 +1,8 @@
-"""Records of what was done long ago are removed, if a setting says so: messages with their emails,
-events, and histories of queue messages that are gone.
+"""Retention: removes old records if a setting says so: messages with their emails, events, and
+histories of deleted queue messages.
 
-A message is old when it ended long ago: the time for which it was scheduled may have been long over
-when it was sent. The entry in the index goes last: what an interruption leaves is found and
-finished by the next round.
+The age of a message counts from its end: it may have been sent long after its scheduled time. The
+index entry goes last, so that the next round finds and finishes what an interruption left.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Retention:
         )
 
     async def remove_old(self) -> int:
-        """Answers how many messages were removed."""
+        """Remove old records; return how many messages were removed."""
         await self._audit.forget_old()
         if self._keep_events is not None:
             await self._events.forget_old(self._keep_events)
@@ -63,13 +62,13 @@ class Retention:
         if self._keep_archive is None:
             return 0
         before = datetime.now(UTC) - self._keep_archive
-        # None is completed before it is due, and a cancelled one stays until then at least.
+        # No message is completed before it is due, and a cancelled one stays at least until then.
         due = KeyRange(stop=entities.due_row(before, MessageRef("")))
         removed = 0
         async for entry in self._index.scan(KeyRange.only(entities.DONE), due):
             removed += await self._remove_if_old(entry, before)
         if removed:
-            log.info("%d messages from before %s were removed", removed, f"{before:%Y-%m-%d}")
+            log.info("removed %d messages from before %s", removed, f"{before:%Y-%m-%d}")
         return removed
 
     async def _remove_if_old(self, entry: Entity, before: datetime) -> bool:
@@ -82,7 +81,9 @@ class Retention:
             await self._message_rows.forget_done(entry.row)
             return True
         if ended is None and (message.completed_at or message.created_at) >= before:
-            return False  # archived by an earlier version, which did not note it in the index
+            return (
+                False  # archived by an earlier version, which did not record the end in the index
+            )
         await self._remove_emails(message)
         await self._messages.remove_done(message)
         return True

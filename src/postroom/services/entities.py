@@ -1,4 +1,4 @@
-"""How the domain lies in the store: tables, keys, and entities to and from domain objects.
+"""The domain in the store: tables, keys, and entities to and from domain objects.
 
 | table            | partition     | row             | holds                                |
 |------------------|---------------|-----------------|--------------------------------------|
@@ -6,15 +6,15 @@
 | `mailinglist`    | list          | `email:KEY`     | a subscriber; see below              |
 | `mailinglist`    | list          | `guid:GUID`     | its look-up row                      |
 | `listindex`      | `list`        | list            | which lists there are                |
-| `message`        | day           | `message` + ref | a message that is not done           |
-| `message`        | day,ref,page  | KEY             | an email that is not done            |
-| `messagearchive` | the same keys |                 | what is done                         |
-| `messagepage`    | day,ref       | page            | what a page holds and became         |
-| `messagepage`    | day,ref       | page `,claim`   | which sender has the page in hand    |
+| `message`        | day           | `message` + ref | an unfinished message                |
+| `message`        | day,ref,page  | KEY             | a pending email                      |
+| `messagearchive` | the same keys |                 | finished messages and emails         |
+| `messagepage`    | day,ref       | page            | the contents and counts of a page    |
+| `messagepage`    | day,ref       | page `,claim`   | the sender that works on the page    |
 | `messageindex`   | `ref`         | ref             | the day of a message                 |
 | `messageindex`   | `open`/`done` | time,ref        | messages by when they are due;       |
 |                  |               |                 | of `done` ones, when they ended      |
-| `messageindex`   | `retry`       | ref             | which message tries its failed again |
+| `messageindex`   | `retry`       | ref             | the message that retries its refused |
 | `departed`       | list          | a digest        | see `audience/departures.py`         |
 | `throttle`       | limit         | domain          | see `sender/limits/throttle.py`      |
 | `holds`          | `hold`        | what is held    | see `messages/hold_rows.py`          |
@@ -82,7 +82,7 @@ def email_rows(addresses: Collection[Address]) -> list[str]:
 
 
 def behind(row: str) -> str:
-    """The first key that can follow a row: no key contains a control character."""
+    """Return the first key that can follow a row: no key contains a control character."""
     return row + "\x01"
 
 
@@ -107,17 +107,17 @@ def claim_row(page: int) -> str:
 
 
 def due_row(scheduled_at: datetime, ref: MessageRef) -> str:
-    """Sorts by the moment at which a message is due."""
+    """Return a row that sorts by the time at which a message is due."""
     return f"{scheduled_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ},{ref}"
 
 
 def body_name(ref: MessageRef, version: str, kind: str) -> str:
-    """The blob of a body: `REF.htm` or `REF.txt`; later versions have a mark of their own."""
+    """Return the name of a body's blob: `REF.htm` or `REF.txt`; later versions are marked."""
     return f"{ref}{'-' + version if version else ''}.{kind}"
 
 
 def logo_prefix(name: ListName) -> str:
-    """How the names of a list's pictures begin: a list's own name has no comma."""
+    """Return the prefix of the names of a list's pictures: a list's name has no comma."""
     return f"{name},"
 
 
@@ -193,10 +193,10 @@ def new_subscribers(
     blocked: Mapping[AddressKey, str] = {},
     spellings: Mapping[AddressKey, Address] = {},
 ) -> list[InsertMany]:
-    """Both rows of each of these new subscribers, at once: an import makes millions.
+    """Return both rows of each new subscriber, all at once: an import adds millions.
 
-    `spellings` has the addresses that differ from their keys. The rows are those that
-    `subscriber_entity` and `lookup_entity` make (a test holds them together).
+    `spellings` has the addresses that differ from their keys. The rows are the same as those of
+    `subscriber_entity` and `lookup_entity`, which a test checks.
     """
     shared: dict[str, Value] = {"Verified": verified_at is not None, "CreatedAt": created_at}
     if verified_at is not None:
@@ -230,7 +230,7 @@ def subscriber_from(entity: Entity) -> Subscriber:
 
 
 class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
-    """What scheduler and senders want to know of an `email:` row."""
+    """The properties of an `email:` row that scheduler and senders need."""
 
     SubscriberGUID: SubscriberGuid
     Verified: bool = False
@@ -244,7 +244,7 @@ class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def email_properties(self) -> dict[str, str]:
-        """Return what the row of an email to this subscriber says when it is planned."""
+        """Return the properties of a planned email to this subscriber."""
         if self.EmailAddress:
             return {"SubscriberGUID": self.SubscriberGUID, "EmailAddress": self.EmailAddress}
         return {"SubscriberGUID": self.SubscriberGUID}
@@ -320,7 +320,7 @@ def message_from(entity: Entity) -> Message:
 
 
 class EmailRow(msgspec.Struct, frozen=True, gc=False):
-    """An email that is not done: with more than its GUID only if it was tried before."""
+    """A pending email; it has more than its GUID only if it was tried before."""
 
     SubscriberGUID: str
     EmailAddress: str = ""
@@ -334,7 +334,7 @@ class EmailRow(msgspec.Struct, frozen=True, gc=False):
     Reply: str = ""
 
     def row_of(self, address: Address) -> str:
-        """Return this email's row: its address's key if it says how that is spelled."""
+        """Return this email's row: the key of its address if it has a spelling of its own."""
         return address_key(address) if self.EmailAddress else address
 
 
@@ -377,7 +377,7 @@ def _sum_properties(counts: Counts | None) -> dict[str, Value]:
 
 
 def read(entity: Entity, name: str, kind: type[V]) -> V:
-    """A property that must be there, of its type."""
+    """Return a property that must exist and have this type. `StoreDamaged`."""
     value = entity.properties.get(name)
     if type(value) is not kind:
         raise StoreDamaged(

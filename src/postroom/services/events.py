@@ -1,4 +1,4 @@
-"""Events: what happened by itself and an operator wants to know. What people did is in `audit.py`.
+"""Events: what the system did that operators want to know. What people did is in `audit.py`.
 
 | table    | partition             | row                                 | holds              |
 |----------|-----------------------|-------------------------------------|--------------------|
@@ -43,7 +43,7 @@ EVENTS = "events"
 KEPT = timedelta(days=90)
 _ALL = "all"
 _LONGEST = 1000
-_MOST_WAITING = 1000  # while the store is away; the oldest are dropped then
+_MOST_WAITING = 1000  # while the store is unavailable; then the oldest are dropped
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _CLEANED_EVERY = 3600.0  # seconds, by a process that has something to note
 
@@ -55,8 +55,8 @@ class Severity(StrEnum):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """`part` says who tells (`scheduler`, `host`, `store` …); `subject` what it is about, as
-    `message:REF`, `queue:NAME`, `app:/PATH`, `list:NAME`, `user:ADDRESS`, or nothing."""
+    """`part` is the source (`scheduler`, `host`, `store` …); `subject` is what it is about:
+    `message:REF`, `queue:NAME`, `app:/PATH`, `list:NAME`, `user:ADDRESS`, or empty."""
 
     id: str
     at: datetime
@@ -67,7 +67,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class EventPage(msgspec.Struct, frozen=True):
-    """Some events, newest first; `next` goes on."""
+    """Some events, newest first; `next` continues behind them."""
 
     events: list[Event]
     next: str | None
@@ -80,13 +80,13 @@ class EventService:
         self._writer: asyncio.Task[None] | None = None
         self._cleaned_at: float | None = None
 
-    # — Telling —
+    # -- recording ---------------------------------------------------------------------------
 
     def note(
         self, part: str, text: str, *, severity: Severity = Severity.INFO, subject: str = ""
     ) -> None:
-        """Tell of an event and go on at once: it is written in the background, as soon as the
-        store takes it. Never raises. Needs a running event loop; `settle` waits for the rest."""
+        """Record an event in the background, as soon as the store accepts it. Never raises. Needs a
+        running event loop; `settle` waits for the rest."""
         self._waiting.append(_entity(severity, part, text, subject))
         if self._writer is None or self._writer.done():
             try:
@@ -100,22 +100,22 @@ class EventService:
     async def record(
         self, part: str, text: str, *, severity: Severity = Severity.INFO, subject: str = ""
     ) -> None:
-        """Tell of an event and wait until it is kept, or until the store has refused it once.
-        Never raises either: nothing fails because it could not be told."""
+        """Record an event, and wait until it is stored or has failed once. Never raises: nothing
+        fails because it could not be recorded."""
         entity = _entity(severity, part, text, subject)
         try:
-            await self._keep(entity)
+            await self._insert(entity)
         except StoreError as exc:
-            log.warning("an event could not be kept (%s): %s: %s", exc, part, text)
+            log.warning("an event could not be recorded (%s): %s: %s", exc, part, text)
 
     async def settle(self, *, seconds: float = 5.0) -> None:
-        """Wait for what was noted to be written, but not for ever: for an orderly end."""
+        """Wait until noted events are written, but not for ever; for a clean shutdown."""
         if self._writer is not None and not self._writer.done():
             await asyncio.wait({self._writer}, timeout=seconds)
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
 
-    # — Looking —
+    # -- reading -----------------------------------------------------------------------------
 
     async def page(
         self,
@@ -125,7 +125,7 @@ class EventService:
         limit: int = 100,
         after: str | None = None,
     ) -> EventPage:
-        """Newest first: all, or those at least so severe; ever or on one day (UTC)."""
+        """Return events, newest first: with at least this severity, and of one day (UTC)."""
         found = await self._events.query(
             KeyRange.only(_partition(least)), _rows(day), limit=limit, after=after
         )
@@ -134,7 +134,7 @@ class EventService:
     async def whole(
         self, *, least: Severity = Severity.INFO, day: date | None = None, most: int
     ) -> list[Event] | None:
-        """All of them at once, newest first; None if there are more than `most`."""
+        """Return all of them at once, newest first; None if there are more than `most`."""
         found = await read_whole(self._events, _Row, _partition(least), _rows(day), most=most)
         if found is None:
             return None
@@ -146,13 +146,13 @@ class EventService:
     async def since(
         self, event_id: str | None, *, least: Severity = Severity.INFO, limit: int = 100
     ) -> list[Event]:
-        """What came after this event, oldest first; without one, the newest."""
+        """Return the events after this one, oldest first; without one, the newest."""
         rows = EVERY_KEY if event_id is None else rows_after(event_id)
         found = await self._events.query(KeyRange.only(_partition(least)), rows, limit=limit)
         return [_event(entity) for entity in reversed(found.entities)]
 
     async def forget_old(self, kept: timedelta = KEPT) -> int:
-        """Remove what is older; answers how much."""
+        """Remove older events; return how many."""
         removed = 0
         before = rows_before(datetime.now(UTC) - kept)
         for partition in map(_partition, Severity):
@@ -161,14 +161,14 @@ class EventService:
                 removed += len(found) if partition == _ALL else 0
         return removed
 
-    # — Parts —
+    # -- parts -------------------------------------------------------------------------------
 
     async def _write(self) -> None:
         pause = _FIRST_PAUSE
         while self._waiting:
             entity = self._waiting[0]
             try:
-                await self._keep(entity)
+                await self._insert(entity)
             except StoreError as exc:
                 log.warning("events wait for the store: %s", exc)
                 await asyncio.sleep(pause)
@@ -179,12 +179,12 @@ class EventService:
                 self._waiting.popleft()
         await self._clean()
 
-    async def _keep(self, entity: Entity) -> None:
-        """Under each severity that it reaches: a question for warnings is then a key query."""
+    async def _insert(self, entity: Entity) -> None:
+        """Store the event under each severity that it reaches: warnings are then found by key."""
         severity = Severity(str(entity.properties["Severity"]))
         for least in Severity:
             if _reaches(severity, least):
-                with contextlib.suppress(AlreadyExists):  # kept, and the answer was lost
+                with contextlib.suppress(AlreadyExists):  # stored before, and the reply was lost
                     await self._events.insert(
                         Entity(_partition(least), entity.row, entity.properties)
                     )
@@ -205,7 +205,7 @@ def _reaches(severity: Severity, least: Severity) -> bool:
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """What is read of an event."""
+    """The properties of an event."""
 
     Severity: str
     Part: str

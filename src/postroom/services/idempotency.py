@@ -1,10 +1,10 @@
-"""Requests that may come twice and must count once.
+"""Idempotency keys: requests that may arrive twice and must count once.
 
-A client sends a key of its own with a request. The first request with a key makes a record before
-anything else is done, and completes it with its answer; the same request again gets that answer.
-The record also says beforehand what the request will make (the reference of a message) and when it
-came. So a request whose process died half-way is done again to the same end: what it made is found,
-not made twice.
+A client sends a key of its own with a request. The first request with a key creates a record before
+anything else is done, and adds its response at the end; a repeated request gets that response. The
+record also holds what the request will create (the reference of a message) and when it arrived. So
+a request whose process died half-way is repeated with the same result: what it created is found,
+not created twice.
 
 One table, `idempotency`: partition the API key, row a hash of the client's key.
 """
@@ -27,8 +27,7 @@ from postroom.storage import AlreadyExists, Conflict, Entity, Store, StoreError,
 FIELD = "Idempotency-Key"
 KEPT = timedelta(hours=24)
 ABANDONED = timedelta(seconds=60)
-"""A request that has not ended after this is taken to be dead: longer than the store is waited for.
-"""
+"""A request that takes longer counts as dead; the store is not waited for that long."""
 
 _TABLE = "idempotency"
 _SWEPT_EVERY = 3600.0  # seconds
@@ -37,8 +36,8 @@ _SWEPT_EVERY = 3600.0  # seconds
 class Begun(msgspec.Struct, frozen=True):
     """A request that is to be carried out now.
 
-    `at` is when it first came and `ref` the reference that is kept for what it makes: both are the
-    same when it is carried out again after an interruption.
+    `at` is when it first arrived, `ref` the reference reserved for the message that it creates.
+    Both stay the same when it is carried out again after an interruption.
     """
 
     owner: str
@@ -50,7 +49,7 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The answer that the request got the first time."""
+    """The response to the first request."""
 
     status: int
     body: str
@@ -63,12 +62,12 @@ class IdempotencyService:
         self._sweeping: asyncio.Task[None] | None = None
 
     async def begin(self, owner: str, key: str, fingerprint: str) -> Begun | Answered:
-        """Carry the request out, or answer as before.
+        """Return `Begun` if the request is to be carried out, or the earlier response.
 
-        `Invalid`: the key was used for another request. `NotNow`: the first one is under way.
+        `Invalid`: the key was used for another request. `NotNow`: the first one is in progress.
         """
         now = datetime.now(UTC)
-        self._sweep_now_and_then(now)
+        self._sweep_if_due(now)
         new = Begun(
             owner, hashlib.sha256(key.encode()).hexdigest(), fingerprint, now, new_ref(), ""
         )
@@ -79,24 +78,24 @@ class IdempotencyService:
         return msgspec.structs.replace(new, etag=etag)
 
     async def finish(self, begun: Begun, status: int, body: str) -> None:
-        """Keep the answer for those who ask again."""
+        """Store the response for repeated requests."""
         answer: dict[str, Value] = {"Status": status, "Body": body}
-        with contextlib.suppress(Conflict):  # taken over meanwhile: the other has the same answer
+        with contextlib.suppress(Conflict):  # taken over meanwhile, with the same response
             await self._records.merge(Entity(begun.owner, begun.row, answer), begun.etag)
 
     async def forget(self, begun: Begun) -> None:
-        """It was refused and did nothing: the key may be used again."""
+        """Release the key of a request that was refused and did nothing."""
         with contextlib.suppress(Conflict):
             await self._records.delete(begun.owner, begun.row, begun.etag)
 
     async def _again(self, new: Begun, now: datetime) -> Begun | Answered:
         found = await self._records.get(new.owner, new.row)
-        if found is None:  # refused at this very moment
+        if found is None:  # released at this very moment
             raise NotNow(_UNDER_WAY)
         if now - entities.read(found, "At", datetime) > KEPT:
             return await self._take(new, now, found.etag)
         if entities.read(found, "Fingerprint", str) != new.fingerprint:
-            raise Invalid(FIELD, "was used for another request: take a new key for each")
+            raise Invalid(FIELD, "was used for another request: use a new key for each")
         status = entities.read_optional(found, "Status", int)
         if status is not None:
             return Answered(status, entities.read(found, "Body", str))
@@ -116,9 +115,9 @@ class IdempotencyService:
             raise NotNow(_UNDER_WAY) from exc
         return msgspec.structs.replace(begun, etag=taken)
 
-    # -- records that nobody will ask for any more -------------------------------------------
+    # -- expired records ---------------------------------------------------------------------
 
-    def _sweep_now_and_then(self, now: datetime) -> None:
+    def _sweep_if_due(self, now: datetime) -> None:
         if time.monotonic() - self._swept_at > _SWEPT_EVERY and self._sweeping is None:
             self._swept_at = time.monotonic()
             self._sweeping = asyncio.create_task(self.sweep(now - KEPT))
@@ -128,18 +127,18 @@ class IdempotencyService:
         self._sweeping = None
 
     async def sweep(self, before: datetime) -> None:
-        """Remove records of requests that came before this."""
-        with contextlib.suppress(StoreError):  # the next one will do it
+        """Remove the records of requests that arrived before this."""
+        with contextlib.suppress(StoreError):  # the next sweep does it
             async for record in self._records.scan(where=lt("At", before)):
                 with contextlib.suppress(Conflict):
                     await self._records.delete(record.partition, record.row, record.etag)
 
 
-_UNDER_WAY = f"a request with this {FIELD} is being carried out: ask again in a moment"
+_UNDER_WAY = f"a request with this {FIELD} is being carried out: try again in a moment"
 
 
 def fingerprint_of(body: bytes) -> str:
-    """Tells one request from another."""
+    """Return a digest that tells requests apart."""
     return hashlib.sha256(body).hexdigest()
 
 

@@ -13,7 +13,7 @@ _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND  # has 18 di
 
 
 def new_row(moment: datetime) -> str:
-    """The key for something of this moment; two of the same moment still differ."""
+    """Return a key for this moment; two keys of the same moment still differ."""
     return f"{_counted_down(moment)},{secrets.token_hex(4)}"
 
 
@@ -22,7 +22,7 @@ def moment_of(row: str) -> datetime:
 
 
 def rows_of_day(day: date) -> KeyRange:
-    """What happened on this day, in UTC."""
+    """Return the range of a day, in UTC."""
     start = datetime.combine(day, time(), UTC)
     end = datetime.combine(day, time.max, UTC)
     # Keys run backwards, and a key with its random end sorts behind the bare moment.
@@ -30,16 +30,16 @@ def rows_of_day(day: date) -> KeyRange:
 
 
 def rows_before(moment: datetime) -> KeyRange:
-    """What is older than this moment."""
+    """Return the range of what is older than this moment."""
     return KeyRange(start=_counted_down(moment, earlier=1))
 
 
 def rows_after(row: str) -> KeyRange:
-    """What is newer than this row."""
+    """Return the range of what is newer than this row."""
     return KeyRange(stop=row)
 
 
 def _counted_down(moment: datetime, *, earlier: int = 0) -> str:
-    """As digits; `earlier` is in microseconds."""
+    """Return the moment as digits that sort backwards; `earlier` is in microseconds."""
     micros = (moment.astimezone(UTC) - _EPOCH) // _MICROSECOND - earlier
     return f"{_LAST - max(micros, 0):018d}"

@@ -12,14 +12,14 @@ from postroom.storage import EVERY_KEY, DeleteMany, KeyRange, NotFound, Table
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_ROWS: Final = 1000  # what one look at the store answers
+_ROWS: Final = 1000  # the most that one read of the store returns
 
 
 async def read_whole(
     table: Table, kind: type[S], partition: str, rows: KeyRange = EVERY_KEY, *, most: int
 ) -> dict[str, S] | None:
-    """The rows by their keys, in key order, as `Table.read` answers them; None if there are more
-    than `most`. However many there are, no more than one above `most` is read."""
+    """Return the rows by key, in key order, like `Table.read`; None if there are more than `most`.
+    At most one more than that is read."""
     found: dict[str, S] = {}
     start = rows.start
     while True:
@@ -37,9 +37,9 @@ _BATCH = 100  # the operations of one batch of the store
 
 
 async def remove_rows(table: Table, partition: str, rows: Sequence[str]) -> None:
-    """Remove these rows, in their order and a batch at a time.
+    """Remove these rows, in order and in batches.
 
-    If one of them is gone, somebody else removes them at this moment: the rest is left to them.
+    If one of them is gone, another process is removing them: the rest is left to it.
     """
     for start in range(0, len(rows), _BATCH):
         try:

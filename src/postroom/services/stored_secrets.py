@@ -1,7 +1,7 @@
-"""Secrets that rows of the store hold, encrypted: where they are, and their conversion.
+"""Encrypted secrets in rows of the store: where they are, and how they are converted.
 
-A new secret gets a line in `PLACES`. Then it is converted when it is in clear text (as earlier
-versions wrote it), encrypted again when the secret key was replaced, and counted by
+A new kind of secret gets a line in `PLACES`. Then it is encrypted if it is in clear text (as
+earlier versions wrote it), encrypted again when the secret key is replaced, and counted by
 `postroom check`.
 """
 
@@ -21,11 +21,11 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "users": ("TotpSecret",),
     "hostapps": ("Environment",),
 }
-"""By table: properties that hold a secret, or nothing."""
+"""By table: properties that may hold a secret."""
 
 
 class SecretState(StrEnum):
-    """What is to be done about a secret."""
+    """How a secret is stored."""
 
     CURRENT = "current"
     OLD_KEY = "old key"
@@ -45,14 +45,14 @@ class SecretRows:
         return self._keyring.encrypt(text, self._context(partition, row, name))
 
     def read(self, entity: Entity, name: str) -> str:
-        """Return a secret, or nothing if the row has none. `DecryptionError`."""
+        """Return a secret, empty if the row has none. `DecryptionError`."""
         value = read_optional(entity, name, str) or ""
         if not is_encrypted(value):
             return value
         return self._keyring.decrypt(value, self._context(entity.partition, entity.row, name))
 
     def state(self, entity: Entity, name: str) -> SecretState:
-        """Return the state of a secret; nothing is as good as a current one."""
+        """Return the state of a secret; a missing one counts as current."""
         value = read_optional(entity, name, str) or ""
         if not value or self._keyring.is_current(value):
             return SecretState.CURRENT

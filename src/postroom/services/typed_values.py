@@ -30,7 +30,7 @@ def kind_of(value: Value) -> Kind:
 
 
 def shown(value: Value) -> str:
-    """The text that `parse_value` reads as this value."""
+    """Return the text that `parse_value` parses to this value."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -43,15 +43,15 @@ def shown(value: Value) -> str:
 
 
 def parse_value(name: str, kind: str, text: str) -> Value:
-    """The value that somebody typed. `Invalid` names the property."""
+    """Return the value of a text that a person typed. `Invalid` names the property."""
     try:
         read = _READERS[Kind(kind)]
     except ValueError as exc:
-        raise Invalid(name, f"{kind[:40]!r} is not one of {', '.join(Kind)}") from exc
+        raise Invalid(name, f"must be one of {', '.join(Kind)}, not {kind[:40]!r}") from exc
     try:
         return read(text)
     except (ValueError, OverflowError) as exc:
-        raise Invalid(name, f"{text[:40]!r} is no {kind}: {_HINTS[Kind(kind)]}") from exc
+        raise Invalid(name, f"must be {_HINTS[Kind(kind)]}, not {text[:40]!r}") from exc
 
 
 def _text(text: str) -> str:

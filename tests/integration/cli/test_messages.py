@@ -118,7 +118,7 @@ def test_mistakes_with_messages_are_one_line_and_leave_nothing(cli: CommandLine)
     assert cli.fails(*to, "--html", "large.htm").endswith("a body may have 10 MB")
     hostile = ("message", "create", "news", "--subject", "Hi\r\nBcc: a@b.org", "--text", "body.txt")
     assert cli.fails(*hostile).startswith("subject: contains a character")
-    assert cli.fails("message", "show", "12") == "ref: a message is known by 18 digits"
+    assert cli.fails("message", "show", "12") == "ref: must have 18 digits"
     assert cli.json("message", "ls")["items"] == []
     assert cli.json("blob", "ls", "mailbodies")["items"] == []
 

@@ -8,7 +8,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
-from postroom.services.messages.progress import Seen
+from postroom.services.messages.progress import LastCount
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 MESSAGE = Message(
@@ -26,7 +26,7 @@ def accepted(count: int) -> Counts:
 
 
 def test_the_rate_does_not_include_a_pause() -> None:
-    seen = Seen()
+    seen = LastCount()
     resumed = msgspec.structs.replace(MESSAGE, resumptions=1)
     rates = []
     for message, count, at in (

@@ -132,7 +132,7 @@ async def test_a_value_that_cannot_be_is_named_and_nothing_is_saved(site: Site) 
     form |= {"name6": "", "value6": "without a name"}
     answer = await user.post(ENTITY, form)
     assert answer.status_code == 422
-    assert "is no integer" in answer.text
+    assert "must be a whole number" in answer.text
     assert "needs a name" in answer.text
     assert "many &lt;b&gt;" in answer.text
     assert await now(site) == EVERYTHING

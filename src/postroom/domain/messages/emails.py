@@ -1,4 +1,4 @@
-"""Emails: one message to one subscriber, what may become of it, and the sum that always holds."""
+"""Emails: one message to one subscriber, its possible outcomes, and the sum that always holds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from postroom.domain.errors import NotNow
 
 
 class EmailOutcome(StrEnum):
-    """Where an email stands. Deferred emails are pending: they will be tried again."""
+    """The outcome of an email so far. Deferred emails are pending: they will be retried."""
 
     PENDING = "pending"
     ACCEPTED = "accepted"
@@ -29,10 +29,10 @@ TRANSITIONS: dict[EmailOutcome, frozenset[EmailOutcome]] = {
             EmailOutcome.IN_DOUBT,
         }
     ),
-    # Only an administrator's decision leads out of doubt: it was sent, or it is to be sent again.
+    # Only an administrator can end the doubt: it was sent, or it is to be sent again.
     EmailOutcome.IN_DOUBT: frozenset({EmailOutcome.ACCEPTED, EmailOutcome.PENDING}),
     # If the same reply refused nearly everybody, it was not about them. ('Retry failed recipients'
-    # is another message to the same people: this one's record stays.)
+    # creates another message to the same people; the record of this one stays.)
     EmailOutcome.REFUSED: frozenset({EmailOutcome.PENDING}),
     EmailOutcome.ACCEPTED: frozenset(),
     EmailOutcome.SUPPRESSED: frozenset(),
@@ -46,10 +46,10 @@ def check_outcome(current: EmailOutcome, to: EmailOutcome) -> None:
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """What has become of the emails of a message, or of one of its pages.
+    """The outcomes of the emails of a message, or of one of its pages.
 
     `possible_duplicates` are emails that were sent again, or given up, after an attempt without a
-    reply: part of `accepted`, mostly. Those that were refused or cancelled afterwards count, too.
+    reply: mostly a part of `accepted`, but those refused or cancelled afterwards count, too.
     """
 
     planned: int = 0
@@ -59,7 +59,7 @@ class Counts(msgspec.Struct, frozen=True):
     in_doubt: int = 0
     possible_duplicates: int = 0
     deferred: int = 0
-    """A part of pending: those that wait for another attempt, or for a hold to be lifted."""
+    """A part of pending: emails that wait for another attempt, or for a hold to be lifted."""
 
     @property
     def done(self) -> int:
@@ -81,7 +81,8 @@ class Counts(msgspec.Struct, frozen=True):
         )
 
     def as_dict(self) -> dict[str, int]:
-        """As the API shows it: planned = pending + accepted + refused + suppressed + in_doubt."""
+        """Return the counts as in the API: planned = pending + accepted + refused + suppressed +
+        in_doubt."""
         return {
             "planned": self.planned,
             "pending": self.pending,

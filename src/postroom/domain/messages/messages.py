@@ -1,6 +1,6 @@
-"""Messages, and the one table of what may happen to them.
+"""Messages, and the one table of their status changes.
 
-Everything that affects the life of a message is here; pages, API, scheduler and senders obey it.
+Everything that affects the life of a message is here; pages, API, scheduler and senders follow it.
 
     Pending → Queuing → Processing → Completed
        ↕         ↕          ↕
@@ -61,7 +61,7 @@ TRANSITIONS: dict[MessageStatus, frozenset[MessageStatus]] = {
     MessageStatus.CANCELLED: frozenset(),
 }
 EDITABLE = frozenset({MessageStatus.PENDING})
-"""Editing and deleting: only while nothing has been made of the message yet."""
+"""A message can be edited and deleted only before its recipients are planned."""
 
 FINAL = frozenset({MessageStatus.COMPLETED, MessageStatus.CANCELLED})
 
@@ -70,16 +70,16 @@ class Message(msgspec.Struct, frozen=True):
     """A message, as the store keeps it.
 
     `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
-    `from_address` and what begins with `list_` are the list's when the message was queued.
-    `queued_pages` counts the pages whose work items are certainly in the queue. `paused_from` is
-    where a paused message goes on, `resumptions` how often it did. `reason` says why it paused
-    itself, or why it ended without a recipient. `retry_of` is the message whose refused recipients
-    this one is for; `retry_at` is when somebody last asked to retry deferred emails at once.
-    `counts` is the sum of one that is done: it does not change any more. `trace` ties what is done
-    for it to the request that made it (`observability/spans.py`).
+    `from_address` and the fields that begin with `list_` are copied from the list when the message
+    is queued. `queued_pages` counts the pages whose work items are certainly in the queue.
+    `paused_from` is the status to resume, `resumptions` counts how often that happened. `reason`
+    says why it paused itself, or why it had no recipients. `retry_of` is the message whose refused
+    recipients this one is for; `retry_at` is when a retry of deferred emails was last requested.
+    `counts` is the final sum of a finished message. `trace` ties its processing to the request that
+    created it (`observability/spans.py`).
 
-    `first_keyed_page`: from this page on, emails are in the order of their addresses' keys. Pages
-    before it, or all if it is None, were made by a version that kept each spelling apart: they are
+    `first_keyed_page`: from this page on, emails are in the order of their addresses' keys. Earlier
+    pages, or all if it is None, were written by a version that kept each spelling apart: they are
     in the order of spellings.
     """
 
@@ -115,12 +115,12 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def day_of(moment: datetime) -> str:
-    """The scheduled day in UTC, `yyyy-mm-dd`: the partition of a message."""
+    """Return the scheduled day in UTC, `yyyy-mm-dd`: the partition of a message."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d")
 
 
 def check_transition(current: MessageStatus, to: MessageStatus) -> None:
-    """Allow what the table allows; `NotNow` names what would be."""
+    """Raise `NotNow` unless the table allows this change; the text names the possible ones."""
     if to in TRANSITIONS[current]:
         return
     possible = ", ".join(sorted(TRANSITIONS[current]))
@@ -136,7 +136,7 @@ def with_status(message: Message, to: MessageStatus, **changes: Any) -> Message:
 
 
 def may_be_edited(status: MessageStatus, counts: Counts) -> bool:
-    """Whether a message can be edited, as far as its counts tell."""
+    """Return whether a message can be edited, judging by its counts."""
     nothing_sent = not (counts.accepted or counts.refused or counts.in_doubt)
     return status in EDITABLE or (status is MessageStatus.PAUSED and nothing_sent)
 
@@ -157,5 +157,5 @@ def check_deletable(status: MessageStatus) -> None:
 
 
 def has_passed(scheduled_at: datetime, now: datetime) -> bool:
-    """Whether a time that somebody asks for is so long ago that they should be told."""
+    """Return whether a requested time is so long ago that the user should be told."""
     return now - scheduled_at > _GRACE

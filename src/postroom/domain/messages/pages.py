@@ -1,4 +1,4 @@
-"""Pages and work items: how a page of a message is named, and what a queue message says of it."""
+"""Pages and work items: the name of a page, and the queue message that stands for it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from postroom.domain.errors import Invalid
 from postroom.domain.messages.refs import MessageRef
 
 PAGE_SIZE = 100
-"""Emails of a page: what one atomic batch of the store can hold."""
+"""Emails of a page: as many as one atomic batch of the store can hold."""
 
 SEND_QUEUE = "mail/send"
 CONFIRM_QUEUE = "mail/confirm"
 SCHEDULE_QUEUE = "mail/schedule"
-"""Wakes the scheduler: a message was scheduled, resumed or cancelled. Carries its reference."""
+"""Wakes the scheduler when a message was scheduled, resumed or cancelled; holds its reference."""
 
 _WORK_ITEM = re.compile(r"(\d{4}-\d{2}-\d{2}),(\d{18}),(\d{6}),([01])", re.ASCII)
 
 
 class WorkItem(msgspec.Struct, frozen=True):
-    """One page to be sent. `restarted`: the item was made again after an interruption."""
+    """One page to send. `restarted`: the item was created again after an interruption."""
 
     day: str
     ref: MessageRef
@@ -37,13 +37,13 @@ class WorkItem(msgspec.Struct, frozen=True):
 
 
 def page_partition(day: str, ref: MessageRef, page: int) -> str:
-    """The partition of a page's emails, in `message` and in `messagearchive`."""
+    """Return the partition of a page's emails, in `message` and in `messagearchive`."""
     return f"{day},{ref},{page:06}"
 
 
 def parse_work_item(body: str) -> WorkItem:
     found = _WORK_ITEM.fullmatch(body)
     if found is None:
-        raise Invalid("work item", f"{body[:60]!r} is not 'day,MessageRef,page,flag'")
+        raise Invalid("work item", f"must be 'day,MessageRef,page,flag', not {body[:60]!r}")
     day, ref, page, flag = found.groups()
     return WorkItem(day, MessageRef(ref), int(page), flag == "1")

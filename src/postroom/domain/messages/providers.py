@@ -1,4 +1,4 @@
-"""Who runs a recipient's mailbox: addresses at one provider get the same treatment from it."""
+"""Mailbox providers: all addresses at one provider are treated alike by it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from postroom.domain.audience.addresses import Address, domain_of
 Provider = NewType("Provider", str)
 """A provider's main domain (`gmail.com`), or the recipient's own domain."""
 
-# Domains that share their servers and their opinion of a sender. A family that is missing here is
-# only held domain by domain.
+# Domains that share servers and sender reputation. A family that is missing here is held domain by
+# domain.
 _FAMILIES: dict[str, tuple[str, ...]] = {
     "gmail.com": ("googlemail.com",),
     "outlook.com": (

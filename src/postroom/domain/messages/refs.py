@@ -1,7 +1,7 @@
-"""`MessageRef`: how a message is known. 18 digits, sortable, unique.
+"""`MessageRef`, the id of a message: 18 digits, sortable, unique.
 
-It has the look of .NET ticks (tenths of microseconds since the year 1): milliseconds of the time it
-was made, then four random digits. The store refuses the same one twice, so two messages made in the
+It looks like .NET ticks (tenths of microseconds since the year 1): the milliseconds of its
+creation, then four random digits. The store refuses the same one twice, so messages created at the
 same instant still differ.
 """
 
@@ -22,7 +22,7 @@ _SHAPE = re.compile(r"[0-9]{18}")
 
 
 def new_ref(milliseconds: int | None = None) -> MessageRef:
-    """A reference for a message that is made now."""
+    """Return a reference for a new message."""
     now = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
     ticks = _TICKS_AT_1970 + now * _TICKS_A_MILLISECOND + secrets.randbelow(_TICKS_A_MILLISECOND)
     return MessageRef(f"{ticks:018}")
@@ -30,5 +30,5 @@ def new_ref(milliseconds: int | None = None) -> MessageRef:
 
 def parse_ref(text: str) -> MessageRef:
     if not isinstance(text, str) or not _SHAPE.fullmatch(text):
-        raise Invalid("ref", "a message is known by 18 digits")
+        raise Invalid("ref", "must have 18 digits")
     return MessageRef(text)

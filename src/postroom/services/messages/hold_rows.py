@@ -1,12 +1,12 @@
-"""Where holds are kept: shared by all senders, and surviving their restarts.
+"""Holds in the store: shared by all senders, and surviving their restarts.
 
 | table   | partition | row                                           | holds                    |
 |---------|-----------|-----------------------------------------------|--------------------------|
 | `holds` | `hold`    | `account`, `provider:DOMAIN` or `message:REF` | one hold, open or lifted |
 
-Rows are changed under their ETags: of several senders that meet a fault one opens the hold, and one
-at a time probes. A lifted hold stays for a while, so that trouble that comes back is recognised.
-Another partition is described in `sender/faults/suspicions.py`.
+Rows are changed under their ETags: of several senders that meet a fault, one opens the hold, and
+one at a time probes. A lifted hold stays for a while, so that a recurring fault is recognised.
+`sender/faults/suspicions.py` describes another partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from postroom.services.events import EventService, Severity
 from postroom.services.messages.holds import (
     INTERVALS,
     PROBE_LEASE,
-    SAME_TROUBLE,
+    RECURRING_WITHIN,
     Fault,
     Hold,
     HoldKey,
@@ -38,7 +38,7 @@ from postroom.transport.contract import Result, Scope
 
 TABLE = "holds"
 _PARTITION = "hold"
-_UNTOLD = timedelta(seconds=5)  # then whoever changed the hold was interrupted
+_UNTOLD = timedelta(seconds=5)  # after that, the process that changed the hold was interrupted
 _LONGEST_TEXT = 1000
 _MOST_REFUSED = 50
 
@@ -49,14 +49,14 @@ class HoldService:
         self._events = events
 
     async def all(self) -> list[Hold]:
-        """Return every hold, also those that were lifted lately."""
+        """Return every hold, including recently lifted ones."""
         return [_hold(row) async for row in self._table.scan(KeyRange.only(_PARTITION))]
 
     async def open_holds(self) -> Holds:
         return Holds(await self.all())
 
     async def open(self, fault: Fault) -> None:
-        """Open a hold, unless it is open: then only add who else was refused."""
+        """Open a hold; if it is open already, only add the other refused recipients."""
 
         def change(hold: Hold | None) -> Hold | None:
             if hold is None or not hold.is_open:
@@ -69,7 +69,7 @@ class HoldService:
         await self._change(fault.key, change)
 
     async def claim_probe(self, key: HoldKey) -> Hold | None:
-        """Take the right to probe; None if it is not due, or another sender was quicker."""
+        """Claim the right to probe; None if it is not due, or another sender was faster."""
         now = datetime.now(UTC)
         found = await self._get(key)
         if found is None or not found.is_due(now):
@@ -81,7 +81,7 @@ class HoldService:
         return None
 
     async def probed(self, key: HoldKey, result: Result | None) -> None:
-        """Record what a probe found; None: it was not sent after all."""
+        """Record the result of a probe; None: it was not sent after all."""
 
         def change(hold: Hold | None) -> Hold | None:
             if hold is None or not hold.is_open:
@@ -93,8 +93,8 @@ class HoldService:
         await self._change(key, change)
 
     async def try_now(self, keys: Collection[str]) -> int:
-        """Make the probes of these holds due, and start again with short intervals; return how
-        many of them are open."""
+        """Make the probes of these holds due, and restart with short intervals; return how many are
+        open."""
         count = 0
 
         def change(hold: Hold | None) -> Hold | None:
@@ -110,7 +110,7 @@ class HoldService:
         return count
 
     async def restored(self, hold: Hold, refusals: Collection[Refusal]) -> None:
-        """These refused emails are pending again."""
+        """Record that these refused emails are pending again."""
 
         def change(found: Hold | None) -> Hold | None:
             if found is None:
@@ -126,13 +126,13 @@ class HoldService:
                 await self._table.delete(_PARTITION, key)
 
     async def tidy(self) -> None:
-        """Tell of holds whose event an interruption has swallowed, and forget old ones."""
+        """Record events that an interruption has lost, and delete old holds."""
         now = datetime.now(UTC)
         for hold in await self.all():
             changed_at = hold.lifted_at or hold.since
             if _event_of(hold) != hold.told and now - changed_at > _UNTOLD:
                 await self._tell(hold)
-            elif not hold.is_open and not hold.refused and now - changed_at > SAME_TROUBLE:
+            elif not hold.is_open and not hold.refused and now - changed_at > RECURRING_WITHIN:
                 with contextlib.suppress(Conflict):
                     await self._table.delete(_PARTITION, hold.key, hold.etag)
 
@@ -168,7 +168,7 @@ class HoldService:
         return after
 
     async def _tell(self, hold: Hold) -> None:
-        """Record the event, then that it was: interrupted in between, it is told twice."""
+        """Record the event, then mark that: an interruption in between records it twice."""
         subject = hold.key if hold.scope is Scope.MESSAGE else ""
         if hold.is_open:
             text, severity = f"{describe(hold)} Reply: {hold.reply}", Severity.WARNING
@@ -181,7 +181,7 @@ class HoldService:
 
 
 def describe(hold: Hold) -> str:
-    """Say in plain words what waits and why."""
+    """Return in plain words what waits and why."""
     return f"{waiting_part(hold)} are on hold: {hold.reason[:1].lower()}{hold.reason[1:]}."
 
 

@@ -1,10 +1,10 @@
 """Holds: emails that wait because of a fault that is not their recipients'.
 
 A fault of the mail server, of our account, of one provider or of one message opens a hold for its
-scope. Emails within it wait, which does not count as an attempt; all others continue. A single
-email probes from time to time whether the cause is gone; the first success lifts the hold.
+scope. Emails within it wait, which does not count as an attempt; all others continue. From time to
+time a single email probes whether the cause is gone; the first success lifts the hold.
 
-Everything here is a decision without a store; `hold_rows.py` keeps holds.
+This module decides and does no I/O; `hold_rows.py` stores holds.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ HoldKey = NewType("HoldKey", str)
 ACCOUNT: Final = HoldKey("account")
 
 INTERVALS: Final = (2, 4, 8, 15, 30, 60, 120, 300)
-"""Seconds between probes: an outage is over for us at most as long after its end as it lasted."""
+"""Seconds between probes: we notice the end of an outage no later than after its own length."""
 
 _LONGEST: Final = {Scope.ACCOUNT: 120, Scope.PROVIDER: 300, Scope.MESSAGE: 300}
-"""Everybody waits for the account, so it is probed more often. A provider that throttles us, or a
-server that dislikes a message, is better left alone."""
+"""All emails wait for the account, so it is probed more often. A provider that throttles us, or a
+server that rejects a message, is probed rarely."""
 
 PROBE_LEASE: Final = timedelta(seconds=60)
-"""How long a sender may take for a probe before another one may try: a connection attempt and a
-login, each with their timeouts."""
+"""How long a probe may take before another sender may try: a connection and a login, each with its
+timeout."""
 
-SAME_TROUBLE: Final = timedelta(minutes=10)
-"""A hold that opens again for the same reason so soon after it was lifted continues the old one:
-its interval keeps growing, and nobody is alerted again."""
+RECURRING_WITHIN: Final = timedelta(minutes=10)
+"""A hold that opens again for the same reason within this time continues the old one: its interval
+keeps growing, and no alert is sent."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """An email that was refused by a reply which turned out not to be about its recipient."""
+    """An email that was refused by a reply that turned out not to be about its recipient."""
 
     ref: MessageRef
     page: int
@@ -50,8 +50,8 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why a hold opens. `refusal` is the key of the reply that refused most recipients
-    (`same_reply_key`), and `refused` who was refused by it, where that is the fault."""
+    """Why a hold opens. If one reply refused most recipients, `refusal` is its key
+    (`same_reply_key`) and `refused` are these recipients."""
 
     scope: Scope
     key: HoldKey
@@ -64,9 +64,9 @@ class Fault(msgspec.Struct, frozen=True):
 class Hold(msgspec.Struct, frozen=True):
     """A hold as the store keeps it.
 
-    `interval` is the pause in seconds before `next_probe`. `probing_until` is when a probe that is
-    under way counts as lost. `refused` are still to become pending again. `told` is the event that
-    was recorded last: `opened` or `lifted`.
+    `interval` is the pause in seconds before `next_probe`. `probing_until` is when a probe in
+    progress counts as lost. `refused` are to become pending again. `told` is the last recorded
+    event: `opened` or `lifted`.
     """
 
     key: HoldKey
@@ -88,7 +88,7 @@ class Hold(msgspec.Struct, frozen=True):
         return self.lifted_at is None
 
     def is_due(self, now: datetime) -> bool:
-        """Whether somebody should probe now."""
+        """Return whether a sender should probe now."""
         idle = self.probing_until is None or self.probing_until <= now
         return self.is_open and idle and self.next_probe <= now
 
@@ -108,11 +108,11 @@ class Holds:
         return key in self.by_key
 
     def covering_message(self, ref: MessageRef) -> Hold | None:
-        """The hold that all emails of a message wait for."""
+        """Return the hold that all emails of a message wait for."""
         return self.by_key.get(ACCOUNT) or self.by_key.get(message_key(ref))
 
     def covering(self, ref: MessageRef, address: Address) -> Hold | None:
-        """The widest hold that an email waits for."""
+        """Return the widest hold that an email waits for."""
         if not self.by_key:
             return None
         hold = self.covering_message(ref)
@@ -121,7 +121,7 @@ class Holds:
         return hold
 
     def holds_refusal(self, result: Result) -> bool:
-        """Whether a refusal is the one that a hold was opened for, and so not the recipient's."""
+        """Return whether a hold was opened for this refusal, so that it is not the recipient's."""
         return (
             bool(self._refusals)
             and result.is_unknown_refusal
@@ -147,7 +147,7 @@ def hold_key(scope: Scope, ref: MessageRef, address: Address) -> HoldKey:
 def opened(fault: Fault, before: Hold | None, now: datetime) -> Hold:
     """Return the hold that a fault opens; `before` is the last one of this key, now lifted."""
     interval, told = INTERVALS[0], ""
-    if before is not None and _is_same_trouble(fault, before, now):
+    if before is not None and _is_recurring(fault, before, now):
         interval, told = longer(before.scope, before.interval), "opened"
     return Hold(
         key=fault.key,
@@ -185,7 +185,7 @@ def longer(scope: Scope, interval: int) -> int:
 
 
 def _is_still_held(hold: Hold, result: Result) -> bool:
-    """Anything the server says about the one recipient shows that it deals with us again."""
+    """Return whether the hold goes on. Any reply about the recipient shows that we are served."""
     if result.kind is ResultKind.HELD:
         # A narrower fault opens a hold of its own.
         return result.scope is hold.scope or result.scope is Scope.ACCOUNT
@@ -194,9 +194,9 @@ def _is_still_held(hold: Hold, result: Result) -> bool:
     return result.kind is ResultKind.IN_DOUBT
 
 
-def _is_same_trouble(fault: Fault, before: Hold, now: datetime) -> bool:
+def _is_recurring(fault: Fault, before: Hold, now: datetime) -> bool:
     return (
         before.lifted_at is not None
-        and now - before.lifted_at < SAME_TROUBLE
+        and now - before.lifted_at < RECURRING_WITHIN
         and before.reason == fault.reason
     )

@@ -45,7 +45,7 @@ from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, Store
 from postroom.storage.limits import QUEUE_SECONDS
 
 _PAUSE_SECONDS: Final = 1.0
-"""Within this time every sender has heard of a pause, or has claimed the page that it begins with:
+"""Within this time every sender has noticed a pause, or has claimed the page that it starts with:
 senders remember a message's status for half a second."""
 
 
@@ -299,7 +299,7 @@ class MessageService:
 
 def _check_kept(old: Message, list_name: str | None, scheduled_at: datetime | None) -> None:
     """Raise `Invalid` if an edit changes the list or time of a message with planned recipients."""
-    why = "cannot be changed any more: the recipients have been planned"
+    why = "can no longer be changed: the recipients have been planned"
     if list_name is not None and parse_list_name(list_name) != old.list_name:
         raise Invalid("list", why)
     if scheduled_at is not None and checked_time(scheduled_at) != old.scheduled_at:
@@ -314,6 +314,8 @@ async def _has_generated_text(bodies: NewBodies) -> bool:
 
 
 class UnsentCheck:
+    """Checks that none of a paused message was sent, so that it can still be edited."""
+
     def __init__(self, store: Store) -> None:
         self._pages = store.table(entities.PAGES)
         self._emails = store.table(entities.MESSAGES)
@@ -330,7 +332,7 @@ class UnsentCheck:
             if "," in row.row:
                 raise NotNow("a sender is still busy with this message: try again in a moment")
             if await self._was_sent(message, row):
-                raise NotNow("some of this message has been sent, so it cannot be edited any more")
+                raise NotNow("some of this message has been sent, so it can no longer be edited")
 
     async def _was_sent(self, message: Message, page: Entity) -> bool:
         counts = entities.counts_from(page)

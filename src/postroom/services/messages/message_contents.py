@@ -23,61 +23,61 @@ from postroom.storage.limits import EARLIEST
 
 _HTML, _TEXT = "htm", "txt"
 
-_HOW_TO_MEND: Final = "write something, or leave it out"
+_HOW_TO_FIX: Final = "write something, or leave it out"
 
 
 class NewBodies(msgspec.Struct, frozen=True):
-    """The two bodies of a message. None leaves one out (in an edit: as it is), but a text that is
-    left out is made of the HTML; an empty one is not."""
+    """The two bodies of a message. None leaves one out (in an edit: unchanged), and a text left out
+    is generated from the HTML; an empty text is not."""
 
     html: str | None = None
     text: str | None = None
 
 
 def checked_subject(subject: str) -> str:
-    """A subject as a message may have it. `Invalid`."""
+    """Return the subject as it is stored. `Invalid`."""
     checked = one_line("subject", subject, longest=LONGEST_SUBJECT)
     check_fields("subject", checked)
     return checked
 
 
 async def checked_bodies(bodies: NewBodies) -> NewBodies:
-    """Return the bodies as they are kept, with one kind of line end. `Invalid`.
+    """Return the bodies as they are stored, with one kind of line end. `Invalid` for a blank body.
 
-    A body that is given shows something. Checked in a thread: a body may have 10 MB.
+    Checked in a thread: a body may have 10 MB.
     """
     return await asyncio.to_thread(_checked, bodies)
 
 
 def _checked(bodies: NewBodies) -> NewBodies:
     if bodies.html and not shows_html(bodies.html):
-        raise Invalid("html", f"has neither text nor pictures: {_HOW_TO_MEND}")
+        raise Invalid("html", f"has neither text nor pictures: {_HOW_TO_FIX}")
     if bodies.text and not shows_text(bodies.text):
-        raise Invalid("text", f"is blank: {_HOW_TO_MEND}")
+        raise Invalid("text", f"is blank: {_HOW_TO_FIX}")
     return NewBodies(_checked_body("html", bodies.html), _checked_body("text", bodies.text))
 
 
 async def with_text(bodies: NewBodies) -> NewBodies:
-    """The bodies as they are sent: without a text, one is made of the HTML. `Invalid`.
+    """Return the bodies as they are sent: a missing text is generated from the HTML. `Invalid`.
 
-    In a thread: that takes a second for each megabyte.
+    Generated in a thread: it takes a second per megabyte.
     """
     if not bodies.html or bodies.text is not None:
         return bodies
     made = await asyncio.to_thread(text_from_html, bodies.html)
     if len(made.encode()) > LARGEST_BODY:
-        return bodies  # links grow when they are written out: the HTML alone has to do
+        return bodies  # written-out links are long: send the HTML alone
     return NewBodies(bodies.html, _checked_body("text", made) or None)
 
 
 def check_any_body(bodies: NewBodies) -> None:
-    """`Invalid` if there is none."""
+    """Raise `Invalid` if there is no body."""
     if not (bodies.html or bodies.text):
         raise Invalid("html", "a message needs an HTML body, a text body, or both")
 
 
 def checked_time(moment: datetime) -> datetime:
-    """A time that can be kept, in UTC. `Invalid`."""
+    """Return a time that can be stored, in UTC. `Invalid`."""
     if moment.tzinfo is None:
         raise Invalid("scheduled_at", "needs a time zone, as in 2026-11-15T09:00:00+01:00")
     try:
@@ -85,7 +85,7 @@ def checked_time(moment: datetime) -> datetime:
     except OverflowError:
         checked = EARLIEST
     if checked <= EARLIEST:
-        raise Invalid("scheduled_at", "is no time that can be kept")
+        raise Invalid("scheduled_at", "must be a later time")
     return checked
 
 
@@ -102,25 +102,25 @@ class MessageBodies:
         self._blobs = store.container(entities.BODIES)
 
     async def read(self, message: Message) -> NewBodies:
-        """Both, as they were given; None for one that the message does not have."""
+        """Return both bodies; None for one that the message does not have."""
         html = await self._read(message, _HTML) if message.has_html else None
         text = await self._read(message, _TEXT) if message.has_text else None
         return NewBodies(html, text)
 
     async def write(self, message: Message, bodies: NewBodies) -> None:
-        """Under the message's version: those of other versions stay as they are."""
+        """Write the bodies of the message's version; other versions stay."""
         for kind, body in ((_HTML, bodies.html), (_TEXT, bodies.text)):
             if body:
                 await self._blobs.put(_name(message, kind), body.encode())
 
     async def delete(self, message: Message) -> None:
-        """Those of this version. Can be repeated."""
+        """Delete the bodies of this version. Can be repeated."""
         for kind, there in ((_HTML, message.has_html), (_TEXT, message.has_text)):
             if there:
                 await self._delete(_name(message, kind))
 
     async def delete_all(self, ref: MessageRef) -> None:
-        """Those of every version, also what an interrupted edit has left."""
+        """Delete the bodies of every version, including leftovers of an interrupted edit."""
         for blob in (await self._blobs.list(ref)).blobs:
             await self._delete(blob.name)
 

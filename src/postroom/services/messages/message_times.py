@@ -1,8 +1,8 @@
-"""Messages by time: what is under way, what comes next, and what was, newest first.
+"""Messages by time: being sent, scheduled and finished, newest first.
 
-The store reads keys in one direction only, so 'newest first' looks back: it takes the index entries
-of a stretch of time, which grows until it holds enough. The cost grows with the messages of that
-stretch, not with all that there ever were.
+The store reads keys in one direction only, so 'newest first' reads the index entries of a past
+period, which grows until it holds enough. The cost grows with the messages of that period, not with
+all messages.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from postroom.services.messages.lifecycle import MessageService
 from postroom.services.row_ranges import read_whole
 from postroom.storage import Entity, KeyRange, Store
 
-_STRETCHES = (timedelta(days=1), timedelta(days=10), timedelta(days=100), None)
+_PERIODS = (timedelta(days=1), timedelta(days=10), timedelta(days=100), None)
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = 100  # that are read together
 _DAY_LENGTH = len("2012-10-15")
 
 
 class NewestMessages(msgspec.Struct, frozen=True):
-    """Some messages, newest first; `next` goes on with older ones, None at the end."""
+    """Some messages, newest first; `next` continues with older ones, None at the end."""
 
     messages: list[Message]
     next: str | None
 
 
 class MessageLine(msgspec.Struct, frozen=True, gc=False):
-    """What an index of messages can be sorted by. The sum is there once the message is done."""
+    """The sortable columns of a message. The counts are set once it is finished."""
 
     ref: MessageRef
     subject: str
@@ -58,24 +58,24 @@ class MessageTimes:
         self._messages = messages
 
     async def under_way(self, *, limit: int) -> list[Message]:
-        """Messages that are due and not done, the one that was due first at the top."""
+        """Return messages that are due and unfinished, the earliest first."""
         return await self._open(KeyRange(stop=_row_at(datetime.now(UTC))), limit)
 
     async def to_come(self, *, limit: int) -> list[Message]:
-        """Messages whose time has not come, the next one at the top."""
+        """Return messages that are not due yet, the earliest first."""
         return await self._open(KeyRange(start=_row_at(datetime.now(UTC))), limit)
 
     async def done(self, *, limit: int, before: str | None = None) -> NewestMessages:
-        """Messages that are done, newest first."""
+        """Return finished messages, newest first."""
         return await self._newest((entities.DONE,), limit, before)
 
     async def all(self, *, limit: int, before: str | None = None) -> NewestMessages:
-        """Every message, newest first: those of times to come, those under way, those done."""
+        """Return every message, newest first: scheduled, being sent, finished."""
         return await self._newest((entities.OPEN, entities.DONE), limit, before)
 
     async def whole(self, *, done: bool, most: int) -> list[MessageLine] | None:
-        """All messages that are done, or all that are not, in the order of their times; None if
-        there are more than `most`. Read by days: that costs a tenth of reading them one by one."""
+        """Return all finished or all unfinished messages in the order of their times; None if there
+        are more than `most`. Reading them by day costs a tenth of reading them one by one."""
         partition = entities.DONE if done else entities.OPEN
         entries = await read_whole(self._index, _Nothing, partition, most=most)
         if entries is None:
@@ -85,7 +85,7 @@ class MessageTimes:
         rows: dict[str, dict[str, _Row]] = {}
         for begin in range(0, len(days), _DAYS):
             rows |= await table.read_partitions(_Row, days[begin : begin + _DAYS])
-        # By reference: what an interruption left in the index must not show a message twice.
+        # By reference: an entry left by an interruption must not show a message twice.
         found: dict[str, MessageLine] = {}
         for entry in entries:
             ref = MessageRef(entry.rpartition(",")[2])
@@ -95,7 +95,7 @@ class MessageTimes:
         return list(found.values())
 
     async def of(self, lines: Sequence[MessageLine]) -> list[Message]:
-        """The messages of these lines; one that has gone since is left out."""
+        """Return the messages of these lines; deleted ones are left out."""
         found: list[Message] = []
         for line in lines:
             with contextlib.suppress(NoSuch):
@@ -116,10 +116,10 @@ class MessageTimes:
     async def _entries(
         self, partitions: tuple[str, ...], limit: int, before: str | None
     ) -> list[Entity]:
-        """The last `limit` entries before a row, the last one first."""
+        """Return the last `limit` entries before a row, the last one first."""
         found: dict[str, Entity] = {}
-        for stretch in _STRETCHES:
-            rows = KeyRange(start=_row_back(before, stretch), stop=before)
+        for period in _PERIODS:
+            rows = KeyRange(start=_row_back(before, period), stop=before)
             for partition in partitions:
                 last: deque[Entity] = deque(maxlen=limit)
                 async for entry in self._index.scan(KeyRange.only(partition), rows):
@@ -131,7 +131,7 @@ class MessageTimes:
         return [found[row] for row in sorted(found, reverse=True)[:limit]]
 
     async def _read(self, entries: list[Entity]) -> list[Message]:
-        """The messages of entries; what an interruption left in the index is passed over."""
+        """Return the messages of entries; entries left by an interruption are skipped."""
         messages: list[Message] = []
         for entry in entries:
             try:
@@ -144,11 +144,11 @@ class MessageTimes:
 
 
 class _Nothing(msgspec.Struct, frozen=True, gc=False):
-    """Of an entry of the index, the key alone."""
+    """An entry of the index of which only the key is read."""
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a message."""
+    """The properties of a message that are read."""
 
     SubjectLine: str
     ListName: str
@@ -180,12 +180,12 @@ def _row_at(moment: datetime) -> str:
     return entities.due_row(moment, MessageRef(""))
 
 
-def _row_back(before: str | None, stretch: timedelta | None) -> str | None:
-    """Where a look begins that goes this far back; None: at the first row."""
-    if stretch is None:
+def _row_back(before: str | None, period: timedelta | None) -> str | None:
+    """Return the row at which a period of this length begins; None: the first row."""
+    if period is None:
         return None
     try:
         end = datetime.fromisoformat((before or "").partition(",")[0]).astimezone(UTC)
     except (ValueError, OverflowError):
         end = datetime.now(UTC)
-    return _row_at(max(end, _FIRST_MOMENT + stretch) - stretch)
+    return _row_at(max(end, _FIRST_MOMENT + period) - period)

@@ -24,15 +24,15 @@ from postroom.services.messages.waiting_reasons import WaitingReasons, together,
 from postroom.storage import Entity, InvalidValue, KeyRange, Store
 from postroom.storage.tokens import decode_token, encode_token
 
-_MOST_JUMPS = 100  # between spellings, in one message: as many as addresses have letters, mostly
+_MOST_JUMPS = 100  # between spellings, in one message: mostly as many as addresses have letters
 
-_PAGES_LOOKED_AT = 1_000  # for one answer: a search through a million emails is cut into a few
+_MOST_PAGES = 1_000  # read for one response: a search through a million emails takes several
 
 
 class EmailRecord(msgspec.Struct, frozen=True):
-    """One email, done or not, with the mail server's last words; `at` is when it was done.
+    """One email with the mail server's last reply; `at` is when it was finished.
 
-    `row` is its key in the store: the address's key, or the address as an earlier version had it.
+    `row` is its key in the store: the address's key, or the address if an earlier version wrote it.
     """
 
     row: str
@@ -46,7 +46,7 @@ class EmailRecord(msgspec.Struct, frozen=True):
 
 
 class EmailPage(msgspec.Struct, frozen=True):
-    """Some emails in the order of addresses; `next` goes on."""
+    """Some emails in the order of addresses; `next` continues behind them."""
 
     emails: list[EmailRecord]
     next: str | None
@@ -59,10 +59,10 @@ class OutcomeService:
         self._search = PageSearch(store)
 
     async def counts(self, message: Message) -> Counts:
-        """The sum: planned = pending + accepted + refused + suppressed + in_doubt.
+        """Return the sum: planned = pending + accepted + refused + suppressed + in_doubt.
 
-        Each page has its part of all six in one row, so that they agree at every moment. A message
-        that is done has its sum with it.
+        Each page has its share of all six in one row, so that they agree at every moment. A
+        finished message has its own sum.
         """
         return (await self.counts_and_waiting(message))[0]
 
@@ -86,7 +86,7 @@ class OutcomeService:
     async def emails(
         self, message: Message, outcome: EmailOutcome | None = None
     ) -> AsyncIterator[EmailRecord]:
-        """Every email of a message in the order of addresses, page by page."""
+        """Yield every email of a message in the order of addresses."""
         async for page in self.pages(message):
             for record in await self.page_emails(message, int(page.row)):
                 if outcome is None or record.outcome is outcome:
@@ -101,10 +101,10 @@ class OutcomeService:
         limit: int = 100,
         after: str | None = None,
     ) -> EmailPage:
-        """Return up to `limit` emails, all or those of one outcome, or whose addresses begin with
-        `prefix`, in any case. `InvalidValue` for a bad `after`.
+        """Return up to `limit` emails with this outcome whose addresses begin with `prefix`,
+        ignoring case. `InvalidValue` for a bad `after`.
 
-        There may be fewer although there are more: so much is read for one answer, and no more.
+        There may be fewer even if `next` is set: the amount read for one response is limited.
         """
         prefix, is_sorted = folded(prefix), message.first_keyed_page == 0
         if after is None and prefix and is_sorted:
@@ -115,7 +115,7 @@ class OutcomeService:
         looked = 0
         async for row in self.pages(message, first):
             number = int(row.row)
-            if looked == _PAGES_LOOKED_AT:
+            if looked == _MOST_PAGES:
                 return EmailPage(found, encode_token(f"{number:06}", ""))
             looked += 1
             if outcome is not None and _has_none(row, outcome):
@@ -142,8 +142,8 @@ class OutcomeService:
         prefix: str = "",
         most: int,
     ) -> list[EmailRecord] | None:
-        """All of them at once, in the order of addresses; None if the pages that hold them have
-        more than `most` emails, or are too many to look at."""
+        """Return all of them at once, in the order of addresses; None if their pages have more than
+        `most` emails, or are too many to read."""
         prefix, is_sorted = folded(prefix), message.first_keyed_page == 0
         first = await self._search.first_until(message, prefix) if prefix and is_sorted else 0
         pages: list[int] = []
@@ -155,7 +155,7 @@ class OutcomeService:
             if outcome is None or not _has_none(row, outcome):
                 emails += entities.read(row, "Planned", int)
                 pages.append(int(row.row))
-            if emails > most or looked > _PAGES_LOOKED_AT:
+            if emails > most or looked > _MOST_PAGES:
                 return None
         return [
             record
@@ -165,7 +165,7 @@ class OutcomeService:
         ]
 
     async def _emails_of(self, message: Message, pages: list[int]) -> list[EmailRecord]:
-        """As `page_emails`, of many pages together."""
+        """Return the emails of many pages, like `page_emails`."""
         partitions = {page_partition(message.day, message.ref, page): page for page in pages}
         found: dict[str, EmailRecord] = {}
         for table in (self._emails, self._archive):
@@ -175,7 +175,7 @@ class OutcomeService:
         return [found[row] for row in sorted(found)]
 
     async def page_emails(self, message: Message, page: int) -> list[EmailRecord]:
-        """One page: who waits and who is done. Whoever is in both tables is done."""
+        """Return the emails of one page. One that is in both tables is finished."""
         partition = KeyRange.only(page_partition(message.day, message.ref, page))
         waiting = (await self._emails.query(partition)).entities
         done = (await self._archive.query(partition)).entities
@@ -184,7 +184,7 @@ class OutcomeService:
         return [found[row] for row in sorted(found)]
 
     async def email(self, message: Message, address: Address) -> EmailRecord | None:
-        """Return what became of one address: of its several spellings, the one that is given."""
+        """Return the email to an address, preferably in this spelling."""
         found = await self.emails_to(message, address)
         same = (each for each in found if each.address == address)
         return next(same, found[0] if found else None)
@@ -212,33 +212,33 @@ class OutcomeService:
         return [each for each in emails if address_key(each.address) == key]
 
     async def place_after(self, message: Message, row: str) -> str:
-        """Return what to give to `page` as `after`, to continue behind this row."""
+        """Return the `after` of `page` that continues behind this row."""
         return encode_token(f"{await self._search.first_until(message, row):06}", row)
 
 
 def _position(token: str | None) -> tuple[int, str]:
-    """From which page on, and after which address there."""
+    """Return the first page, and the address in it to continue behind."""
     if token is None:
         return 0, ""
     page, address = decode_token(token, 2)
     if not re.fullmatch("[0-9]{6}", page):
-        raise InvalidValue("the continuation token is not one that this message has given")
+        raise InvalidValue("the continuation token does not belong to this message")
     return int(page), address
 
 
 def _has_none(page: Entity, outcome: EmailOutcome) -> bool:
-    """As the sum has it, which is made of the same rows."""
+    """Return whether the page's counts have no such email."""
     return entities.counts_from(page).as_dict()[outcome.value] == 0
 
 
 def _reaches(page: Entity, prefix: str) -> bool:
-    """Whether addresses with this beginning can be on the page, or on one behind it."""
+    """Return whether addresses with this prefix can be on the page, or on a later one."""
     begin = entities.read(page, "FirstAddress", str)
     return begin <= prefix or begin.startswith(prefix)
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """What is read of an email in either table: one that is not done has no outcome yet."""
+    """The properties of an email that are read in either table; a pending one has no outcome."""
 
     EmailAddress: str = ""
     Outcome: str = EmailOutcome.PENDING.value
@@ -281,6 +281,8 @@ def _done(entity: Entity, page: int) -> EmailRecord:
 
 
 class PageSearch:
+    """Finds the pages of a message that may hold an address, without reading the others."""
+
     def __init__(self, store: Store) -> None:
         self._pages = store.table(entities.PAGES)
 
@@ -343,7 +345,7 @@ class PageSearch:
         return await self._pages.get(partition, entities.page_row(number))
 
     async def _count(self, message: Message) -> int:
-        """Pages are numbered without gaps: the queued ones, and perhaps a few more."""
+        """Return the number of pages: the queued ones, and perhaps a few more, without gaps."""
         count = message.queued_pages
         async for page in self.pages(message, message.queued_pages):
             count = int(page.row) + 1

@@ -27,14 +27,14 @@ from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.waiting_reasons import WaitingReasons
 
 _FRESH = 1.0  # seconds for which figures are good enough
-_SHARE = 20  # counting takes at most one part in so many of the time
-_STALE = 15.0  # older figures are not shown: whoever asks waits for new ones
+_SHARE = 20  # counting takes at most one twentieth of the time
+_STALE = 15.0  # older figures are not shown: the caller waits for new ones
 _RATE_OVER = 20.0  # seconds over which the rate is taken
 _REMEMBERED = 200  # messages
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Where a message stands. `rate` is in emails per second, None as long as it is not known."""
+    """The progress of a message. `rate` is in emails per second, None while it is unknown."""
 
     counts: Counts
     rate: float | None = None
@@ -45,8 +45,8 @@ class Progress(msgspec.Struct, frozen=True):
         return self.counts.pending / self.rate if self.rate else None
 
 
-class Seen:
-    """What is known of one message, and since when."""
+class LastCount:
+    """The last count of one message, and how long it took."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -64,22 +64,22 @@ class Seen:
 class ProgressService:
     def __init__(self, outcomes: OutcomeService) -> None:
         self._outcomes = outcomes
-        self._seen: OrderedDict[MessageRef, Seen] = OrderedDict()
+        self._seen: OrderedDict[MessageRef, LastCount] = OrderedDict()
 
     async def of(self, message: Message) -> Progress:
-        """The sum of a message; of one that is not done perhaps a few seconds old."""
+        """Return the progress of a message; that of an unfinished one may be seconds old."""
         if message.counts is not None:
             return Progress(message.counts)
         seen = self._remember(message.ref)
         age = time.monotonic() - seen.at
         if age > max(_FRESH, _SHARE * seen.took) and seen.counting is None:
             seen.counting = asyncio.create_task(self._count(message, seen))
-            seen.counting.add_done_callback(_heard)
+            seen.counting.add_done_callback(_ignore_failure)
         if age > _STALE and seen.counting is not None:
             await asyncio.shield(seen.counting)
         return Progress(seen.counts, seen.speed.per_second, seen.waiting)
 
-    async def _count(self, message: Message, seen: Seen) -> None:
+    async def _count(self, message: Message, seen: LastCount) -> None:
         started = time.monotonic()
         try:
             counts, seen.waiting = await self._outcomes.counts_and_waiting(message)
@@ -88,22 +88,22 @@ class ProgressService:
         finally:
             seen.counting = None
 
-    def _remember(self, ref: MessageRef) -> Seen:
-        seen = self._seen.setdefault(ref, Seen())
+    def _remember(self, ref: MessageRef) -> LastCount:
+        seen = self._seen.setdefault(ref, LastCount())
         self._seen.move_to_end(ref)
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)
         return seen
 
 
-def _heard(counting: asyncio.Task[None]) -> None:
-    """Whoever waits for the figures gets the failure; if nobody does, it is tried again."""
+def _ignore_failure(counting: asyncio.Task[None]) -> None:
+    """Mark a failure as noticed: waiting callers get it, otherwise counting is repeated."""
     if not counting.cancelled():
         counting.exception()
 
 
 class SendingState(msgspec.Struct, frozen=True):
-    """How a message stands: its counts, what its emails wait for, and the holds among that."""
+    """The counts of a message, what its emails wait for, and the holds among that."""
 
     counts: Counts
     waiting: WaitingReasons = WaitingReasons()
@@ -119,7 +119,7 @@ class MessageHolds:
         self._outcomes = outcomes
 
     async def standing(self, message: Message, known: Holds | None = None) -> SendingState:
-        """Return how a message stands now. `known` saves a look at the holds."""
+        """Return the state of a message now. `known` saves reading the holds."""
         counts, waiting = await self._outcomes.counts_and_waiting(message)
         return SendingState(counts, waiting, await self.of(message, waiting, known))
 

@@ -1,5 +1,4 @@
-"""Retry what a message did not reach: deferred emails at once, refused recipients by another
-message with the same content."""
+"""Retries: deferred emails at once, refused recipients with another message of the same content."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ class RetryService:
         self._outcomes = outcomes
 
     async def retry(self, ref: str) -> Message:
-        """Retry what a message did not reach: deferred emails at once while it is being sent, and
-        refused recipients by another message when it is done. Return the message that does it."""
+        """Retry deferred emails at once while a message is being sent, and refused recipients with
+        another message once it is finished. Return the message that does it."""
         message = await self._messages.get(ref)
         if message.status in FINAL:
             return await self.retry_refused(ref)
@@ -35,7 +34,7 @@ class RetryService:
     async def retry_deferred(self, message: Message) -> Message:
         """Make the deferred emails of a message due at once. `NotNow` if there are none.
 
-        Interrupted, some pages keep their times: it can be asked for again.
+        After an interruption some pages keep their times; the call can be repeated.
         """
         if message.status is MessageStatus.PAUSED:
             raise NotNow(f"the message {message.ref} is Paused: resume it first")
@@ -53,29 +52,30 @@ class RetryService:
         return asked
 
     async def retry_refused(self, ref: str) -> Message:
-        """A message, due now, for the refused recipients of one that is done. `NotNow`, `NoSuch`.
+        """Create a message, due now, for the refused recipients of a finished one. `NotNow`,
+        `NoSuch`.
 
-        Its recipients are those who are still verified and not blocked when it is queued. There is
-        one such message however often this is asked: its reference is kept first, so an interrupted
-        call is finished by the next. Those whom it does not reach either are its own to retry.
+        Its recipients are those who are still verified and not blocked when it is queued. However
+        often this is called, there is one such message: its reference is stored first, so the next
+        call finishes an interrupted one. Recipients refused again are retried from the new message.
         """
         message = await self._messages.get(ref)
         if message.status not in FINAL:
-            raise NotNow(f"the message {ref} is {message.status}: wait until it is done")
+            raise NotNow(f"the message {ref} is {message.status}: wait until it is finished")
         if not (await self._outcomes.counts(message)).refused:
-            raise NotNow(f"of the message {ref} no email was refused")
+            raise NotNow(f"the message {ref} has no refused emails")
         bodies = await self._messages.bodies(message)
         return await self._messages.create(
             message.list_name,
             message.subject,
-            NewBodies(bodies.html, bodies.text or ""),  # the same mail: no text is made
+            NewBodies(bodies.html, bodies.text or ""),  # the same email: no text is generated
             datetime.now(UTC),
             ref=await self._kept_ref(message.ref),
             retry_of=message.ref,
         )
 
     async def retry_of(self, message: Message) -> MessageRef | None:
-        """The message that tries the failed of this one again, if there is one."""
+        """Return the message that retries the refused recipients of this one, if there is one."""
         entry = await self._index.get(entities.RETRY, message.ref)
         return None if entry is None else MessageRef(entities.read(entry, "Ref", str))
 

@@ -1,4 +1,4 @@
-"""What emails wait for, as the rows of pages keep it."""
+"""What the emails of a page wait for, as its row says."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NAMES = ("Deferred", "WaitsUntil", "WaitsBecause", HELD, _HELD_BY)
 
 
 class WaitingReasons(msgspec.Struct, frozen=True):
-    """Of a page or a message: `deferred` emails wait for their next attempt, the first of them
-    until `next_try_at`, or for the holds `held_by`. `reply` is the mail server's most frequent one.
+    """Why emails of a page or a message wait: `deferred` of them for their next attempt, the first
+    one until `next_try_at`, or for the holds `held_by`. `reply` is the most frequent reply.
 
-    `is_held`: of a page, that nothing is to be done for it until one of its holds is lifted.
+    `is_held`: nothing can be done for the page until one of its holds is lifted.
     """
 
     deferred: int = 0
@@ -34,7 +34,7 @@ class WaitingReasons(msgspec.Struct, frozen=True):
 
 
 def with_waiting(properties: dict[str, Value], wait: WaitingReasons) -> None:
-    """Put into the properties of a page's row what its emails wait for."""
+    """Set the properties of a page's row that say what its emails wait for."""
     for name in _NAMES:
         properties.pop(name, None)
     if not wait.deferred:
@@ -49,7 +49,7 @@ def with_waiting(properties: dict[str, Value], wait: WaitingReasons) -> None:
 
 
 def waiting_of(page: Entity) -> WaitingReasons:
-    """Return what the emails of a page wait for, by its row."""
+    """Return what the emails of a page wait for."""
     return WaitingReasons(
         deferred=read_optional(page, "Deferred", int) or 0,
         next_try_at=read_optional(page, "WaitsUntil", datetime),

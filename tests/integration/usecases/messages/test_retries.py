@@ -75,11 +75,11 @@ async def test_it_is_refused_before_the_end_and_without_a_failure(
     name = await make_list(services)
     await fill(store, name, 2)
     message = await fan_out_whole(store, (await schedule(services, name)).ref)
-    with pytest.raises(NotNow, match="wait until it is done"):
+    with pytest.raises(NotNow, match="wait until it is finished"):
         await services.retries.retry_refused(message.ref)
     await settle(services, message, 0, [ACCEPTED, ACCEPTED])
     assert await Completion(services).check(message)
-    with pytest.raises(NotNow, match="no email was refused"):
+    with pytest.raises(NotNow, match="has no refused emails"):
         await services.retries.retry_refused(message.ref)
     with pytest.raises(NoSuch):
         await services.retries.retry_refused("123456789012345678")

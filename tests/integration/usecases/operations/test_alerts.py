@@ -55,7 +55,7 @@ def running_webhook(*statuses: int) -> Iterator[tuple[str, list[dict[str, str]]]
 
 async def begun(store: Store, *channels: Channel) -> Alerts:
     alerts = Alerts(store, EventService(store), channels)
-    assert await alerts.tell_new_ones() == 0  # notes where to begin
+    assert await alerts.send_new() == 0  # notes where to begin
     return alerts
 
 
@@ -63,7 +63,7 @@ async def test_what_was_there_before_is_not_told(store: Store) -> None:
     await EventService(store).record("host", "long ago", severity=Severity.ERROR)
     with running_webhook() as (url, posted):
         alerts = await begun(store, WebhookChannel(url))
-        assert await alerts.tell_new_ones() == 0
+        assert await alerts.send_new() == 0
 
     assert posted == []
 
@@ -78,11 +78,11 @@ async def test_warnings_are_told_once_and_in_their_order(store: Store) -> None:
         )
         await events.record("host", "the breaker of /shop is open", severity=Severity.ERROR)
 
-        assert await alerts.tell_new_ones() == 2
-        assert await alerts.tell_new_ones() == 0
-        assert (
-            await Alerts(store, EventService(store), [WebhookChannel(url)]).tell_new_ones() == 0
-        ), "after a restart"
+        assert await alerts.send_new() == 2
+        assert await alerts.send_new() == 0
+        assert await Alerts(store, EventService(store), [WebhookChannel(url)]).send_new() == 0, (
+            "after a restart"
+        )
 
     assert [each["text"] for each in posted] == [
         "message 1 pauses itself",
@@ -97,8 +97,8 @@ async def test_a_webhook_that_fails_is_told_again(store: Store) -> None:
         alerts = await begun(store, WebhookChannel(url))
         await events.record("host", "a queue faults", severity=Severity.ERROR)
 
-        assert await alerts.tell_new_ones() == 0
-        assert await alerts.tell_new_ones() == 1
+        assert await alerts.send_new() == 0
+        assert await alerts.send_new() == 1
 
     assert [each["text"] for each in posted] == ["a queue faults"] * 2
 
@@ -120,8 +120,8 @@ async def test_a_webhook_is_called_at_once_while_the_mail_server_is_away(
             await EventService(store).record(
                 "sender", "the mail server cannot be reached", severity=Severity.WARNING
             )
-            assert await alerts.tell_new_ones() == 1
-            assert await alerts.tell_new_ones() == 0, "only the mail is tried again"
+            assert await alerts.send_new() == 1
+            assert await alerts.send_new() == 0, "only the mail is tried again"
     finally:
         await away.close()
 
@@ -135,7 +135,7 @@ async def test_alerts_continue_where_an_earlier_version_stopped(store: Store) ->
     await store.table("alerts").insert(Entity("alerts", "last", {"EventId": told.id}))
     await events.record("host", "not told yet", severity=Severity.ERROR)
     with running_webhook() as (url, posted):
-        assert await Alerts(store, EventService(store), [WebhookChannel(url)]).tell_new_ones() == 1
+        assert await Alerts(store, EventService(store), [WebhookChannel(url)]).send_new() == 1
 
     assert [each["text"] for each in posted] == ["not told yet"]
 
@@ -166,7 +166,7 @@ async def test_a_webhook_that_does_not_speak_http_is_tried_again(
     with answering(b"not HTTP at all\r\n\r\n") as port:
         alerts = await begun(store, WebhookChannel(f"http://127.0.0.1:{port}/T0K3N"))
         await EventService(store).record("host", "a queue faults", severity=Severity.ERROR)
-        assert await alerts.tell_new_ones() == 0
+        assert await alerts.send_new() == 0
     assert "its answer is malformed (BadStatusLine)" in caplog.text
     assert "T0K3N" not in caplog.text
 
@@ -185,7 +185,7 @@ async def test_no_part_of_a_webhooks_url_is_logged(
 ) -> None:
     alerts = await begun(store, WebhookChannel(url))
     await EventService(store).record("host", "a queue faults", severity=Severity.ERROR)
-    assert await alerts.tell_new_ones() == 0
+    assert await alerts.send_new() == 0
     assert "the webhook cannot be called" in caplog.text
     assert "T0K3N" not in caplog.text
 
@@ -204,7 +204,7 @@ async def test_a_mail_tells_what_happened_and_where_to_look(store: Store, tmp_pa
             await EventService(store).record(
                 "sender", "message 1 pauses itself: 535 wrong password", severity=Severity.ERROR
             )
-            assert await alerts.tell_new_ones() == 1
+            assert await alerts.send_new() == 1
         finally:
             await transport.close()
         [mail] = server.accepted()
@@ -230,11 +230,11 @@ async def test_an_alert_comes_from_the_first_list_and_says_so_if_there_is_none(
         try:
             alerts = await begun(store, channel)
             await EventService(store).record("host", "a queue faults", severity=Severity.ERROR)
-            assert await alerts.tell_new_ones() == 0
+            assert await alerts.send_new() == 0
             assert "set alert_from, or create a list" in caplog.text
 
             await Services(store).lists.create("news", "News", "hello@contoso.example")
-            assert await alerts.tell_new_ones() == 1
+            assert await alerts.send_new() == 1
         finally:
             await transport.close()
         [mail] = server.accepted()
