@@ -81,9 +81,7 @@ class Retention:
             await self._message_rows.forget_done(entry.row)
             return True
         if ended is None and (message.completed_at or message.created_at) >= before:
-            return (
-                False  # archived by an earlier version, which did not record the end in the index
-            )
+            return False  # an earlier version did not record the end in the index
         await self._remove_emails(message)
         await self._messages.remove_done(message)
         return True
