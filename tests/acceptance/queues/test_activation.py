@@ -4,12 +4,13 @@ import asyncio
 import random
 from pathlib import Path
 
-from tests.acceptance.hosting import Hosting, is_alive, toml
+from tests.acceptance.hosting import ON_ONE_ENGINE, Hosting, is_alive, toml
 from tests.services.postroom import CommandLine
 
 ORDERS = "msmqWebHost/orderProcessing/service.svc"
 
 
+@ON_ONE_ENGINE
 async def test_a_queue_goes_to_the_longest_path_and_changes_hands_at_once(
     hosting: Hosting,
 ) -> None:
@@ -46,10 +47,11 @@ def test_a_host_does_not_begin_with_a_file_that_makes_no_sense(tmp_path: Path) -
     )
     line = CommandLine(tmp_path).fails("host")
     assert line == (
-        "postroom.toml, line 7: max_processes: 1 is less than min_processes, which is 2"
+        "postroom.toml, line 7: max_processes: must be at least min_processes (2), not 1"
     )
 
 
+@ON_ONE_ENGINE
 async def test_a_queue_without_an_application_keeps_its_messages_and_says_so(
     hosting: Hosting,
 ) -> None:
@@ -68,6 +70,7 @@ async def test_a_queue_without_an_application_keeps_its_messages_and_says_so(
     assert "no application" not in await state()
 
 
+@ON_ONE_ENGINE
 async def test_applications_of_the_file_run_plain_and_async_and_any_program(
     hosting: Hosting,
 ) -> None:
@@ -148,6 +151,7 @@ async def test_what_arrives_while_a_process_is_about_to_stop_is_always_handled(
     assert len(starts) > 4, "nobody ever stopped"
 
 
+@ON_ONE_ENGINE
 async def test_a_handler_that_takes_longer_than_the_idle_timeout_is_not_stopped(
     hosting: Hosting,
 ) -> None:

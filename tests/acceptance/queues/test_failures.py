@@ -9,7 +9,7 @@ import pytest
 from postroom.domain.queues.queue_names import SUFFIXES
 from postroom.services.events import Severity
 from postroom.storage import QueueMessage
-from tests.acceptance.hosting import Hosting
+from tests.acceptance.hosting import ON_ONE_ENGINE, Hosting
 
 ORDERS = "shop/orders"
 
@@ -18,7 +18,11 @@ async def waiting_in(hosting: Hosting, queue: str) -> list[QueueMessage]:
     return await hosting.store.queue(queue).peek(32)
 
 
-@pytest.mark.parametrize("how", ["fail", "exit", "kill"])
+@pytest.mark.parametrize(
+    ("engine", "how"),
+    [("sqlite", "fail"), ("sqlite", "exit"), ("sqlite", "kill"), ("postgres", "fail")],
+    indirect=["engine"],
+)
 async def test_attempts_end_after_all_retries_of_all_cycles_however_they_fail(
     hosting: Hosting, how: str
 ) -> None:
@@ -129,6 +133,7 @@ async def test_each_disposition_does_what_it_says_and_a_fault_stops_one_queue_on
     assert [each.queue for each in hosting.ended("fail-until:mended")] == ["fault/q", "reject/q"]
 
 
+@ON_ONE_ENGINE
 async def test_a_handler_may_give_up_at_once_or_ask_for_time(hosting: Hosting) -> None:
     """Also on the last attempt of a cycle, where the message waits in `;retry`."""
     await hosting.add("/shop", max_processes=1)
@@ -167,6 +172,7 @@ async def test_a_time_to_live_ends_in_a_queue_that_nobody_serves(hosting: Hostin
     assert not hosting.begun()
 
 
+@ON_ONE_ENGINE
 async def test_a_message_that_is_given_up_leaves_an_event(hosting: Hosting) -> None:
     await hosting.add("/shop", max_processes=1)
     await hosting.start()
@@ -177,6 +183,7 @@ async def test_a_message_that_is_given_up_leaves_an_event(hosting: Hosting) -> N
     assert f"failed for good and was moved to {ORDERS};poison" in text
 
 
+@ON_ONE_ENGINE
 async def test_a_poison_queue_may_have_an_application_and_there_is_no_loop(
     hosting: Hosting,
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from postroom.domain.queues.apps import COMMAND_LINE
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.acceptance.hosting import Hosting, children_of, is_alive
+from tests.acceptance.hosting import ON_ONE_ENGINE, Hosting, children_of, is_alive
 from tests.contract.conftest import StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
 
@@ -41,6 +41,7 @@ async def test_processes_are_replaced_under_load_and_nothing_is_lost_or_doubled(
     assert hosting.ended("at last")[0].handler == "two"
 
 
+@ON_ONE_ENGINE
 async def test_who_does_not_finish_before_the_drain_limit_is_killed_without_an_attempt(
     hosting: Hosting,
 ) -> None:
@@ -116,6 +117,7 @@ async def test_a_process_is_replaced_while_the_old_one_still_takes_messages(
     assert len({each.pid for each in hosting.begun()}) == 2
 
 
+@ON_ONE_ENGINE
 async def test_a_handler_that_takes_too_long_has_failed_and_its_process_is_replaced(
     hosting: Hosting,
 ) -> None:
@@ -160,6 +162,7 @@ async def test_a_host_that_is_asked_to_stop_finishes_what_it_began_and_gives_bac
     assert set(hosting.times_handled().values()) == {1}
 
 
+@ON_ONE_ENGINE
 async def test_a_second_sigterm_ends_the_host_and_all_that_it_started_at_once(
     hosting: Hosting,
 ) -> None:
@@ -195,6 +198,7 @@ async def test_a_host_that_is_killed_20_times_loses_nothing_and_leaves_nobody_be
     assert not hosting.handled("two owners")
 
 
+@ON_ONE_ENGINE
 async def test_processes_of_a_killed_host_are_not_shown_for_long(hosting: Hosting) -> None:
     await hosting.add("/shop", min_processes=1)
     host = await hosting.start()
@@ -213,6 +217,7 @@ async def test_processes_of_a_killed_host_are_not_shown_for_long(hosting: Hostin
     await hosting.until(is_gone, "it is not shown any more", seconds=10)
 
 
+@ON_ONE_ENGINE
 async def test_nothing_that_a_program_started_outlives_the_host(hosting: Hosting) -> None:
     host = await hosting.start()
     pids = await hosting.run_program_with_children()
@@ -220,6 +225,7 @@ async def test_nothing_that_a_program_started_outlives_the_host(hosting: Hosting
     await hosting.until_gone(*pids)
 
 
+@ON_ONE_ENGINE
 async def test_a_zygote_that_dies_is_replaced(hosting: Hosting) -> None:
     """The host notices it and tries the message again: no lease has to run out."""
     hosting.settings["host_lease"] = "10m"
@@ -235,6 +241,7 @@ async def test_a_zygote_that_dies_is_replaced(hosting: Hosting) -> None:
     assert await hosting.stop(host) == 0
 
 
+@ON_ONE_ENGINE
 async def test_a_crash_storm_stops_one_application_and_ends_when_it_is_mended(
     hosting: Hosting,
 ) -> None:
@@ -264,6 +271,7 @@ async def test_a_crash_storm_stops_one_application_and_ends_when_it_is_mended(
     await hosting.until_status("/broken", lambda app: "breaker" not in app.state, "closed")
 
 
+@ON_ONE_ENGINE
 async def test_new_code_and_settings_are_rolled_out_while_the_host_runs(hosting: Hosting) -> None:
     module = hosting.folder / "code.py"
     module.write_text("import handlers\n\nprocess = handlers.one\n")
@@ -286,6 +294,7 @@ async def test_new_code_and_settings_are_rolled_out_while_the_host_runs(hosting:
     assert hosting.ended("new settings")[0].handler == "in_loop"
 
 
+@ON_ONE_ENGINE
 async def test_a_paused_application_finishes_what_it_began_and_its_messages_wait(
     hosting: Hosting,
 ) -> None:
