@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+import trustme
 
 from postroom.transport.contract import Result, ResultKind, Scope
 from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
-from tests.services.waiting import free_ports
+from tests.services.waiting import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -53,10 +54,10 @@ def fault_of(result: Result) -> tuple[ResultKind, Scope]:
     return result.kind, result.scope
 
 
-# — The matrix: 8 stages × 6 faults —
+# — The matrix: 9 stages × 6 faults —
 
-STAGES = ("greeting", "EHLO", "AUTH", "MAIL", "RCPT", "DATA", "content", "end")
-BEFORE_RCPT = STAGES[:4]
+STAGES = ("greeting", "EHLO", "STARTTLS", "AUTH", "MAIL", "RCPT", "DATA", "content", "end")
+BEFORE_RCPT = STAGES[: STAGES.index("RCPT")]
 FAULTS = {
     "temporary": Rule("", reply="451 4.3.0 try later"),
     "permanent": Rule("", reply="550 5.0.0 no"),
@@ -78,8 +79,10 @@ def expected(stage: str, fault: str) -> ResultKind:
 
 
 @pytest.fixture(scope="module")
-def faulty() -> Iterator[RecordingSmtp]:
-    with running_recording_smtp(user="me", password="secret") as server:
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordingSmtp]:
+    certificate = tmp_path_factory.mktemp("certificate") / "server.pem"
+    trustme.CA().issue_cert(LOOPBACK).private_key_and_cert_chain_pem.write_to_path(str(certificate))
+    with running_recording_smtp(certificate=certificate, user="me", password="secret") as server:
         yield server
 
 
@@ -94,7 +97,7 @@ async def test_every_email_ends_in_exactly_one_right_result(
     if stage == "content" and rule.reply:  # whoever interrupts a mail does not go on
         rule = replace(rule, drop=True)
     faulty.script(rule)
-    url = faulty.url.replace("//", "//me:secret@")
+    url = faulty.url.replace("//", "//me:secret@") + "?tls=required&verify=no"
 
     async with transport_to(url) as transport:
         results = await send(transport, *good[:3], bad, *good[3:])
@@ -111,8 +114,11 @@ async def test_every_email_ends_in_exactly_one_right_result(
     elif fault == "421":
         # The mail server closes: what was not sent before waits with it.
         assert {each.kind for each in results} <= {ACCEPTED, HELD}
+        assert results[3].scope is Scope.ACCOUNT
     else:
+        # Only the one who met the fault is concerned.
         assert len(taken) == 6
+        assert results[3].scope is Scope.RECIPIENT
     # Then: who is accepted has one copy; who is not has none, except where nobody can know.
     for name, result in zip([*good[:3], bad, *good[3:]], results, strict=True):
         count = copies[f"{name}@example.com"]
