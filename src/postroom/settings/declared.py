@@ -231,9 +231,10 @@ class TransportSettings(SettingGroup, frozen=True):
     )
     connections_in_all: int | None = setting(
         "connections_in_all",
-        "",
+        "36",
         "Connections of all senders together, for providers that limit them per account, such as"
-        " Microsoft 365 (3); empty: no common limit.",
+        " Microsoft 365 (3). When a fault begins, each may touch one recipient; empty: no common"
+        " limit.",
         parsing.optional(parsing.whole_number(1, 100_000)),
     )
     sendgrid_api_key: str = setting(

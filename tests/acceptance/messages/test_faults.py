@@ -127,7 +127,7 @@ async def test_three_senders_find_out_together_that_a_reply_is_not_about_recipie
 ) -> None:
     await fill(services, 2_000)
     server.script(ACCOUNT_FAULTS["unknown"])
-    postroom.settings |= {"connections": "16", "connections_in_all": "48"}  # the default for each
+    postroom.settings["connections"] = "16"  # the default
     postroom.start("scheduler")
     for _ in range(3):
         postroom.start("sender")

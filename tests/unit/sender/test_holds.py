@@ -142,8 +142,30 @@ def test_the_same_reply_to_most_recipients_is_a_fault_of_the_account() -> None:
 def test_refusals_among_many_accepted_are_the_recipients_own() -> None:
     recent = RecentResults()
     for number in range(200):
-        recent.accepted(Address(f"ok{number}@x.example"))
+        for which in range(2):
+            recent.accepted(Address(f"ok{number}.{which}@x.example"))
         assert refuse(recent, number, "550 5.5.0 go away") is None
+
+
+def test_half_of_the_recipients_are_not_most_of_them() -> None:
+    recent = RecentResults()
+    for number in range(200):
+        recent.accepted(Address(f"ok{number}@x.example"))
+        assert not isinstance(refuse(recent, number, "550 5.5.0 go away"), Fault)
+
+
+def test_a_fault_that_begins_while_mail_is_accepted_is_suspected_after_four_refusals() -> None:
+    recent = RecentResults()
+    for number in range(50):
+        recent.accepted(Address(f"ok{number}@x.example"))
+    found = []
+    for number in range(26):  # of each connection, an email that was sent before is accepted
+        found.append(refuse(recent, number, "550 5.5.0 go away", f"{number}.example"))
+        if number < 3:
+            recent.accepted(Address(f"before{number}@x.example"))
+    assert [each is None for each in found[:4]] == [True, True, True, False]
+    assert all(isinstance(each, Suspicion) for each in found[3:-1]), "fewer than most of 50"
+    assert isinstance(found[-1], Fault)
 
 
 def test_different_replies_are_different_opinions() -> None:

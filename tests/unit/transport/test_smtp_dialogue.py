@@ -243,7 +243,8 @@ def test_a_message_that_is_rejected_is_not_offered_again_but_others_are() -> Non
 
     talk.heard(b"552 5.3.4 message too large\r\n" + OPEN)
 
-    assert talk.kinds == {0: HELD, 3: HELD}  # 1 and 2 were on their way
+    assert talk.kinds == {0: HELD, 2: HELD, 3: HELD}  # 1 is on the other connection
+    assert talk.content("c") not in talk.said
     assert {each.scope for each in talk.notes.settled_as.values()} == {Scope.MESSAGE}
     assert other.kinds == {}
 

@@ -20,7 +20,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Recipient
-from postroom.sender.faults.refusals import RecentResults, Suspicion
+from postroom.sender.faults.refusals import ENOUGH, RecentResults, Suspicion
 from postroom.sender.faults.suspicions import Suspicions
 from postroom.sender.settings import SenderServices
 from postroom.services.messages.holds import (
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 _FRESH_SECONDS: Final = 0.5
 _COMPARE_SECONDS: Final = 0.5
 _COMPARED_SECONDS: Final = 60.0
+_MORE: Final = 2
+"""Further refusals after which a suspicion is compared again."""
 _NONE: Final = Holds()
 
 
@@ -68,8 +70,8 @@ class Faults:
         self._suspicions = Suspicions(services.store, owner)
         self._suspected: Suspicion | None = None
         """To be compared with what other senders have met: until then nothing is sent."""
-        self._compared = ("", -math.inf)
-        """The suspicion that was compared last, and when."""
+        self._compared = ("", 0, -math.inf)
+        """The suspicion that was compared last, with how many refusals, and when."""
         self._comparing = asyncio.Lock()
 
     # -- before sending ------------------------------------------------------------------------
@@ -154,8 +156,12 @@ class Faults:
             self._suspect(found)
 
     def _suspect(self, suspicion: Suspicion) -> None:
-        key, compared_at = self._compared
-        is_known = key == suspicion.key and time.monotonic() - compared_at < _COMPARED_SECONDS
+        key, refusals, compared_at = self._compared
+        is_known = (
+            key == suspicion.key
+            and len(self._recent.lately_refused_by(key)) < refusals + _MORE
+            and time.monotonic() - compared_at < _COMPARED_SECONDS
+        )
         if self._suspected is None and not is_known:
             self._suspected = suspicion
             self._stop(None)
@@ -198,21 +204,24 @@ class Faults:
         too. They may be about to find out the same, so they are given a moment."""
         async with self._comparing:
             suspicion = self._suspected
+            mine: tuple[Refusal, ...] = ()
             if suspicion is None:
                 return
             try:
                 for seconds in (0.0, _COMPARE_SECONDS):
                     await asyncio.sleep(seconds)
-                    mine = self._recent.refused_by(suspicion.key)
+                    mine = self._recent.lately_refused_by(suspicion.key)
                     await self._suspicions.share(suspicion.key, mine)
-                    refused = await self._suspicions.refused_by(suspicion.key)
-                    fault = self._recent.fault(suspicion, refused)
+                    shared = await self._suspicions.refused_by(suspicion.key)
+                    if shared.fresh < ENOUGH or shared.fresh == len(mine):
+                        continue  # too few, or no other sender has met it
+                    fault = self._recent.fault(suspicion, shared.refused)
                     if fault is not None:
-                        self._note(refused[0].ref, fault)
+                        self._note(shared.refused[0].ref, fault)
                         return
             finally:
                 self._suspected = None
-                self._compared = (suspicion.key, time.monotonic())
+                self._compared = (suspicion.key, len(mine), time.monotonic())
                 self._read_at = -math.inf
 
     async def is_account_held(self) -> bool:

@@ -18,9 +18,9 @@ from postroom.transport.contract import Result, Scope, same_reply_key
 
 _LAST: Final = 50
 _FEW: Final = 4
-"""Refusals after which a sender stops to compare. Each of its connections may then have touched one
-recipient more."""
-_ENOUGH: Final = 12
+"""Refusals after which a sender stops to compare. What is on its connections at that moment may be
+refused as well, and nothing more: the transport begins one email at a time then."""
+ENOUGH: Final = 12
 """Refusals by one reply, of all senders, that show that it is not about the recipients."""
 
 REASON: Final = "The mail server is refusing nearly all recipients with the same reply"
@@ -49,20 +49,29 @@ class RecentResults:
         """Note a refusal by an unknown reply; return what follows if most recipients got it."""
         suspicion = Suspicion(same_reply_key(result.reply), result.reply)
         self._last.append(_Refused(suspicion.key, refusal))
-        same = self.refused_by(suspicion.key)
-        if len(same) < _FEW or 2 * len(same) <= len(self._last):
-            return None
-        return self.fault(suspicion, same) or suspicion
+        same = self._refused_by(suspicion.key)
+        if 2 * len(same) > len(self._last) and (fault := self.fault(suspicion, same)) is not None:
+            return fault
+        return suspicion if len(self.lately_refused_by(suspicion.key)) >= _FEW else None
 
-    def refused_by(self, key: str) -> tuple[Refusal, ...]:
-        """Return which of the last recipients such a reply has refused."""
+    def _refused_by(self, key: str) -> tuple[Refusal, ...]:
         return tuple(
             each.refusal for each in self._last if isinstance(each, _Refused) and each.key == key
         )
 
+    def lately_refused_by(self, key: str) -> tuple[Refusal, ...]:
+        """Return whom such a reply has refused since it began to refuse most recipients. All of
+        the last 50 may have been accepted before."""
+        refusals, most = 0, 0
+        for results, each in enumerate(reversed(self._last), 1):
+            refusals += isinstance(each, _Refused) and each.key == key
+            if 2 * refusals > results:
+                most = refusals
+        return self._refused_by(key)[-most:] if most else ()
+
     def fault(self, suspicion: Suspicion, refused: tuple[Refusal, ...]) -> Fault | None:
         """Return the fault if the reply has refused enough recipients, of all senders."""
-        if len(refused) < _ENOUGH:
+        if len(refused) < ENOUGH:
             return None
         key, reply = suspicion.key, suspicion.reply
         providers = {provider_of(each.address) for each in refused}

@@ -23,8 +23,18 @@ from postroom.services.messages.holds import Refusal
 from postroom.storage import Entity, KeyRange, NotFound, Store, Value
 
 _PARTITION: Final = "suspicion"
-_COUNTS: Final = timedelta(minutes=1)
+_KEPT: Final = timedelta(minutes=1)
+_FRESH: Final = timedelta(seconds=10)
+"""Senders that meet the same fault do so at about the same time."""
 _LONGEST_KEY: Final = 1000
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """Whom one reply has refused within the last minute, at any sender. `fresh` of them were
+    reported within the last seconds."""
+
+    refused: tuple[Refusal, ...]
+    fresh: int
 
 
 class Suspicions:
@@ -41,14 +51,16 @@ class Suspicions:
         }
         await self._table.upsert(Entity(_PARTITION, self._owner, properties))
 
-    async def refused_by(self, key: str) -> tuple[Refusal, ...]:
-        """Return whom such a reply has refused within the last minute, at any sender."""
-        now, found = datetime.now(UTC), dict[Refusal, None]()
+    async def refused_by(self, key: str) -> Shared:
+        """Return whom such a reply has refused at all senders."""
+        now, found, fresh = datetime.now(UTC), dict[Refusal, None](), 0
         async for row in self._table.scan(KeyRange.only(_PARTITION)):
-            if now - read(row, "At", datetime) > _COUNTS:
+            age = now - read(row, "At", datetime)
+            if age > _KEPT:
                 with suppress(NotFound):
                     await self._table.delete(_PARTITION, row.row)
             elif read(row, "Refusal", str) == key[:_LONGEST_KEY]:
                 refused = msgspec.json.decode(read(row, "Refused", str), type=list[Refusal])
                 found |= dict.fromkeys(refused)
-        return tuple(found)
+                fresh += len(refused) if age <= _FRESH else 0
+        return Shared(tuple(found), fresh)

@@ -9,6 +9,7 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.wire_addresses import all_plain, envelope_address, needs_smtputf8
 from postroom.transport.batch import BatchEmail, EmailBatch
 from postroom.transport.contract import Result, ResultKind, Scope, Watcher
+from postroom.transport.smtp.brake import Brake
 
 MOST_ATTEMPTS = 3
 """How often the connection of an email may break, or a server refuse it, before it is settled."""
@@ -38,7 +39,7 @@ class SmtpBatch(EmailBatch):
 class SmtpEmail(BatchEmail):
     """One email while it is on a connection."""
 
-    __slots__ = ("attempts", "content", "envelope")
+    __slots__ = ("attempts", "content", "envelope", "refusals_before")
 
     batch: SmtpBatch
 
@@ -47,6 +48,7 @@ class SmtpEmail(BatchEmail):
         self.content = b""
         self.envelope = b""  # MAIL, RCPT and DATA: one write if pipelined
         self.attempts = 0
+        self.refusals_before = 0  # as `Brake.refusals` was when it was taken
 
 
 class Backlog:
@@ -59,6 +61,7 @@ class Backlog:
     def __init__(self) -> None:
         self._batches: deque[SmtpBatch] = deque()
         self._retries: deque[SmtpEmail] = deque()
+        self.brake = Brake()
 
     def add(self, batch: SmtpBatch) -> None:
         self._batches.append(batch)

@@ -301,10 +301,9 @@ class Dialogue:
 
     def _end_refused(self) -> None:
         """End with a lone dot (RFC 2920 3.1): DATA got 354 although the recipient was refused."""
-        if (
-            self._refused_at is not Stage.RCPT
-        ):  # it may have been accepted, and would get an empty mail
-            self._break("the server expects a mail from a sender that it has refused")
+        if self._refused_at is not Stage.RCPT:
+            # The recipient may have been accepted, and would get an empty mail.
+            self._break("the server expects a mail that must not be sent")
             return
         self._must_reset = False  # the dot ends the transaction
         self._end_content(b"")
@@ -312,6 +311,9 @@ class Dialogue:
     def _send_content(self) -> None:
         email = self._emails.next
         if email is None or self._must_stop(email):
+            return
+        if self._emails.give_back_braked():
+            self._break("another email goes first")
             return
         if len(email.content) > PIECE:
             self._awaited = _CONTENT

@@ -16,24 +16,38 @@ from postroom.transport.smtp.replies import Extensions
 
 CLOSES = "The mail server closed the connection"
 
+_BRAKED = Result(ResultKind.DEFERRED, "waits for the reply to another email")
+
 
 class EmailsInProgress:
     """`sent` has been handed over and has no reply yet. `next` has only an envelope, or a part of
     its content, and so was certainly not delivered."""
 
-    __slots__ = ("_backlog", "_extensions", "_host", "next", "retired", "sent")
+    __slots__ = (
+        "__weakref__",
+        "_backlog",
+        "_brake",
+        "_extensions",
+        "_host",
+        "next",
+        "retired",
+        "sent",
+    )
 
     def __init__(self, host: str, extensions: Extensions, backlog: Backlog) -> None:
         self._host = host
         self._extensions = extensions
         self._backlog = backlog
+        self._brake = backlog.brake
+        self._brake.add(self)
         self.sent: SmtpEmail | None = None
         self.next: SmtpEmail | None = None
         self.retired = False  # takes no more
 
     def take(self) -> SmtpEmail | None:
         """Make the next email that this server can accept `next`, and return it."""
-        while not self.retired and (email := self._backlog.take()) is not None:
+        while not self._takes_none and (email := self._backlog.take()) is not None:
+            email.refusals_before = self._brake.refusals
             result = _prepare(email, self._extensions, self._host)
             if result is None:
                 self.next = email
@@ -45,20 +59,52 @@ class EmailsInProgress:
     def settle_sent(self, result: Result) -> None:
         email, self.sent = self.sent, None
         if email is not None:
-            email.settle(result)
+            self._settle(email, result)
 
     def settle_next(self, result: Result) -> None:
         email, self.next = self.next, None
         if email is not None:
-            email.settle(result)
+            self._settle(email, result)
+
+    def _settle(self, email: SmtpEmail, result: Result) -> None:
+        email.settle(result)
+        if self._brake.is_watching or result.kind is ResultKind.REFUSED:
+            self._brake.settled(result, email.refusals_before)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.sent is not None or self.next is not None
+
+    @property
+    def _takes_none(self) -> bool:
+        if self._brake.is_on and (self.sent is not None or self._brake.stops(self)):
+            return True
+        return self.retired
+
+    def give_back_braked(self) -> bool:
+        """Give `next` back, before its content is sent, if the brake is on and another email is in
+        progress. Return whether it was."""
+        if not self._brake.stops(self):
+            return False
+        self._give_back_next(_BRAKED, counts=False)
+        return True
 
     def hold_others(self, result: Result) -> None:
-        """Settle the waiting emails that would get the same reply as the current one."""
+        """Settle the emails that would get the same reply as the current one: those that wait, and
+        the one whose envelope has followed it."""
         email = self.sent or self.next
+        follower = self.next if self.sent is not None else None
         if result.scope is Scope.ACCOUNT:
             self._backlog.settle_all(result)
         elif result.scope is Scope.MESSAGE and email is not None:
-            self._backlog.settle_mailing(result, email.batch.mailing)
+            mailing = email.batch.mailing
+            self._backlog.settle_mailing(result, mailing)
+            if follower is not None and follower.batch.mailing is not mailing:
+                follower = None
+        else:
+            follower = None
+        if follower is not None:
+            self.settle_next(result)
 
     def give_back_refused(self, result: Result) -> None:
         """Let another server try both: this one refuses the current email."""

@@ -28,6 +28,7 @@ class ConnectionPool:
         self._limit = limit
         self._timeouts = timeouts
         self._backlog = Backlog()
+        self._backlog.brake.on_release = self._assign
         self._connections: dict[SmtpConnection, CandidateServer] = {}
         self._idle: list[SmtpConnection] = []
         self._openings: set[asyncio.Task[None]] = set()
@@ -128,9 +129,10 @@ class ConnectionPool:
         if self._is_closed:
             self._backlog.settle_all(CLOSED)
             return
-        while self._idle and self._backlog.size:
+        brake = self._backlog.brake
+        while self._idle and self._backlog.size and not brake.stops():
             self._idle.pop().wake()
-        if self._backlog.size:
+        if self._backlog.size and not brake.stops():
             self._grow()
 
     def _grow(self) -> None:

@@ -67,7 +67,7 @@ class SmtpTransport(Transport):
         return await batch.wait(self._timeouts.cancelled, lambda: self._pool.give_up(batch))
 
     def limit_connections(self, most: int) -> None:
-        self._pool.limit(most)
+        self._pool.limit(min(most, self._connections))
 
     async def check(self) -> str:
         """Try each server and report on all; one that works is enough."""
