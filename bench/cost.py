@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from bench.figures import Figure
-from postroom.cli.operations import azure_prices
+from postroom.cli.operations.cost import A_PAGE, AN_IDLE_MINUTE
 from postroom.domain.messages.pages import PAGE_SIZE
 from tests.services.azurite import running_azurite
 from tests.services.counted_requests import count_idle_requests, count_requests
@@ -35,8 +35,8 @@ def figures() -> list[Figure]:
     for service in ("table", "queue", "blob"):
         a_page = (large[service] - small[service]) / pages
         for what, counted, used in (
-            ("a page of 100 emails", a_page, getattr(azure_prices.A_PAGE, service)),
-            ("an idle minute", idle[service], getattr(azure_prices.AN_IDLE_MINUTE, service)),
+            ("a page of 100 emails", a_page, getattr(A_PAGE, service)),
+            ("an idle minute", idle[service], getattr(AN_IDLE_MINUTE, service)),
         ):
             found.append(
                 Figure(

@@ -74,7 +74,7 @@ def commands_page() -> str:
         "|---|---|",
         "| `--json` | Print data for programs. |",
         "| `--store` | The URL of the store. |",
-        "| `--data` | The folder for everything kept locally. |",
+        "| `--data` | The folder of local data. |",
         "",
     ]
     context = click.Context(command_line, info_name="postroom")

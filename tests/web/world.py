@@ -14,7 +14,7 @@ from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
 from postroom.services.events import Severity
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.queues.attempts import Failure
+from postroom.services.queues.attempts import AttemptFailure
 from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Entity, Value
 from postroom.web.app import VIEWS
@@ -279,7 +279,7 @@ async def _queues(site: Site, names: dict[str, str]) -> None:
     await services.apps.add(app)
     await services.queues.put(QUEUE, "bad <order>", properties={"key": "value"})
     [message] = await services.store.queue(QUEUE).receive(lease=30)
-    await services.queues.failed(message, app, Failure("KeyError: <sku>", "Traceback: here"))
+    await services.queues.failed(message, app, AttemptFailure("KeyError: <sku>", "Traceback: here"))
     [poison] = await services.store.queue(f"{QUEUE};poison").peek(1)
     names["poison"] = poison.id
     for number in range(3):

@@ -1,4 +1,4 @@
-"""The command `postroom`: its subcommands, and the one place where errors become exit statuses."""
+"""The command `postroom`: its subcommands, and the one place that turns errors into statuses."""
 
 from __future__ import annotations
 
@@ -15,55 +15,55 @@ from postroom import __version__
 from postroom.cli.support.stopping import STOP_SIGNALS
 from postroom.errors import PostroomError
 
-# Heading → command → (where it is, what it does). A command is imported when it is used, so that
-# `postroom --help` loads no engine and no transport; a test holds the texts to the commands' own.
+# Heading → command → (module and function, summary). A command is imported when it is used, so that
+# `postroom --help` is quick; a test compares the summaries with the commands' own.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
-        "up": ("operations.up:up", "Everything in one command: web, scheduler and host."),
-        "web": ("operations.web:web", "Pages for administrators and subscribers, and the API."),
+        "up": ("operations.up:up", "Run everything: web, scheduler and host."),
+        "web": ("operations.parts:web", "Serve the web pages and the API."),
         "scheduler": (
-            "operations.workers:scheduler",
-            "Find messages that are due and make pages of them.",
+            "operations.parts:scheduler",
+            "Split due messages into pages for the senders.",
         ),
-        "sender": ("operations.workers:sender", "Take pages and send their emails."),
+        "sender": ("operations.parts:sender", "Send the emails of pages."),
         "host": (
-            "operations.host:host",
-            "Start applications when messages arrive, stop them when idle.",
+            "operations.parts:host",
+            "Start applications when messages arrive, and stop idle ones.",
         ),
         "events": (
             "operations.events:events",
-            "What happened by itself: messages done or paused, queues and applications in trouble.",
+            "Show system activity: messages, queues and applications.",
         ),
-        "check": ("operations.check:check", "Settings, store and transport: does it work?"),
+        "check": ("operations.check:check", "Check settings, store and transport."),
     },
     "Lists and messages": {
-        "list": ("audience.lists:lists", "Mailing lists."),
-        "subscriber": ("audience.subscribers:subscribers", "Who is on a list; import and export."),
-        "message": (
-            "messages.messages:messages",
-            "Schedule messages and see what becomes of them.",
+        "list": ("audience.lists:lists", "Manage mailing lists."),
+        "subscriber": (
+            "audience.subscribers:subscribers",
+            "Manage the subscribers of a list; import and export.",
         ),
-        "trace": ("audience.trace:trace", "What happened to one address."),
+        "message": ("messages.messages:messages", "Schedule messages and follow their delivery."),
+        "trace": ("audience.addresses:trace", "Show everything that happened to one address."),
     },
     "Access": {
-        "user": ("accounts.users:users", "Who may use the pages."),
-        "apikey": ("accounts.api_keys:apikeys", "Keys for the API."),
+        "user": ("accounts.users:users", "Manage who can log in."),
+        "apikey": ("accounts.api_keys:apikeys", "Manage API keys."),
     },
     "Host": {
-        "app": ("queues.apps:apps", "Applications that queues activate."),
+        "app": ("queues.apps:apps", "Manage applications that queues activate."),
     },
     "Look into the store": {
-        "queue": ("queues.queues:queues", "Queues and what waits in them."),
+        "queue": ("queues.queues:queues", "Look into queues, and manage access to them."),
         "store": (
-            "operations.stores:stores",
-            "The store as a whole: move it to another engine, encrypt its secrets again.",
+            "operations.store:stores",
+            "Copy the store to another engine, re-encrypt its secrets.",
         ),
         "cost": (
             "operations.cost:cost",
-            "What a month on Azure Storage costs, without the machines that send.",
+            "Estimate the monthly cost of Azure Storage, without the machines that send.",
         ),
-        "table": ("operations.contents:tables", "Tables."),
-        "blob": ("operations.contents:blobs", "Blobs, by container."),
+        "table": ("operations.store:tables", "Look into tables."),
+        "blob": ("operations.store:blobs", "Look into blobs."),
     },
 }
 NOT_ENOUGH_MEMORY = (
@@ -73,12 +73,12 @@ NOT_ENOUGH_FILES = (
     "not enough open files: raise the limit (ulimit -n, or LimitNOFILE of the service) to at least "
     "1024"
 )
-_LEAST_MEMORY = 256 * 1024 * 1024  # of addresses; with less, libraries fail or hang when loaded
+_LEAST_MEMORY = 256 * 1024 * 1024  # of address space; with less, libraries fail or hang when loaded
 _LEAST_FILES = 128  # `up` has about 40 open when nothing happens; visitors and emails need more
 _SHORTAGES = {errno.ENOMEM: NOT_ENOUGH_MEMORY, errno.EMFILE: NOT_ENOUGH_FILES}
 _OUT_OF_MEMORY = ("failed to map segment", "annot allocate memory", "can't start new thread")
 
-# What runs until it is stopped.
+# Commands that run until they are stopped.
 PARTS = frozenset({"up", "web", "scheduler", "sender", "host"})
 _PLACES = {name: place for part in COMMANDS.values() for name, (place, _) in part.items()}
 
@@ -101,7 +101,7 @@ class LazyGroup(click.Group):
         for heading, commands in COMMANDS.items():
             with formatter.section(heading):
                 formatter.write_dl(
-                    [(name.ljust(widest), told) for name, (_, told) in commands.items()]
+                    [(name.ljust(widest), summary) for name, (_, summary) in commands.items()]
                 )
 
 
@@ -110,19 +110,18 @@ class LazyGroup(click.Group):
 def postroom() -> None:
     """Run your own mailing lists.
 
-    Postroom keeps lists of subscribers, and sends each message to every verified subscriber,
-    once. It starts on one file and grows to many machines by changing one URL.
+    Postroom keeps lists of subscribers and sends each message to every verified subscriber once.
+    It starts with one file and grows to many machines by changing one URL.
     """
 
 
 def main() -> None:
     """Run the command line: exit status 0, 1 (it failed, one line says why) or 2 (wrong use).
 
-    click itself handles wrong use. An error that is not ours is a fault in the code and keeps its
-    traceback.
+    click itself handles wrong use. An error that is not ours is a bug and keeps its traceback.
     """
     if sys.argv[1:2] and sys.argv[1] in PARTS:
-        _end_well_when_stopped()
+        _exit_cleanly_when_stopped()
         _check_limits()
     try:
         postroom(prog_name="postroom")
@@ -141,8 +140,8 @@ def main() -> None:
         _fail(_first_of(ours))
 
 
-def _end_well_when_stopped() -> None:
-    """From the first moment on; as soon as there is something to finish, the part takes over."""
+def _exit_cleanly_when_stopped() -> None:
+    """Exit with status 0 on a signal, until the part installs its own handlers."""
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: sys.exit(0))
 
@@ -176,7 +175,7 @@ def _shortage_in(group: BaseExceptionGroup[BaseException]) -> str | None:
 
 
 def _fail(error: object) -> NoReturn:
-    """One line, whatever a driver or a mail server put into it."""
+    """Print the error as one line, and exit."""
     click.echo(f"postroom: {' '.join(str(error).split())}", err=True)
     sys.exit(1)
 

@@ -30,9 +30,8 @@ from postroom.host.processes.scaling import MOST_ON_THE_WAY, Demand
 from postroom.host.runner import Runner, Surroundings
 from postroom.host.wire import Deliver, Failed
 from postroom.observability.metrics import HANDLED
-from postroom.services.queues.attempts import Failure, cycle_of, stable_id
-from postroom.services.queues.dispositions import Action, Verdict
-from postroom.services.queues.message_properties import RESERVED
+from postroom.services.queues.attempts import RESERVED, AttemptFailure, cycle_of, stable_id
+from postroom.services.queues.dispositions import Disposition, DispositionResult
 from postroom.storage import LeaseLost, QueueMessage, StoreError
 
 log = logging.getLogger(__name__)
@@ -232,7 +231,7 @@ class Dispatcher(Runner):
     def failed(self, process: Process, handed: Handed, failure: Failed) -> None:
         self._fail(
             handed,
-            Failure(
+            AttemptFailure(
                 failure.error,
                 failure.traceback,
                 process=self._named(process),
@@ -243,7 +242,7 @@ class Dispatcher(Runner):
 
     def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
         error = f"the process ended: {how}"
-        self._fail(handed, Failure(error, exit_status=status, process=self._named(process)))
+        self._fail(handed, AttemptFailure(error, exit_status=status, process=self._named(process)))
 
     def returned(self, handed: Handed) -> None:
         self._give_back(handed)
@@ -257,7 +256,7 @@ class Dispatcher(Runner):
 
         self._settle(handed, release)
 
-    def _fail(self, handed: Handed, failure: Failure) -> None:
+    def _fail(self, handed: Handed, failure: AttemptFailure) -> None:
         app = self.app
         HANDLED.add(1, app.path, "failed")
 
@@ -273,7 +272,7 @@ class Dispatcher(Runner):
         the message that comes back to it would be tried once too often."""
         return any(name == queue for name, _ in self._deciding)
 
-    def _heed(self, message: QueueMessage, verdict: Verdict) -> None:
+    def _heed(self, message: QueueMessage, verdict: DispositionResult) -> None:
         log.warning(
             "%s: message %s of %s %s: %s",
             self.app.path,
@@ -282,7 +281,7 @@ class Dispatcher(Runner):
             in_words(verdict),
             verdict.reason,
         )
-        if verdict.action is Action.FAULTED:
+        if verdict.action is Disposition.FAULTED:
             self._faulted(self.app, message.queue)
             self._return_suspects(message.queue)
             self.leave(message.queue)
@@ -371,19 +370,19 @@ def _key(handed: Handed) -> tuple[str, str]:
     return handed.message.queue, handed.message.id
 
 
-def in_words(verdict: Verdict) -> str:
+def in_words(verdict: DispositionResult) -> str:
     """What becomes of a message, for the log."""
     match verdict.action:
-        case Action.RELEASED:
+        case Disposition.RELEASED:
             later = f" in {verdict.delay:g} s" if verdict.delay else ""
             return f"failed and is tried again{later}"
-        case Action.RETRY:
+        case Disposition.RETRY:
             return f"failed and waits in {verdict.queue} for {verdict.delay:g} s"
-        case Action.POISONED | Action.DEAD_LETTERED:
+        case Disposition.POISONED | Disposition.DEAD_LETTERED:
             return f"is now in {verdict.queue}"
-        case Action.DROPPED:
+        case Disposition.DROPPED:
             return "is dropped"
-        case Action.FAULTED:
+        case Disposition.FAULTED:
             return "stops its queue"
         case _:
             assert_never(verdict.action)

@@ -1,7 +1,7 @@
 """The host itself: which queues have messages, and whose they are.
 
 One wait covers all queues, those that do not exist yet included. Whatever is being looked after, or
-cannot be, is left out of it (`besides`) until that changes: then the wait begins anew, with a look
+cannot be, is left out of it (`besides`) until that changes: then the wait starts again, with a look
 at everything, so nothing that arrives in between is missed. And because nothing may rest on one
 event, everything is looked at anew every few seconds.
 
@@ -176,7 +176,7 @@ class Supervisor:
         if is_internal(queue):
             self._leave_out(queue, "somebody else's bell")
         elif is_retry(queue):
-            await self._services.queues.come_back(queue)
+            await self._services.queues.start_due_retries(queue)
         else:
             runner = self._routes.get(queue) or await self._runner_of(queue)
             if runner is not None:
@@ -316,7 +316,7 @@ class Supervisor:
                 await self._services.hosts.report(self.id, self.machine, apps)
                 if clock() >= cleaned_at + _CLEAN_SECONDS:
                     cleaned_at = clock()
-                    await self._services.hosts.forget_the_dead()
+                    await self._services.hosts.forget_killed_hosts()
             except StoreError as exc:
                 log.warning("the state of the host cannot be told for now: %s", exc)
             told, told_at = gist, clock()

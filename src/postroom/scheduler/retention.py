@@ -18,7 +18,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.periodic import run_periodically
-from postroom.services.queues.attempt_retention import HistoryRetention
+from postroom.services.queues.attempts import AttemptRetention
 from postroom.services.row_ranges import remove_rows
 from postroom.storage import Entity, KeyRange
 
@@ -43,7 +43,7 @@ class Retention:
         self._message_rows = services.message_rows
         self._outcomes = services.outcomes
         self._events = services.events
-        self._histories = HistoryRetention(store)
+        self._histories = AttemptRetention(store)
         self._audit = services.audit
         self._keep_archive = archive
         self._keep_events = events
@@ -58,7 +58,7 @@ class Retention:
         await self._audit.forget_old()
         if self._keep_events is not None:
             await self._events.forget_old(self._keep_events)
-            await self._histories.forget_old(self._keep_events)
+            await self._histories.remove_unchanged_for(self._keep_events)
         if self._keep_archive is None:
             return 0
         before = datetime.now(UTC) - self._keep_archive

@@ -167,7 +167,7 @@ def test_check_says_what_is_wrong_with_the_store(cli: CommandLine) -> None:
     done = cli.run("check", "--store", url)
     assert done.returncode == 1
     assert "hidden" not in done.stdout + done.stderr
-    assert done.stderr.splitlines() == ["postroom: not well: store (see above)"]
+    assert done.stderr.splitlines() == ["postroom: problems found: store (see above)"]
     [line] = [each for each in done.stdout.splitlines() if each.startswith("error")]
     assert f"127.0.0.1:{port}" in line
 
@@ -188,7 +188,7 @@ def test_check_says_that_the_data_folder_cannot_be_written(cli: CommandLine) -> 
     (cli.folder / "occupied").write_text("a file, no folder")
     done = cli.run("check", "--data", "occupied/inside", "--store", "sqlite:///elsewhere.db")
     assert done.returncode == 1
-    assert "not well: data" in done.stderr
+    assert "problems found: data" in done.stderr
 
 
 def test_check_names_what_a_mistyped_variable_may_have_meant(cli: CommandLine) -> None:
@@ -223,7 +223,7 @@ def test_a_look_into_queues_tables_and_blobs(cli: CommandLine) -> None:
     assert cli.fails("blob", "ls", "No Bodies").startswith("container 'No Bodies'")
     assert cli.ok("blob", "get", "mailbodies", blob["name"]) == "Hello"
     told = cli.ok("blob", "get", "mailbodies", blob["name"], "--output", "copy.txt")
-    assert told == f"5 bytes of {ref}.txt are in copy.txt.\n"
+    assert told == f"5 bytes of {ref}.txt written to copy.txt.\n"
     assert (cli.folder / "copy.txt").read_text() == "Hello"
     assert cli.fails("blob", "get", "mailbodies", "nope", "--output", "no.txt") == (
         "there is no blob 'nope'"
@@ -245,7 +245,7 @@ def test_rows_of_tables_are_shown_but_no_secrets(cli: CommandLine) -> None:
     assert cli.json("table", "show", "mailinglist", *exactly) == {"items": [second], "next": None}
     text = cli.run("table", "show", "mailinglist", "--limit", "1")
     assert "Description = A [b]" in text.stdout
-    assert "There are more: postroom table show mailinglist --after" in text.stderr
+    assert "More: postroom table show mailinglist --after" in text.stderr
     assert cli.fails("table", "show", "mailinglist", *exactly[:3], "nobody") == (
         "there is no entity 'news, nobody'"
     )

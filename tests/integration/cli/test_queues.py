@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.queues.apps import App
-from postroom.services.queues.attempts import Failure
+from postroom.services.queues.attempts import AttemptFailure
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.services.postroom import CommandLine
@@ -44,11 +44,11 @@ def test_applications_are_added_shown_explained_and_removed(cli: CommandLine) ->
     found = cli.json("app", "explain", "shop/orders/7")
     assert found["app"] == "/Shop/orders"
     assert [each["path"] for each in found["candidates"]] == ["/Shop/orders", "/shop"]
-    assert "fits, but /Shop/orders is longer" in cli.ok("app", "explain", "shop/orders/7")
+    assert "matches, but /Shop/orders is longer" in cli.ok("app", "explain", "shop/orders/7")
     cli.ok("app", "remove", "/shop/orders")
     assert cli.json("app", "explain", "shop/orders/7")["app"] == "/shop"
     told = cli.ok("app", "explain", "lonely").splitlines()[0]
-    assert told == "lonely → no application: no path fits this queue"
+    assert told == "lonely → no application: no path matches this queue"
 
 
 def test_mistakes_with_applications_are_one_line(cli: CommandLine) -> None:
@@ -101,7 +101,7 @@ def test_a_message_is_put_peeked_at_and_deleted(cli: CommandLine) -> None:
 
     cli.ok("queue", "delete", "shop/orders", put["id"], "--yes")
     line = cli.fails("queue", "delete", "shop/orders", put["id"], "--yes")
-    assert line.startswith("there is no message in shop/orders that nobody has in hand")
+    assert line.startswith("there is no message in shop/orders (or it is in progress)")
     assert "NAME=VALUE" in cli.misused("queue", "put", "q", "x", "--property", "colour")
     assert "is set by Postroom" in cli.fails("queue", "put", "q", "x", "--property", "cycle=1")
 
@@ -112,7 +112,7 @@ def test_poison_messages_are_brought_back(cli: CommandLine) -> None:
     assert one == {"queue": "shop", "redriven": 1}
     assert [each["body"] for each in cli.json("queue", "peek", "shop")["items"]] == ["order 1"]
     assert "redriven to shop" in cli.ok("queue", "history", ids[1])
-    assert cli.ok("queue", "redrive", "shop;poison", "--rate", "100") == "1 message is back.\n"
+    assert cli.ok("queue", "redrive", "shop;poison", "--rate", "100") == "1 message moved back.\n"
 
 
 def test_a_history_says_once_how_a_process_ended(cli: CommandLine) -> None:
@@ -125,7 +125,7 @@ def test_a_history_says_once_how_a_process_ended(cli: CommandLine) -> None:
 async def _died_of_it(file: Path) -> None:
     async with await open_store(f"sqlite:///{file}") as store:
         [message] = await store.queue("shop").receive(lease=60)
-        failure = Failure("the process ended: exit status 9", exit_status=9)
+        failure = AttemptFailure("the process ended: exit status 9", exit_status=9)
         app = App(path="/shop", handler="orders:process", origin="test")
         await Services(store).queues.failed(message, app, failure)
 
@@ -135,8 +135,8 @@ def test_a_queue_is_stopped_and_goes_on(cli: CommandLine) -> None:
     cli.ok("queue", "fault", "shop", "--reason", "stock-taking")
     [queue] = cli.json("queue", "ls")["items"]
     assert (queue["state"], queue["faulted"]) == ("faulted", "stock-taking")
-    assert cli.ok("queue", "clear", "shop") == "The queue shop goes on.\n"
-    assert cli.ok("queue", "clear", "shop") == "The queue shop was not stopped.\n"
+    assert cli.ok("queue", "clear", "shop") == "Queue shop resumed.\n"
+    assert cli.ok("queue", "clear", "shop") == "Queue shop was not stopped.\n"
 
 
 def test_an_application_is_updated_paused_resumed_and_restarted(cli: CommandLine) -> None:
@@ -145,7 +145,7 @@ def test_an_application_is_updated_paused_resumed_and_restarted(cli: CommandLine
     changed = cli.json("app", "update", "/shop", *options)
     assert (changed["max_processes"], changed["memory_limit"]) == (8, None)
     assert changed["environment"] == ["SHOP_KEY"]
-    assert "Say what to change" in cli.misused("app", "update", "/shop")
+    assert "nothing to change" in cli.misused("app", "update", "/shop")
     line = cli.fails("app", "update", "/shop", "--handler", "nowhere:process")
     assert "'nowhere:process' cannot be imported" in line
     assert cli.fails("app", "update", "/shpo", "--max-processes", "2") == (

@@ -78,7 +78,7 @@ def test_a_new_secret_key_is_introduced_step_by_step(tmp_path: Path) -> None:
 
     old_keys = f"{'x' * 40}, {old_key}"
     told = cli.ok("store", "rekey", secret_key=NEW_KEY, old_secret_keys=old_keys)
-    assert told.startswith("Encrypted under the current key: 1 of 1 secrets (1 were under an old")
+    assert told.startswith("Encrypted with the current key: 1 of 1 secrets (1 had an old")
     assert cli.json("store", "rekey", secret_key=NEW_KEY) == {
         "current": 1,
         "old_key": 0,

@@ -22,7 +22,7 @@ def cli(tmp_path: Path) -> CommandLine:
 
 
 async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> None:
-    assert "add one with" in cli.run("user", "ls").stderr
+    assert "Add one with" in cli.run("user", "ls").stderr
     add = ("user", "add", "ann@EXAMPLE.org", "--role", "administrator", "--password-stdin")
     assert cli.ok(*add, stdin=PASSWORD) == "ann@example.org can log in as administrator.\n"
     assert cli.fails(*add, stdin=PASSWORD) == "the user 'ann@example.org' exists already"
@@ -39,7 +39,7 @@ async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> No
     cli.ok("user", "add", "bob@example.org", "--password-stdin", stdin=PASSWORD)
     changed = cli.json("user", "role", "bob@example.org", "administrator")
     assert (changed["email"], changed["role"]) == ("bob@example.org", "administrator")
-    assert cli.ok("user", "remove", "ann@example.org", "--yes") == "ann@example.org is removed.\n"
+    assert cli.ok("user", "remove", "ann@example.org", "--yes") == "User ann@example.org removed.\n"
     [left] = cli.json("user", "ls")["items"]
     assert (left["email"], left["second_factor"], left["slowed_down"]) == (
         "bob@example.org",
@@ -80,7 +80,7 @@ async def test_links_are_printed_for_the_person_who_asks(cli: CommandLine) -> No
 
 
 async def test_events_are_shown_and_watched(cli: CommandLine) -> None:
-    assert cli.run("events").stderr.endswith("There are no events.\n")
+    assert cli.run("events").stderr.endswith("No events.\n")
     async with await open_store(f"sqlite:///{cli.folder}/postroom-data/postroom.db") as store:
         events = EventService(store)
         await events.record("host", "[b]started[/b]")

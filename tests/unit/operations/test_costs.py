@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.cli.operations.azure_prices import A_MESSAGE, A_PAGE, Prices, Requests, monthly_cost
+from postroom.cli.operations.cost import A_MESSAGE, A_PAGE, Prices, Requests, monthly_cost
 
 
 def test_requests_grow_with_pages_and_messages() -> None:

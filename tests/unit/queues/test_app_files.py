@@ -111,9 +111,7 @@ def test_a_mistake_is_told_with_its_line(folder: Path, old: str, new: str, line:
 
 def test_the_same_path_twice_names_both_lines(folder: Path) -> None:
     text = read(folder, GOOD.replace("/labels", "/msmqwebhost/orderprocessing"))
-    assert (
-        text == "postroom.toml, line 10: /msmqwebhost/orderprocessing is there already, in line 4"
-    )
+    assert text == "postroom.toml, line 10: /msmqwebhost/orderprocessing is already used in line 4"
 
 
 def test_other_forms_are_refused(folder: Path) -> None:

@@ -70,15 +70,15 @@ def test_an_explanation_names_every_candidate_with_its_reason() -> None:
     assert found.reason == "the longest path that the queue's name begins with"
     assert [(each.path, each.fits, each.reason) for each in found.candidates] == [
         (ORDERS, True, "the longest path that the queue's name begins with"),
-        (HOST, True, f"fits, but {ORDERS} is longer"),
-        ("/", True, f"fits, but {ORDERS} is longer"),
-        ("/msmqWeb", False, "a path ends where a segment of the queue's name ends"),
-        ("/other", False, "the queue's name does not begin with it"),
+        (HOST, True, f"matches, but {ORDERS} is longer"),
+        ("/", True, f"matches, but {ORDERS} is longer"),
+        ("/msmqWeb", False, "a path matches whole segments only"),
+        ("/other", False, "the queue's name does not begin with this path"),
     ]
     assert match("msmqWebHost", [HOST]).reason == "the queue is named exactly like this path"
-    assert match("lonely", ["/"]).reason == "takes what no other path does"
-    assert match("lonely", [HOST]).reason == "no path fits this queue"
-    assert "bells" in match("mail/schedule", ["/"]).reason
+    assert match("lonely", ["/"]).reason == "takes queues that no other path matches"
+    assert match("lonely", [HOST]).reason == "no path matches this queue"
+    assert "reserved" in match("mail/schedule", ["/"]).reason
     assert "only a poison queue" in match("a;retry", ["/"]).reason
     assert "exactly like it" in match("a;poison", ["/a"]).candidates[0].reason
     assert "only the poison queue" in match("a", ["/a;poison"]).candidates[0].reason

@@ -8,7 +8,7 @@ import pytest
 from postroom.domain.queues.apps import App
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.accounts.users import Role
-from postroom.services.queues.attempts import Failure
+from postroom.services.queues.attempts import AttemptFailure
 from tests.web.operations.test_dashboard_pages import keep
 from tests.web.site import Site
 
@@ -73,7 +73,7 @@ async def test_pages_show_personal_links_to_administrators_only(site: Site, role
     confirmations = site.services.store.queue("mail/confirm")
     [taken] = await confirmations.receive(1, lease=60)
     app = App(path="/mail/confirm", handler="a:b", origin="a test")
-    failure = Failure(f"no such row {guid}", f"Traceback of {guid}")
+    failure = AttemptFailure(f"no such row {guid}", f"Traceback of {guid}")
     await site.services.queues.failed(taken, app, failure)
     user = await site.user(role)
     [name] = [each.name for each in (site.context.settings.storage.data / "outbox").iterdir()]

@@ -12,7 +12,7 @@ import msgspec
 
 from postroom.domain.queues.apps import App
 from postroom.services.accounts.users import Role
-from postroom.services.queues.attempts import Failure
+from postroom.services.queues.attempts import AttemptFailure
 from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from tests.web.site import Site, Visitor
 
@@ -33,7 +33,9 @@ async def poisoned(site: Site, queue: str, body: str) -> str:
     store, queues = site.services.store, site.services.queues
     await queues.put(queue, body)
     [message] = await store.queue(queue).receive(lease=30)
-    await queues.failed(message, APP, Failure("KeyError: <sku>", "Traceback: here", process="p/1"))
+    await queues.failed(
+        message, APP, AttemptFailure("KeyError: <sku>", "Traceback: here", process="p/1")
+    )
     [aside] = await store.queue(f"{queue};poison").peek(1)
     return aside.id
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.calling import call
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.running import call, with_settings
 from postroom.services.resources.accounts import describe_api_key
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ _SCOPES = ("subscribe", "lists", "subscribers", "messages", "queues", "read")
 
 @click.group("apikey")
 def apikeys() -> None:
-    """Keys for the API."""
+    """Manage API keys."""
 
 
 @apikeys.command()
@@ -30,18 +29,18 @@ def apikeys() -> None:
     "scopes",
     multiple=True,
     type=click.Choice(_SCOPES),
-    help="What it may do; several are allowed.  [default: everything]",
+    help="What it may do; repeatable. [default: everything]",
 )
 @output.json_option
 @with_settings
 def create(settings: Settings, name: str, scopes: tuple[str, ...], as_json: bool) -> None:
-    """Make a key. It is printed this once and cannot be shown again."""
-    made = call(settings, lambda s: s.keys.create(name, scopes))
+    """Create a key. It is printed once and cannot be shown again."""
+    created = call(settings, lambda s: s.keys.create(name, scopes))
     if as_json:
-        output.print_json({"key": made.secret, **output.builtins(describe_api_key(made.key))})
+        output.print_json({"key": created.secret, **output.builtins(describe_api_key(created.key))})
         return
-    output.note(f"The key {made.key.id} may {_may(made.key)}. Keep it: it is not shown again.")
-    output.say(made.secret)
+    output.note(f"Key {created.key.id}, scopes: {_scopes(created.key)}. It is not shown again.")
+    output.say(created.secret)
 
 
 @apikeys.command()
@@ -54,19 +53,19 @@ def ls(settings: Settings, as_json: bool) -> None:
         output.print_items(map(describe_api_key, found))
         return
     if not found:
-        output.note("There are no keys: make one with postroom apikey create.")
+        output.note("No keys. Create one with: postroom apikey create")
         return
     rows = [
         (
             each.id,
             output.plain(each.name),
-            _may(each),
+            _scopes(each),
             output.when(each.created_at),
             output.when(each.last_used_at) or "never",
         )
         for each in found
     ]
-    headings = ("key", "name", "may", "created", "last used")
+    headings = ("key", "name", "scopes", "created", "last used")
     output.console().print(output.table(headings, rows))
 
 
@@ -74,10 +73,10 @@ def ls(settings: Settings, as_json: bool) -> None:
 @click.argument("key_id", metavar="ID")
 @with_settings
 def revoke(settings: Settings, key_id: str) -> None:
-    """Refuse a key from now on. ID is what `ls` shows."""
+    """Revoke a key. `ls` shows its ID."""
     call(settings, lambda s: s.keys.revoke(key_id))
-    output.say(f"The key {key_id} is revoked.")
+    output.say(f"Key {key_id} revoked.")
 
 
-def _may(key: ApiKey) -> str:
+def _scopes(key: ApiKey) -> str:
     return ", ".join(sorted(key.scopes)) or "everything"

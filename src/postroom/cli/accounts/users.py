@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.calling import call, operator
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.running import call, operator, with_settings
 from postroom.services.resources.accounts import describe_user
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ _ROLE = click.Choice(["viewer", "editor", "administrator"])
 
 @click.group("user")
 def users() -> None:
-    """Who may use the pages."""
+    """Manage who can log in."""
 
 
 @users.command()
@@ -31,7 +30,7 @@ def users() -> None:
 @output.json_option
 @with_settings
 def add(settings: Settings, email: str, role: str, password_stdin: bool, as_json: bool) -> None:
-    """Add a user, or print a link with which they choose a password themselves.
+    """Add a user, or print an invitation link to choose a password.
 
     The link works once, for seven days. A password is never an argument: others could see it.
     """
@@ -39,27 +38,27 @@ def add(settings: Settings, email: str, role: str, password_stdin: bool, as_json
 
     if not password_stdin:
         token = call(settings, lambda s: s.access_links.invite(email, Role(role), operator()))
-        _show_link(settings, token, as_json, f"An invitation for {email}, good for seven days:")
+        _show_link(settings, token, as_json, f"Invitation for {email}, valid for seven days:")
         return
     password = sys.stdin.read().rstrip("\r\n")
-    made = call(settings, lambda s: s.users.create(email, password, Role(role)))
+    created = call(settings, lambda s: s.users.create(email, password, Role(role)))
     if as_json:
-        output.print_json(describe_user(made))
+        output.print_json(describe_user(created))
     else:
-        output.say(f"{made.email} can log in as {made.role}.")
+        output.say(f"{created.email} can log in as {created.role}.")
 
 
 @users.command()
 @output.json_option
 @with_settings
 def ls(settings: Settings, as_json: bool) -> None:
-    """Show the users, in the order of their addresses."""
+    """Show all users, sorted by address."""
     found = call(settings, lambda s: s.users.all())
     if as_json:
         output.print_items(map(describe_user, found))
         return
     if not found:
-        output.note("There are no users: add one with postroom user add EMAIL.")
+        output.note("No users. Add one with: postroom user add EMAIL")
         return
     rows = [
         (
@@ -81,13 +80,13 @@ def ls(settings: Settings, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def remove(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
-    """Remove a user, who is logged out at once. Not the last administrator."""
-    output.confirm(f"Remove the user {email}?", yes=yes)
+    """Remove a user and log them out. The last administrator cannot be removed."""
+    output.confirm(f"Remove user {email}?", yes=yes)
     removed = call(settings, lambda s: s.user_removal.remove(email))
     if as_json:
         output.print_json({"email": removed.email, "removed": True})
     else:
-        output.say(f"{removed.email} is removed.")
+        output.say(f"User {removed.email} removed.")
 
 
 @users.command()
@@ -96,14 +95,14 @@ def remove(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def role(settings: Settings, email: str, role: str, as_json: bool) -> None:
-    """Give a user another role."""
+    """Change the role of a user."""
     from postroom.services.accounts.users import Role
 
     saved = call(settings, lambda s: s.users.set_role(email, Role(role)))
     if as_json:
         output.print_json(describe_user(saved))
     else:
-        output.say(f"{saved.email} has the role {saved.role} now.")
+        output.say(f"{saved.email} is now {saved.role}.")
 
 
 @users.command()
@@ -112,7 +111,7 @@ def role(settings: Settings, email: str, role: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def reset(settings: Settings, email: str, second_factor: bool, as_json: bool) -> None:
-    """Print a link for a new password. It works once, for a day; the old password until then."""
+    """Print a link to set a new password. It works once, for a day."""
 
     async def work(services: Services) -> str:
         if second_factor:
@@ -120,15 +119,15 @@ def reset(settings: Settings, email: str, second_factor: bool, as_json: bool) ->
         return await services.access_links.reset(email, operator())
 
     token = call(settings, work)
-    _show_link(settings, token, as_json, f"A link for {email}, good for a day:")
+    _show_link(settings, token, as_json, f"Link for {email}, valid for a day:")
 
 
-def _show_link(settings: Settings, token: str, as_json: bool, told: str) -> None:
+def _show_link(settings: Settings, token: str, as_json: bool, remark: str) -> None:
     from postroom.services.accounts.access_links import link_address
 
     address = link_address(settings.web.base_url, token)
     if as_json:
         output.print_json({"link": address})
         return
-    output.note(told)
+    output.note(remark)
     output.say(address)

@@ -1,4 +1,4 @@
-"""`postroom subscriber import` and `export`: CSV files in and out, with progress bars."""
+"""`postroom subscriber import` and `export`: CSV files, with progress bars."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.calling import call
-from postroom.cli.support.files import STANDARD, FileTrouble, written
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.files import STANDARD, FileError, written
+from postroom.cli.support.running import call, with_settings
 from postroom.folders import open_private
 from postroom.services.resources.audience import describe_import
 
@@ -39,25 +38,25 @@ _ERRORS_SHOWN = 10
 @click.argument(
     "source", metavar="FILE", type=click.Path(exists=True, dir_okay=False, allow_dash=True)
 )
-@click.option("--encoding", help="If not UTF-8 or UTF-16: windows-1252, …")
+@click.option(
+    "--encoding", help="The encoding of the file, such as windows-1252. [default: detected]"
+)
 @click.option(
     "--verified",
     is_flag=True,
-    help="Everybody in the file has agreed to get mail, but for lines that say otherwise.",
+    help="Mark subscribers as verified unless their line says otherwise.",
 )
 @click.option(
     "--even-unsubscribed",
     is_flag=True,
-    help="Bring those back who have unsubscribed. Only if they have asked you to.",
+    help="Re-subscribe people who unsubscribed. Only if they asked you to.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Only show what the import would do. Nothing is written."
-)
+@click.option("--dry-run", is_flag=True, help="Show what the import would do, and write nothing.")
 @click.option(
     "--rejected",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Write all lines that could not be used into this CSV file.",
+    help="Write all rejected lines to this CSV file.",
 )
 @output.json_option
 @with_settings
@@ -72,23 +71,22 @@ def import_file(
     rejected: str | None,
     as_json: bool,
 ) -> None:
-    """Put the addresses of a CSV file on a list.
+    """Import the addresses of a CSV file into a list.
 
-    FILE may be '-' for standard input. It has a header line with a column 'email' (or 'E-Mail
-    address' and the like), and perhaps one 'verified' (true or false), one 'blocked' (why) and one
-    'status' with the words of other tools: people who are unsubscribed there leave the list, and
-    those who are blocklisted, cleaned or bounced are blocked. --dry-run shows what each column is
-    used for and what would be done.
+    FILE may be '-' for standard input. Its header line has a column 'email' (or 'E-Mail address'
+    and the like) and may have 'verified' (true or false), 'blocked' (the reason) and 'status' with
+    the words of other tools: 'unsubscribed' removes an address from the list; 'blocklisted',
+    'cleaned' and 'bounced' block it. --dry-run shows what each column is used for and what would
+    happen.
 
-    Subscribers of the list are updated: they are verified or not as their line says, and stay as
-    they are where it says nothing. People who have unsubscribed from the list stay off it. Lines
-    that cannot be used are reported and do not stop the others. An interrupted import is finished
-    by importing again.
+    Existing subscribers are updated with what their line says. People who unsubscribed from the
+    list stay off it. Lines that cannot be used are reported and do not stop the others. To finish
+    an interrupted import, import the file again.
     """
     started = time.monotonic()
     with ExitStack() as stack:
         file = stack.enter_context(_opened(source))
-        tell_rejected = stack.enter_context(_rejected_into(rejected)) if rejected else None
+        on_rejected_line = stack.enter_context(_rejected_into(rejected)) if rejected else None
         advance = stack.enter_context(_import_bar(_size(file)))
 
         async def work(services: Services) -> ImportReport:
@@ -100,13 +98,13 @@ def import_file(
                 even_unsubscribed=even_unsubscribed,
                 dry_run=dry_run,
                 progress=lambda done, report: advance(done, report.lines),
-                on_rejected=tell_rejected,
+                on_rejected=on_rejected_line,
             )
 
         try:
             report = call(settings, work)
         except KeyboardInterrupt as exc:
-            raise FileTrouble("interrupted: import the same file again to finish it") from exc
+            raise FileError("interrupted: import the same file again to finish it") from exc
     if as_json:
         output.print_json(describe_import(report))
     else:
@@ -114,7 +112,7 @@ def import_file(
             _show_preview(report)
         _show_report(report, list_name, time.monotonic() - started, rejected)
     if report.rejected and report.rejected == report.lines:
-        raise FileTrouble("no line of the file could be used")
+        raise FileError("no line of the file could be used")
 
 
 @click.command("export")
@@ -122,19 +120,21 @@ def import_file(
 @click.argument(
     "target", metavar="[FILE]", default=STANDARD, type=click.Path(dir_okay=False, allow_dash=True)
 )
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each, instead of CSV.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write a line of JSON per subscriber instead of CSV."
+)
 @with_settings
 def export_list(settings: Settings, list_name: str, target: str, as_json: bool) -> None:
-    """Write a list's subscribers into a CSV file.
+    """Export the subscribers of a list to a CSV file, sorted by address.
 
-    In the order of their addresses; without FILE to standard output. Importing the file again
-    changes nobody, and blocked ones stay blocked on another list, too. Cells that a spreadsheet
-    would take for a formula get an apostrophe in front; import removes it.
+    Without FILE to standard output. Importing the file again changes nothing; in another list,
+    blocked addresses stay blocked. Cells that a spreadsheet would take for a formula begin with an
+    apostrophe, which import removes.
     """
 
     async def work(services: Services) -> int:
         exported = services.exports.export_json if as_json else services.exports.export_csv
-        lines = 0 if as_json else -1  # the header is none
+        lines = 0 if as_json else -1  # not counting the header
         with written(target) as file, _export_bar() as advance:
             async for piece in exported(list_name):
                 file.write(piece.encode())
@@ -144,7 +144,7 @@ def export_list(settings: Settings, list_name: str, target: str, as_json: bool) 
 
     count = call(settings, work)
     if target != STANDARD:
-        output.say(f"{count:,} subscribers of {list_name} are in {target}.")
+        output.say(f"{output.counted(count, 'subscriber')} of {list_name} exported to {target}.")
 
 
 def _show_preview(report: ImportReport) -> None:
@@ -159,7 +159,7 @@ def _show_preview(report: ImportReport) -> None:
     ]
     heads = ("column", "used as", "first lines")
     output.console().print(output.table(heads, rows))
-    output.say("Nothing has been written: this was a dry run.")
+    output.say("Dry run: nothing was written.")
 
 
 def _show_report(
@@ -183,12 +183,12 @@ def _show_report(
             (f"{each.line:,}", output.plain(each.email), output.plain(each.reason))
             for each in shown
         ]
-        output.console().print(output.table(("#line", "email", "why it was rejected"), rows))
+        output.console().print(output.table(("#line", "email", "reason"), rows))
         hidden = report.rejected - len(shown)
         if rejected_file is not None:
-            output.say(f"All rejected lines are in {rejected_file}.")
+            output.say(f"All rejected lines were written to {rejected_file}.")
         elif hidden:
-            output.say(f"… and {hidden:,} more: --rejected FILE writes all of them.")
+            output.say(f"… and {hidden:,} more; --rejected FILE writes all of them to a file.")
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _show_report(
 
 @contextmanager
 def _opened(source: str) -> Iterator[BinaryIO]:
-    """A file that can be read twice; standard input is kept in a temporary one for that."""
+    """Open a file that can be read twice; standard input is copied to a temporary one."""
     with ExitStack() as stack:
         try:
             if source == STANDARD:
@@ -205,9 +205,9 @@ def _opened(source: str) -> Iterator[BinaryIO]:
             else:
                 file = stack.enter_context(Path(source).open("rb"))
                 if not file.seekable():
-                    raise FileTrouble(f"{source} is no ordinary file: give it as '-' < {source}")
+                    raise FileError(f"{source} is not an ordinary file: use - < {source}")
         except OSError as exc:
-            raise FileTrouble(f"{source}: {exc.strerror}") from exc
+            raise FileError(f"{source}: {exc.strerror}") from exc
         yield file
 
 
@@ -223,7 +223,7 @@ def _rejected_into(path: str) -> Iterator[Callable[[RejectedLine], None]]:
         try:
             binary = stack.enter_context(open_private(Path(path)))
         except OSError as exc:
-            raise FileTrouble(f"{path}: {exc.strerror}") from exc
+            raise FileError(f"{path}: {exc.strerror}") from exc
         file = stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline=""))
         writer = csv.writer(file)
         writer.writerow(("line", "email", "reason"))
@@ -245,7 +245,7 @@ def _export_bar() -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def _bar(size: int | None) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on a terminal, nothing elsewhere. Told bytes and lines."""
+    """Show a progress bar on a terminal; yield a function that takes bytes and lines."""
     if not sys.stderr.isatty():
         yield lambda done, lines: None
         return

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.calling import call, place_of_store
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.running import call, place_of_store, with_settings
 from postroom.domain.audience.list_properties import PROPERTIES, Input, ListProperty
 from postroom.services.resources.audience import describe_list
 
@@ -45,20 +44,17 @@ def _property_option(of: ListProperty, *, is_new: bool) -> Callable[[F], F]:
             f"--{of.name}/--private", default=default, show_default=is_new, help=help_text
         )
     option = "--from" if of.name == "from_address" else f"--{of.name.replace('_', '-')}"
-    default = of.default if is_new and of.default else None
+    if is_new and of.is_required:
+        return click.option(option, of.name, required=True, help=help_text)
+    default = (of.default or None) if is_new else None
     return click.option(
-        option,
-        of.name,
-        required=is_new and of.is_required,
-        default=default,
-        show_default=default is not None,
-        help=help_text,
+        option, of.name, default=default, show_default=bool(default), help=help_text
     )
 
 
 @click.group("list")
 def lists() -> None:
-    """Mailing lists."""
+    """Manage mailing lists."""
 
 
 @lists.command()

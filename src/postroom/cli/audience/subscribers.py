@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.audience.addresses import erase, export_data
 from postroom.cli.audience.csv_files import export_list, import_file
-from postroom.cli.audience.personal_data import erase, export_data
 from postroom.cli.support import output
-from postroom.cli.support.calling import call
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.running import call, with_settings
 from postroom.services.resources.audience import describe_subscriber
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _SEARCH_SECONDS = 60.0  # a search through many millions continues with --after
 
 @click.group("subscriber")
 def subscribers() -> None:
-    """Who is on a list; import and export."""
+    """Manage the subscribers of a list; import and export."""
 
 
 subscribers.add_command(import_file)
@@ -37,13 +36,13 @@ subscribers.add_command(erase)
 @subscribers.command()
 @click.argument("list_name", metavar="LIST")
 @click.argument("email")
-@click.option("--verified", is_flag=True, help="Its owner has agreed: no confirmation is needed.")
+@click.option("--verified", is_flag=True, help="The owner has agreed; no confirmation needed.")
 @output.json_option
 @with_settings
 def add(settings: Settings, list_name: str, email: str, verified: bool, as_json: bool) -> None:
-    """Put an address on a list. Only verified ones get messages: ask makes one confirm."""
+    """Add an address to a list. Only verified subscribers get messages; see `ask`."""
     added = call(settings, lambda s: s.subscriptions.add(list_name, email, verified=verified))
-    _show(added, as_json, f"{added.address} is on the list {added.list_name}.")
+    _show(added, as_json, f"{added.address} added to {added.list_name}.")
 
 
 @subscribers.command()
@@ -52,19 +51,19 @@ def add(settings: Settings, list_name: str, email: str, verified: bool, as_json:
 @output.json_option
 @with_settings
 def ask(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
-    """Send an address that is not verified the mail to confirm.
+    """Send a confirmation email to an unverified subscriber.
 
-    Twice in five minutes and three times a day at most, as for sign-ups.
+    At most two in five minutes and three per day, as for sign-ups.
     """
     asked = call(settings, lambda s: s.subscriptions.ask(list_name, email))
-    _show(asked, as_json, f"{asked.address} gets a mail with a link to confirm.")
+    _show(asked, as_json, f"Confirmation email to {asked.address} queued.")
 
 
 @subscribers.command()
 @click.argument("list_name", metavar="LIST")
-@click.option("--prefix", default="", help="Only addresses that begin with this.")
-@click.option("--contains", default="", help="Only addresses that have this anywhere.")
-@click.option("--verified/--unverified", default=None, help="Only those.")
+@click.option("--prefix", default="", help="Addresses that begin with this.")
+@click.option("--contains", default="", help="Addresses that contain this.")
+@click.option("--verified/--unverified", default=None, help="Filter by state.")
 @output.page_options(limit=100)
 @output.json_option
 @with_settings
@@ -78,7 +77,7 @@ def ls(
     after: str | None,
     as_json: bool,
 ) -> None:
-    """Show the subscribers of a list, by address. Upper and lower case do not matter."""
+    """Show the subscribers of a list, sorted by address. Case is ignored."""
     from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
     from postroom.services.audience.subscriptions import SubscriberPage
 
@@ -129,8 +128,8 @@ def show(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
 @subscribers.command()
 @click.argument("list_name", metavar="LIST")
 @click.argument("email")
-@click.option("--verify/--unverify", "verified", default=None, help="May or may not get messages.")
-@click.option("--block", "blocked", metavar="REASON", help="Never send to it, and why.")
+@click.option("--verify/--unverify", "verified", default=None, help="Whether it gets messages.")
+@click.option("--block", "blocked", metavar="REASON", help="Send nothing to it, for this reason.")
 @click.option("--unblock", is_flag=True, help="Send to it again.")
 @output.json_option
 @with_settings
@@ -143,14 +142,14 @@ def edit(
     unblock: bool,
     as_json: bool,
 ) -> None:
-    """Verify or block a subscriber, or take that back."""
+    """Verify, unverify, block or unblock a subscriber."""
     if blocked is not None and unblock:
         raise click.UsageError("--block and --unblock contradict each other")
     if blocked is not None and not blocked.strip():
         raise click.UsageError("--block needs a reason")
     if verified is None and blocked is None and not unblock:
         raise click.UsageError(
-            "say what to change: --verify, --unverify, --block REASON or --unblock"
+            "nothing to change: give --verify, --unverify, --block REASON or --unblock"
         )
     saved = call(
         settings,
@@ -158,7 +157,7 @@ def edit(
             list_name, email, verified=verified, blocked="" if unblock else blocked
         ),
     )
-    _show(saved, as_json, f"{saved.address} is changed.")
+    _show(saved, as_json, f"{saved.address} saved.")
 
 
 @subscribers.command()
@@ -167,12 +166,12 @@ def edit(
 @output.json_option
 @with_settings
 def remove(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
-    """Take an address off a list."""
+    """Remove an address from a list."""
     call(settings, lambda s: s.subscriptions.remove(list_name, email))
     if as_json:
         output.print_json({"list": list_name, "email": email, "removed": True})
     else:
-        output.say(f"{email} is off the list {list_name}.")
+        output.say(f"{email} removed from {list_name}.")
 
 
 @subscribers.command("change-address")
@@ -184,9 +183,9 @@ def remove(settings: Settings, list_name: str, email: str, as_json: bool) -> Non
 def change_address(
     settings: Settings, list_name: str, email: str, new_email: str, as_json: bool
 ) -> None:
-    """Give a subscriber another address. Links in mails sent before go on working."""
+    """Change the address of a subscriber. Links in earlier emails still work."""
     saved = call(settings, lambda s: s.subscriptions.change_address(list_name, email, new_email))
-    _show(saved, as_json, f"{email} is {saved.address} now.")
+    _show(saved, as_json, f"{email} changed to {saved.address}.")
 
 
 @subscribers.command()
@@ -196,9 +195,9 @@ def change_address(
 @output.json_option
 @with_settings
 def move(settings: Settings, list_name: str, email: str, to_list: str, as_json: bool) -> None:
-    """Move a subscriber to another list. An interrupted move is finished by moving again."""
+    """Move a subscriber to another list. If it is interrupted, run it again."""
     moved = call(settings, lambda s: s.subscriptions.move(list_name, email, to_list))
-    _show(moved, as_json, f"{moved.address} is on the list {moved.list_name} now.")
+    _show(moved, as_json, f"{moved.address} moved to {moved.list_name}.")
 
 
 def _show(subscriber: Subscriber, as_json: bool, news: str | None = None) -> None:

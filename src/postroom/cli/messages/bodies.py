@@ -15,7 +15,7 @@ BODY_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=Tr
 
 
 def read_bodies(html: str | None, text: str | None) -> NewBodies:
-    """Both files, decoded. `Invalid` says what is wrong with which."""
+    """Return both files, decoded. `Invalid` names the one that is wrong."""
     from postroom.mail.body_files import html_from_file, text_from_file
     from postroom.services.messages.message_contents import NewBodies
 
@@ -26,17 +26,17 @@ def read_bodies(html: str | None, text: str | None) -> NewBodies:
 
 
 def _read(field: str, path: str) -> bytes:
-    """The whole file, unless it is much too large to be a body."""
+    """Return the whole file. `Invalid` if it is too large to be a body."""
     from postroom.domain.errors import Invalid
     from postroom.domain.messages.messages import LARGEST_BODY
 
-    allowed = f"a body may have {LARGEST_BODY // 1024**2} MB"
+    limit = f"must have at most {LARGEST_BODY // 1024**2} MB"
     if path == "-":
         data = sys.stdin.buffer.read(LARGEST_BODY + 1)
         if len(data) > LARGEST_BODY:
-            raise Invalid(field, f"standard input does not end; {allowed}")
+            raise Invalid(field, f"{limit}, but standard input has more")
         return data
     size = Path(path).stat().st_size
     if size > LARGEST_BODY:
-        raise Invalid(field, f"{path} has {size / 1024**2:,.1f} MB; {allowed}")
+        raise Invalid(field, f"{limit}, but {path} has {size / 1024**2:,.1f} MB")
     return Path(path).read_bytes()

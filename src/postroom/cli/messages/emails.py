@@ -1,4 +1,4 @@
-"""`postroom message emails`, `email` and `decide`: what became of each email."""
+"""`postroom message emails`, `email` and `decide`: the outcome of each email."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.calling import call
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.running import call, with_settings
 from postroom.services.resources.messages import describe_email
 
 if TYPE_CHECKING:
@@ -22,9 +21,9 @@ _OUTCOMES = ("pending", "accepted", "refused", "suppressed", "in_doubt")
 
 @click.command()
 @click.argument("ref")
-@click.option("--outcome", type=click.Choice(_OUTCOMES), help="Only those.")
-@click.option("--limit", type=click.IntRange(1), help="Only so many.  [default: all]")
-@click.option("--after", metavar="ADDRESS", default="", help="Only those after this one.")
+@click.option("--outcome", type=click.Choice(_OUTCOMES), help="Filter by outcome.")
+@click.option("--limit", type=click.IntRange(1), help="The most to show. [default: all]")
+@click.option("--after", metavar="ADDRESS", default="", help="Continue after this address.")
 @output.json_option
 @with_settings
 def emails(
@@ -35,10 +34,7 @@ def emails(
     after: str,
     as_json: bool,
 ) -> None:
-    """Show what became of each email of a message.
-
-    With the mail server's reply. However many there are, they are shown as they are read.
-    """
+    """Show the outcome of each email of a message, with the mail server's reply."""
 
     async def work(services: Services) -> int:
         from postroom.domain.messages.emails import EmailOutcome
@@ -60,7 +56,7 @@ def emails(
         return shown
 
     if not call(settings, work) and not as_json:
-        output.note("There are none.")
+        output.note("No matching emails.")
 
 
 @click.command()
@@ -69,7 +65,7 @@ def emails(
 @output.json_option
 @with_settings
 def email(settings: Settings, ref: str, address: str, as_json: bool) -> None:
-    """Show what became of the email to one address."""
+    """Show the outcome of the email to one address."""
 
     async def work(services: Services) -> EmailRecord:
         return await _find(services, ref, address)
@@ -81,16 +77,16 @@ def email(settings: Settings, ref: str, address: str, as_json: bool) -> None:
 @click.argument("ref")
 @click.argument("address")
 @click.option(
-    "--sent/--resend", "was_sent", default=None, help="It did arrive, or is to be sent again."
+    "--sent/--resend", "was_sent", default=None, help="Record that it was sent, or send it again."
 )
 @output.json_option
 @with_settings
 def decide(
     settings: Settings, ref: str, address: str, was_sent: bool | None, as_json: bool
 ) -> None:
-    """Decide about an email that a crash left in doubt."""
+    """Record the outcome of an email in doubt, or send it again."""
     if was_sent is None:
-        raise click.UsageError("say what is so: --sent or --resend")
+        raise click.UsageError("give --sent or --resend")
 
     async def work(services: Services) -> EmailRecord:
         from postroom.domain.audience.addresses import parse_address
@@ -125,14 +121,14 @@ def _show_one(record: EmailRecord, as_json: bool) -> None:
                 "outcome": output.state(record.outcome.value),
                 "reply": output.plain(record.reply) if record.reply else None,
                 "tries": f"{record.tries}" if record.tries else None,
-                "note": "was in doubt: it may have been sent twice" if record.was_in_doubt else "",
+                "note": "was in doubt: may have been sent twice" if record.was_in_doubt else "",
             }
         )
     )
 
 
 class _Columns:
-    """Lines as they come: no table has to be complete before the first is seen."""
+    """Aligned lines, printed as they are read."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -149,7 +145,7 @@ class _Columns:
 
 
 class _JsonItems:
-    """The items of one JSON object, written one by one."""
+    """The items of one JSON object, printed as they are read."""
 
     def __init__(self) -> None:
         click.echo('{"items": [', nl=False)

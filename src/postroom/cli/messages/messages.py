@@ -10,10 +10,9 @@ import click
 from postroom.cli.messages.bodies import BODY_FILE, read_bodies
 from postroom.cli.messages.emails import decide, email, emails
 from postroom.cli.messages.progress import look, show_message, watch_message
-from postroom.cli.messages.retries import retry, test, try_now
 from postroom.cli.support import output
-from postroom.cli.support.calling import call, place_of_store
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.running import call, place_of_store, with_settings
+from postroom.errors import PostroomError
 from postroom.services.resources.messages import (
     describe_message_summary,
     describe_scheduled_message,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from postroom.services.messages.message_times import NewestMessages
     from postroom.services.messages.progress import SendingState
     from postroom.settings import Settings
+    from postroom.transport.contract import Result
     from postroom.wiring import Services
 
 
@@ -39,10 +39,10 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     try:
         written = datetime.fromisoformat(value)
         skipped = written.tzinfo is None and is_skipped(written)
-        moment = written.astimezone(UTC)  # without a zone, it is taken as this machine's
+        moment = written.astimezone(UTC)  # without a zone, in this machine's
     except (ValueError, OverflowError) as exc:
         raise click.BadParameter(
-            f"{value!r} is no time: write 2026-11-15T09:00+01:00, 2026-11-15T09:00 or now"
+            f"must be 2026-11-15T09:00+01:00, 2026-11-15T09:00 or now, not {value!r}"
         ) from exc
     if skipped:
         raise click.BadParameter(
@@ -54,10 +54,10 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
 
 @click.group("message")
 def messages() -> None:
-    """Schedule messages and see what becomes of them."""
+    """Schedule messages and follow their delivery."""
 
 
-for command in (emails, email, decide, retry, test, try_now):
+for command in (emails, email, decide):
     messages.add_command(command)
 
 
@@ -66,7 +66,7 @@ for command in (emails, email, decide, retry, test, try_now):
 @click.option("--subject", required=True)
 @click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
 @click.option(
-    "--text", type=BODY_FILE, help="The text body, a .txt file. Without it: made of the HTML."
+    "--text", type=BODY_FILE, help="The text body, a .txt file. [default: generated from the HTML]"
 )
 @click.option(
     "--at",
@@ -74,7 +74,7 @@ for command in (emails, email, decide, retry, test, try_now):
     callback=_moment,
     default="now",
     show_default=True,
-    help="When it goes out, in ISO 8601.",
+    help="When to send it, in ISO 8601.",
 )
 @output.json_option
 @with_settings
@@ -89,9 +89,9 @@ def create(
 ) -> None:
     """Schedule a message to all verified subscribers of a list.
 
-    Bodies and subject may hold the merge fields {{email}} and {{list_description}}, bodies also
-    {{unsubscribe_url}}; without it the link is added at the end. A time that has passed means
-    now; a time without a zone is a local one.
+    Subject and bodies may contain the merge fields {{email}} and {{list_description}}, bodies also
+    {{unsubscribe_url}}; without it the link is added at the end. A time in the past means now; a
+    time without a zone is local.
     """
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import has_passed
@@ -104,26 +104,26 @@ def create(
         bodies = read_bodies(html, text)
         return await services.messages.create(list_name, subject, bodies, at)
 
-    made = call(settings, work)
+    created = call(settings, work)
     passed = has_passed(at, asked_at)
     if as_json:
         output.print_json(
-            describe_scheduled_message(made, SendingState(Counts()), has_passed=passed)
+            describe_scheduled_message(created, SendingState(Counts()), has_passed=passed)
         )
         return
-    output.say(f"The message {made.ref} is scheduled.")
+    output.say(f"Message {created.ref} scheduled.")
     if passed:
-        output.say(f"{output.when(at)} has passed: it is sent now.")
-    show_message(made, SendingState(Counts()), as_json)
+        output.say(f"{output.when(at)} has passed: sending starts now.")
+    show_message(created, SendingState(Counts()), as_json)
 
 
 @messages.command()
-@click.option("--done", is_flag=True, help="Those that are completed or cancelled.")
+@click.option("--done", is_flag=True, help="Show completed and cancelled messages.")
 @output.page_options(limit=100)
 @output.json_option
 @with_settings
 def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: bool) -> None:
-    """Show the messages that are not done, by time, or those that are, newest first."""
+    """Show unfinished messages by time, or with --done finished ones, newest first."""
 
     async def look(services: Services) -> MessagePage | NewestMessages:
         if done:
@@ -136,8 +136,8 @@ def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: b
         output.print_items(items, page.next)
         return
     if not page.messages:
-        hint = "" if done else " Those that are done: --done"
-        output.note(f"There are none in {place_of_store(settings)}.{hint}")
+        kind, hint = ("finished", "") if done else ("unfinished", " For finished ones: --done")
+        output.note(f"No {kind} messages in {place_of_store(settings)}.{hint}")
         return
     rows = [
         (
@@ -156,13 +156,13 @@ def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: b
 
 @messages.command()
 @click.argument("ref")
-@click.option("--watch", is_flag=True, help="Follow it until it is done.")
+@click.option("--watch", is_flag=True, help="Follow it until it is finished.")
 @output.json_option
 @with_settings
 def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
-    """Show a message and what has become of its emails.
+    """Show a message and the outcomes of its emails.
 
-    At every moment: planned = pending + accepted + refused + suppressed + in doubt.
+    Always: planned = pending + accepted + refused + suppressed + in doubt.
     """
     if watch:
         call(settings, lambda services: watch_message(services, ref, as_json))
@@ -172,13 +172,11 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 
 @messages.command()
 @click.argument("ref")
-@click.option("--list", "list_name", help="To another list.")
+@click.option("--list", "list_name", help="The new list.")
 @click.option("--subject")
-@click.option("--html", type=BODY_FILE, help="Another HTML body.")
-@click.option(
-    "--text", type=BODY_FILE, help="Another text body. One that was made of the HTML follows it."
-)
-@click.option("--at", metavar="TIME", callback=_moment, help="Another time.")
+@click.option("--html", type=BODY_FILE, help="The new HTML body.")
+@click.option("--text", type=BODY_FILE, help="The new text body. A generated one follows the HTML.")
+@click.option("--at", metavar="TIME", callback=_moment, help="The new time.")
 @output.json_option
 @with_settings
 def edit(
@@ -191,9 +189,9 @@ def edit(
     at: datetime | None,
     as_json: bool,
 ) -> None:
-    """Change a message that is Pending, or Paused before any of it was sent."""
+    """Change a message that is Pending, or Paused with nothing sent yet."""
     if all(each is None for each in (list_name, subject, html, text, at)):
-        raise click.UsageError("say what to change: --list, --subject, --html, --text or --at")
+        raise click.UsageError("nothing to change: give --list, --subject, --html, --text or --at")
 
     async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.edit(
@@ -207,7 +205,7 @@ def edit(
 
     saved = call(settings, work)
     if not as_json:
-        output.say(f"The message {ref} is changed.")
+        output.say(f"Message {ref} saved.")
     show_message(*saved, as_json)
 
 
@@ -217,18 +215,18 @@ def edit(
 @with_settings
 def delete(settings: Settings, ref: str, yes: bool) -> None:
     """Delete a message that is still Pending."""
-    output.confirm(f"Delete the message {ref}?", yes=yes)
+    output.confirm(f"Delete message {ref}?", yes=yes)
     call(settings, lambda s: s.messages.delete(ref))
-    output.say(f"The message {ref} is deleted.")
+    output.say(f"Message {ref} deleted.")
 
 
 @messages.command()
 @click.argument("ref")
-@click.option("--reason", default="", help="Shown to whoever looks at the message.")
+@click.option("--reason", default="", help="Shown with the message.")
 @output.json_option
 @with_settings
 def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
-    """Stop sending for now, within a second or a page."""
+    """Pause a message. Emails already in progress finish."""
 
     async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.pause(ref, reason)
@@ -242,7 +240,7 @@ def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def resume(settings: Settings, ref: str, as_json: bool) -> None:
-    """Go on where the message was paused."""
+    """Resume a paused message."""
 
     async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.resume(ref)
@@ -257,11 +255,95 @@ def resume(settings: Settings, ref: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
-    """End a message for good: whoever has not got it yet will not."""
-    output.confirm(f"Cancel the message {ref}?", yes=yes)
+    """Cancel a message for good. Emails that are not sent yet are not sent."""
+    output.confirm(f"Cancel message {ref}?", yes=yes)
 
     async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.cancel(ref)
         return await look(services, ref)
+
+    show_message(*call(settings, work), as_json)
+
+
+@messages.command("test")
+@click.argument("list_name", metavar="LIST")
+@click.argument("address")
+@click.option("--subject", required=True)
+@click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
+@click.option(
+    "--text", type=BODY_FILE, help="The text body, a .txt file. [default: generated from the HTML]"
+)
+@output.json_option
+@with_settings
+def test(
+    settings: Settings,
+    list_name: str,
+    address: str,
+    subject: str,
+    html: str | None,
+    text: str | None,
+    as_json: bool,
+) -> None:
+    """Send a test email, marked [Test], to one address. Nothing is stored."""
+
+    async def work(services: Services) -> Result:
+        from postroom.sender.test_emails import send_test
+        from postroom.services.messages.message_contents import checked_bodies, with_text
+        from postroom.wiring import opened_transport
+
+        mailing_list = await services.lists.get(list_name)
+        bodies = await with_text(await checked_bodies(read_bodies(html, text)))
+        async with opened_transport(settings) as transport:
+            return await send_test(
+                transport, mailing_list, subject, bodies, address, settings.web.base_url
+            )
+
+    result = call(settings, work)
+    if result.kind != "accepted":
+        raise PostroomError(f"the test email was {result.kind}: {result.reply}")
+    if as_json:
+        output.print_json({"email": address, "outcome": result.kind, "reply": result.reply})
+    else:
+        output.say(f"Test email sent. The mail server replied: {result.reply}")
+
+
+@messages.command()
+@click.argument("ref")
+@output.yes_option
+@output.json_option
+@with_settings
+def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
+    """Retry failed recipients of a message.
+
+    While it is being sent, deferred emails are retried now. Once it is finished, a new message goes
+    to the refused recipients; there is only one, however often you retry.
+    """
+    from postroom.domain.messages.messages import FINAL
+
+    message = call(settings, lambda services: services.messages.get(ref))
+    if message.status in FINAL:
+        output.confirm(f"Send message {ref} again to refused recipients?", yes=yes)
+
+    async def work(services: Services) -> tuple[Message, SendingState]:
+        return await look(services, (await services.retries.retry(ref)).ref)
+
+    retried, standing = call(settings, work)
+    if not as_json and retried.ref != ref:
+        output.say(f"Message {retried.ref} retries the refused recipients.")
+    show_message(retried, standing, as_json)
+
+
+@messages.command("try-now")
+@click.argument("ref")
+@output.json_option
+@with_settings
+def try_now(settings: Settings, ref: str, as_json: bool) -> None:
+    """Probe each hold of a message now, with a single email.
+
+    The first email that the mail server accepts lifts the hold.
+    """
+
+    async def work(services: Services) -> tuple[Message, SendingState]:
+        return await look(services, (await services.message_holds.try_now(ref)).ref)
 
     show_message(*call(settings, work), as_json)

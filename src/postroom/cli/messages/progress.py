@@ -1,4 +1,4 @@
-"""A message and what has become of its emails: once, or followed until it is done."""
+"""A message and the outcomes of its emails, once or until it is finished."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PARTS = ("accepted", "refused", "suppressed", "in_doubt", "pending")
 
 
 async def look(services: Services, ref: str) -> tuple[Message, SendingState]:
-    """Return a message and how it stands."""
+    """Return a message with its counts and holds."""
     message = await services.messages.get(ref)
     return message, await services.message_holds.standing(message)
 
@@ -44,7 +44,7 @@ def show_message(message: Message, standing: SendingState, as_json: bool) -> Non
 
 
 async def watch_message(services: Services, ref: str, as_json: bool) -> None:
-    """Follow a message until it is done: live on a terminal, else a line for each change."""
+    """Follow a message until it is finished: live on a terminal, otherwise a line per change."""
     if as_json:
         await _watch_lines(services, ref, _json_line)
     elif sys.stdout.isatty():
@@ -85,14 +85,14 @@ async def _watch_lines(services: Services, ref: str, line: LineMaker) -> None:
 
 
 def _is_done(message: Message) -> bool:
-    """Whether nothing will change any more."""
+    """Return whether nothing will change any more."""
     from postroom.domain.messages.messages import FINAL
 
     return message.status in FINAL
 
 
 def _pause(began: float, least: float) -> float:
-    """Looking may take long with many pages: it shall not be what keeps the store busy."""
+    """Return the seconds until the next look: reading many pages must not keep the store busy."""
     return max(least, 4 * (time.monotonic() - began))
 
 
@@ -119,9 +119,9 @@ def _view(message: Message, standing: SendingState, speed: SpeedMeter | None = N
         )
     ]
     if counts.planned:
-        # While pages are still being made, nobody can say how much is left.
+        # While pages are still being planned, the time left is unknown.
         is_complete = message.status.value != "Queuing"
-        lines += ["", _bar(counts, speed, tell_left=is_complete), "", _sum(counts)]
+        lines += ["", _bar(counts, speed, show_time_left=is_complete), "", _sum(counts)]
     lines += [line for hold in standing.holds for line in ("", _hold(hold))]
     if waits := _waits(standing):
         lines += ["", waits]
@@ -134,8 +134,8 @@ def _bodies(message: Message) -> list[str]:
     ]
 
 
-def _bar(counts: Counts, speed: SpeedMeter | None, *, tell_left: bool) -> Text:
-    """One bar of all outcomes, in their colours and proportions."""
+def _bar(counts: Counts, speed: SpeedMeter | None, *, show_time_left: bool) -> Text:
+    """Return one bar of all outcomes, in their colours and proportions."""
     from rich.text import Text
 
     width = max(10, min(output.columns(), 100) - 40)
@@ -151,14 +151,14 @@ def _bar(counts: Counts, speed: SpeedMeter | None, *, tell_left: bool) -> Text:
     bar.append(f" {100 * counts.done // counts.planned:3} %")
     if speed is not None and speed.per_second:
         bar.append(f"  {speed.per_second:,.0f}/s", "bold")
-        if tell_left and counts.pending:
+        if show_time_left and counts.pending:
             left = timedelta(seconds=counts.pending / speed.per_second)
             bar.append(f"  {output.span(left)} left", "dim")
     return bar
 
 
 def _sum(counts: Counts) -> RenderableType:
-    """planned = accepted + refused + suppressed + in doubt + pending, digit under digit."""
+    """Return planned = accepted + refused + suppressed + in doubt + pending, aligned."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 1))
@@ -174,12 +174,12 @@ def _sum(counts: Counts) -> RenderableType:
     if counts.deferred:
         made.add_row("", "", "", f"{counts.deferred:,}", "of them deferred")
     if counts.possible_duplicates:
-        made.add_row("", "", "", f"{counts.possible_duplicates:,}", "perhaps sent twice")
+        made.add_row("", "", "", f"{counts.possible_duplicates:,}", "possibly sent twice")
     return made
 
 
 def _hold(hold: Hold) -> RenderableType:
-    """A hold: what waits, why, since when, and when it is tried again."""
+    """Return what a hold stops, why, since when, and when it is probed next."""
     from rich.console import Group
     from rich.text import Text
 
@@ -211,7 +211,7 @@ def _dim(part: str) -> Text:
 
 
 class LineMaker(Protocol):
-    """How a change is told in one line."""
+    """A function that describes a change in one line."""
 
     def __call__(self, message: Message, standing: SendingState, speed: SpeedMeter) -> str: ...
 

@@ -1,4 +1,4 @@
-"""`postroom check`: settings, store, transport and whatever else sending depends on."""
+"""`postroom check`: settings, store, transport and everything else that sending needs."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ if TYPE_CHECKING:
     from postroom.settings import Settings
 
 
-class NotWell(PostroomError):
-    """Something does not work."""
+class CheckFailed(PostroomError):
+    """A check found an error."""
 
 
 @click.command()
-@click.option("--transport", help="The way out, as in the setting `transport`.")
-@click.option("--mail-to", default="", metavar="ADDRESS", help="Send a test mail there, too.")
+@click.option("--transport", help="How to send, as in the setting `transport`.")
+@click.option(
+    "--mail-to", default="", metavar="ADDRESS", help="Also send a test email to this address."
+)
 @click.option(
     "--from",
     "mail_from",
     default="",
     metavar="ADDRESS",
-    help="The test mail's From address; otherwise the setting alert_from, or the first list's.",
+    help="The test email's From address. [default: alert_from, or the first list's]",
 )
 @output.json_option
 @with_settings
 def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> None:
-    """Settings, store and transport: does it work?
+    """Check settings, store and transport.
 
-    Shows each setting and where it comes from; looks at the data folder and who can read it, the
-    disk, the store and its clock, the transport (as far as possible without sending), the base URL,
-    and the DNS records of the domains that lists send from. Exit status 1 if something does not
-    work.
+    Shows each setting and its source; checks the data folder and its permissions, the disk, the
+    store and its clock, the transport (without sending), the base URL, and the DNS records of the
+    domains that lists send from. Exit status 1 if there is an error.
     """
     from postroom.checks import FindingState, check_everything
 
     if mail_from and not mail_to:
-        raise click.UsageError("--from needs --mail-to, the address that gets the test mail")
+        raise click.UsageError("--from needs --mail-to, the address of the test email")
     findings = run(check_everything(settings, mail_to=mail_to, mail_from=mail_from))
     if as_json:
         _print_json(settings, findings)
@@ -52,7 +53,7 @@ def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> No
         _print(settings, findings)
     broken = [each.part for each in findings if each.state is FindingState.ERROR]
     if broken:
-        raise NotWell(f"not well: {', '.join(broken)} (see above)")
+        raise CheckFailed(f"problems found: {', '.join(broken)} (see above)")
 
 
 def _print(settings: Settings, findings: list[Finding]) -> None:
@@ -63,13 +64,13 @@ def _print(settings: Settings, findings: list[Finding]) -> None:
     ]
     console.print(output.table(("setting", "value", "from"), rows))
     console.print()
-    shown = [(output.state(each.state.value), each.part, _told(each)) for each in findings]
-    console.print(output.table(("", "part", "what was found"), shown))
+    shown = [(output.state(each.state.value), each.part, _text(each)) for each in findings]
+    console.print(output.table(("", "part", "finding"), shown))
 
 
-def _told(finding: Finding) -> Text:
-    told = output.plain(finding.text)
-    return told.append(f"\n{finding.advice}", "dim") if finding.advice else told
+def _text(finding: Finding) -> Text:
+    text = output.plain(finding.text)
+    return text.append(f"\n{finding.advice}", "dim") if finding.advice else text
 
 
 def _print_json(settings: Settings, findings: list[Finding]) -> None:

@@ -1,21 +1,30 @@
-"""`postroom cost`: what Azure Storage would charge."""
+"""`postroom cost`: what Azure Storage charges for, from counted requests.
+
+The counts come from real runs against Azurite; `make bench ARGS=cost` counts again and compares.
+Prices change: they are parameters, and the defaults only a starting point.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 import click
+import msgspec
 
 from postroom.cli.support import output
+from postroom.domain.messages.pages import PAGE_SIZE
 
 
 @click.command()
 @click.option(
-    "--emails", type=click.IntRange(1), help="A month. Without it: 10 thousand, 1 and 100 million."
+    "--emails", type=click.IntRange(1), help="Per month. [default: 10 thousand, 1 and 100 million]"
 )
-@click.option("--messages", default=4, show_default=True, type=click.IntRange(1), help="A month.")
-@click.option("--table-price", type=click.FloatRange(0), help="Dollars for 10,000 requests.")
-@click.option("--queue-price", type=click.FloatRange(0), help="The same for queues.")
-@click.option("--blob-price", type=click.FloatRange(0), help="The same for blobs.")
-@click.option("--gigabyte-price", type=click.FloatRange(0), help="Dollars a month.")
+@click.option("--messages", default=4, show_default=True, type=click.IntRange(1), help="Per month.")
+@click.option("--table-price", type=click.FloatRange(0), help="Dollars per 10,000 requests.")
+@click.option("--queue-price", type=click.FloatRange(0), help="Dollars per 10,000 requests.")
+@click.option("--blob-price", type=click.FloatRange(0), help="Dollars per 10,000 requests.")
+@click.option("--gigabyte-price", type=click.FloatRange(0), help="Dollars per gigabyte and month.")
 @output.json_option
 def cost(
     emails: int | None,
@@ -26,13 +35,13 @@ def cost(
     gigabyte_price: float | None,
     as_json: bool,
 ) -> None:
-    """What a month on Azure Storage costs, without the machines that send.
+    """Estimate the monthly cost of Azure Storage, without the machines that send.
 
-    From requests that were counted in real runs; prices change, so look them up and give them.
+    Based on requests counted in real runs. Prices change: look them up and pass them.
     """
     import msgspec
 
-    from postroom.cli.operations.azure_prices import Prices, monthly_cost
+    from postroom.cli.operations.cost import Prices, monthly_cost
 
     given = {
         "table": table_price,
@@ -60,9 +69,81 @@ def cost(
         )
         for each in found
     ]
-    headings = ("#emails", "#requests", "#sending $", "#waiting $", "#one month kept $", "#total $")
+    headings = ("#emails", "#requests", "#sending $", "#idle $", "#storage $", "#total $")
     output.console().print(output.table(headings, rows))
     output.note(
-        f"With {messages} messages a month, at {prices.table}, {prices.queue} and {prices.blob}"
-        " dollars for 10,000 requests to tables, queues and blobs: look up today's prices."
+        f"For {messages} messages per month, at {prices.table}, {prices.queue} and {prices.blob}"
+        " dollars per 10,000 requests to tables, queues and blobs. Look up current prices."
     )
+
+
+class Requests(msgspec.Struct, frozen=True):
+    """Requests to each of the three services."""
+
+    table: float = 0.0
+    queue: float = 0.0
+    blob: float = 0.0
+
+    def __add__(self, other: Requests) -> Requests:
+        return Requests(self.table + other.table, self.queue + other.queue, self.blob + other.blob)
+
+    def times(self, factor: float) -> Requests:
+        return Requests(self.table * factor, self.queue * factor, self.blob * factor)
+
+    @property
+    def total(self) -> float:
+        return self.table + self.queue + self.blob
+
+
+A_PAGE: Final = Requests(table=10, queue=2.3)
+"""A page of up to 100 emails, from its fan-out to its archive."""
+
+A_MESSAGE: Final = Requests(table=50, queue=30, blob=25)
+"""A message, besides its pages."""
+
+AN_IDLE_MINUTE: Final = Requests(table=73, queue=91, blob=12)
+"""An idle scheduler and host: leases, heartbeats, and polling of queues."""
+
+AN_EMAIL_KILOBYTES: Final = 0.5
+"""What is stored per email while its message is in the archive."""
+
+_MINUTES: Final = 30 * 24 * 60
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """Dollars per 10,000 requests, and per gigabyte and month."""
+
+    table: float = 0.00036
+    queue: float = 0.004
+    blob: float = 0.05
+    gigabyte: float = 0.045
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """The cost of a month."""
+
+    emails: int
+    requests: Requests
+    dollars: float
+    dollars_idle: float
+    dollars_kept: float
+
+    @property
+    def total(self) -> float:
+        return self.dollars + self.dollars_idle + self.dollars_kept
+
+
+def monthly_cost(emails: int, messages: int, prices: Prices) -> Cost:
+    """Return the cost of a month with these numbers of emails and messages."""
+    pages = math.ceil(emails / PAGE_SIZE)
+    sending = A_PAGE.times(pages) + A_MESSAGE.times(messages)
+    kept = emails * AN_EMAIL_KILOBYTES / 1e6 * prices.gigabyte
+    idle = _price(AN_IDLE_MINUTE.times(_MINUTES), prices)
+    return Cost(emails, sending, _price(sending, prices), idle, kept)
+
+
+def _price(requests: Requests, prices: Prices) -> float:
+    dollars = (
+        requests.table * prices.table + requests.queue * prices.queue + requests.blob * prices.blob
+    )
+    return dollars / 10_000

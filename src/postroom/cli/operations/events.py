@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.calling import call
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.running import call, with_settings
 from postroom.services.resources.operations import describe_event
 
 if TYPE_CHECKING:
@@ -22,13 +21,13 @@ _STYLES = {"info": "", "warning": "yellow", "error": "bold red"}
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Show new events until Ctrl-C.")
 @click.option(
     "--severity",
     type=click.Choice(["info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="Only what is at least so grave.",
+    help="Minimum severity.",
 )
 @output.page_options(limit=50)
 @output.json_option
@@ -41,26 +40,26 @@ def events(
     after: str | None,
     as_json: bool,
 ) -> None:
-    """What happened by itself: messages done or paused, queues and applications in trouble.
+    """Show system activity: messages, queues and applications.
 
-    Newest first. With --watch oldest first, and one line (with --json: one object) for each event.
+    Newest first. With --watch oldest first, one line (with --json one object) per event.
     """
     from postroom.services.events import Severity
 
     least = Severity(severity)
     if watch:
         if after is not None:
-            raise click.UsageError("--watch goes on from now: it takes no --after")
+            raise click.UsageError("--watch starts now and does not take --after")
         try:
             call(settings, lambda services: _watch(services, least, limit, as_json))
         except KeyboardInterrupt:
-            return  # the way to end it
+            return  # the usual way to stop watching
     page = call(settings, lambda s: s.events.page(least=least, limit=limit, after=after))
     if as_json:
         output.print_items(map(describe_event, page.events), page.next)
         return
     if not page.events:
-        output.note("There are no events.")
+        output.note("No events.")
         return
     rows = [
         (
@@ -72,7 +71,7 @@ def events(
         )
         for each in page.events
     ]
-    headings = ("when", "severity", "part", "what happened", "about")
+    headings = ("time", "severity", "source", "event", "subject")
     output.console().print(output.table(headings, rows))
     output.more(page.next, "postroom events")
 
@@ -83,7 +82,7 @@ async def _watch(services: Services, least: Severity, limit: int, as_json: bool)
         for event in await services.events.since(last, least=least, limit=limit):
             click.echo(output.json_line(describe_event(event)) if as_json else _line(event))
             last = event.id
-        limit = 1000  # the first look shows some, later ones all that is new
+        limit = 1000  # the first time shows some, later ones all new events
         await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.calling import call
-from postroom.cli.support.durations import DURATION
-from postroom.cli.support.pairs import read_pairs
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.parameters import DURATION, read_pairs
+from postroom.cli.support.running import call, with_settings
 from postroom.domain.queues.app_options import FIELDS, OptionKind
 from postroom.domain.queues.apps import COMMAND_LINE, App, app_values, changed_app, parse_app
 from postroom.services.resources.queues import describe_app, describe_match
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from postroom.services.queues.apps import AppState
     from postroom.settings import Settings
     from postroom.wiring import Services
-
 
 _TYPES: dict[OptionKind, Any] = {OptionKind.NUMBER: int, OptionKind.DURATION: DURATION}
 _METAVARS = {"handler": "MODULE:CALLABLE", "recycle_memory": "SIZE", "memory_limit": "SIZE"}
@@ -56,16 +57,16 @@ def _app_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group("app")
 def apps() -> None:
-    """Applications that queues activate."""
+    """Manage applications that queues activate."""
 
 
 @apps.command()
-@click.option("--watch", is_flag=True, help="Follow them until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Update the table until Ctrl-C.")
 @output.json_option
 @with_settings
 def ls(settings: Settings, watch: bool, as_json: bool) -> None:
-    """Show the applications, and what their processes do on every host."""
-    from postroom.cli.queues.app_table import show_apps, watch_apps
+    """Show all applications and their processes on every host."""
+    from postroom.cli.queues.apps import show_apps, watch_apps
 
     if not watch:
         show_apps(call(settings, lambda s: s.apps.states()), as_json)
@@ -73,7 +74,7 @@ def ls(settings: Settings, watch: bool, as_json: bool) -> None:
     try:
         call(settings, lambda s: watch_apps(s, as_json))
     except KeyboardInterrupt:
-        return  # the way to end it
+        return  # the usual way to stop watching
 
 
 @apps.command()
@@ -85,7 +86,7 @@ def ls(settings: Settings, watch: bool, as_json: bool) -> None:
     help="The folder of the handler or program, on every machine. [default: this folder]",
 )
 @_app_options
-@click.option("--unchecked", is_flag=True, help="Do not look whether it can run on this machine.")
+@click.option("--unchecked", is_flag=True, help="Do not check whether it can run on this machine.")
 @output.json_option
 @with_settings
 def add(
@@ -116,7 +117,7 @@ def add(
     if as_json:
         output.print_json(describe_app(AppState(app)))
     else:
-        output.say(f"The application {app.path} is registered.")
+        output.say(f"Application {app.path} registered.")
 
 
 @apps.command()
@@ -125,7 +126,7 @@ def add(
 @click.option(
     "--default", "defaults", multiple=True, metavar="OPTION", help="Set an option to its default."
 )
-@click.option("--unchecked", is_flag=True, help="Do not look whether it can run on this machine.")
+@click.option("--unchecked", is_flag=True, help="Do not check whether it can run on this machine.")
 @output.json_option
 @with_settings
 def update(
@@ -138,7 +139,7 @@ def update(
     as_json: bool,
     **options: str | int | timedelta | None,
 ) -> None:
-    """Change options of an application. Running hosts replace its processes, one after the other.
+    """Change options of an application. Running hosts replace its processes one by one.
 
     Options that are not given stay as they are; `--env` replaces all variables. An application of
     postroom.toml is changed there: see `postroom app reload`.
@@ -152,7 +153,7 @@ def update(
     changes = _values(command, variables, options)
     changes |= {name.lstrip("-").replace("-", "_"): None for name in defaults}
     if not changes:
-        raise click.UsageError("Say what to change, as in --max-processes 8.")
+        raise click.UsageError("nothing to change: give an option, such as --max-processes 8")
 
     async def work(services: Services) -> App:
         wanted = changed_app(await services.apps.get(path), changes)
@@ -172,7 +173,7 @@ def update(
 @click.argument("path")
 @with_settings
 def restart(settings: Settings, path: str) -> None:
-    """Replace the processes of an application, so that they run the code that is there now.
+    """Replace the processes of an application, so that they run its current code.
 
     Every host starts a new process before it stops an old one; no message is lost or waits.
     """
@@ -184,7 +185,7 @@ def restart(settings: Settings, path: str) -> None:
 @click.argument("path")
 @with_settings
 def pause(settings: Settings, path: str) -> None:
-    """Let the messages of an application wait, on every host. Messages in progress finish."""
+    """Pause an application on every host. Messages in progress finish; others wait."""
     call(settings, lambda s: s.apps.pause(path))
     output.say(f"Application {path} paused.")
 
@@ -193,7 +194,7 @@ def pause(settings: Settings, path: str) -> None:
 @click.argument("path")
 @with_settings
 def resume(settings: Settings, path: str) -> None:
-    """Continue with the messages of an application that was paused."""
+    """Resume a paused application."""
     call(settings, lambda s: s.apps.resume(path))
     output.say(f"Application {path} resumed.")
 
@@ -209,21 +210,19 @@ def reload(settings: Settings) -> None:
     from postroom.hosted import read_and_register
 
     count = call(settings, lambda s: read_and_register(s.apps))
-    output.say(
-        f"{count} {'application' if count == 1 else 'applications'} read from postroom.toml."
-    )
+    output.say(f"{output.counted(count, 'application')} read from postroom.toml.")
 
 
 @apps.command()
 @click.argument("path")
 @with_settings
 def remove(settings: Settings, path: str) -> None:
-    """Take an application away. Its queues go to the next best, or wait.
+    """Remove an application. Its queues activate the next best match, or wait.
 
-    One that is in postroom.toml comes back with the next start of a host: take it out there, too.
+    An application in postroom.toml returns when a host starts again: remove it there, too.
     """
     call(settings, lambda s: s.apps.remove(path))
-    output.say(f"The application {path} is removed.")
+    output.say(f"Application {path} removed.")
 
 
 @apps.command()
@@ -247,7 +246,7 @@ def explain(settings: Settings, queue: str, as_json: bool) -> None:
 def _values(
     command: str | None, variables: Sequence[str], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the options say about an application."""
+    """Return the fields that the options set."""
     values = {name: value for name, value in options.items() if value is not None}
     if command is not None:
         values["command"] = _split(command)
@@ -261,3 +260,65 @@ def _split(command: str) -> list[str]:
         return shlex.split(command)
     except ValueError as exc:
         raise click.BadParameter(str(exc), param_hint="--command") from exc
+
+
+_LOOK_SECONDS = 1.0
+
+
+def show_apps(states: Sequence[AppState], as_json: bool) -> None:
+    if as_json:
+        output.print_items(map(describe_app, states))
+    elif not states:
+        output.note("No applications. Register one with: postroom app add")
+    else:
+        output.console().print(_table(states))
+
+
+async def watch_apps(services: Services, as_json: bool) -> None:
+    """Show changes for ever: live on a terminal, otherwise a line of JSON or a table per change."""
+    if as_json or not sys.stdout.isatty():
+        await _watch_changes(services, as_json)
+        return
+    from rich.live import Live
+
+    with Live(console=output.console(), auto_refresh=False) as live:
+        while True:
+            live.update(_table(await services.apps.states()), refresh=True)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _watch_changes(services: Services, as_json: bool) -> None:
+    last: list[AppState] | None = None
+    while True:
+        states = await services.apps.states()
+        if states != last:
+            if as_json:
+                click.echo(output.json_line({"items": list(map(describe_app, states))}))
+            else:
+                output.console().print(_table(states))
+            last = states
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _table(states: Sequence[AppState]) -> Table:
+    rows = []
+    for each in states:
+        processes = [process for _, _, status in each.hosts for process in status.processes]
+        oldest = min((process.started_at for process in processes), default=None)
+        rows.append(
+            (
+                output.plain(each.app.path),
+                output.plain(each.app.runs),
+                output.state(each.summary),
+                f"{len(processes)} of {each.app.max_processes * max(1, len(each.hosts))}",
+                f"{sum(process.in_hand for process in processes):,}",
+                f"{sum(process.handled for process in processes):,}",
+                f"{sum(process.memory for process in processes) / 1e6:,.0f} MB"
+                if processes
+                else "",
+                "" if oldest is None else output.span(datetime.now(UTC) - oldest),
+                output.plain(each.app.origin),
+            )
+        )
+    headings = ("path", "runs", "state", "#processes", "#in progress", "#handled", "#memory")
+    return output.table((*headings, "running for", "from"), rows)

@@ -1,4 +1,4 @@
-"""`postroom queue`: look into queues, send, bring back, and who may."""
+"""`postroom queue`: look into queues, put, redrive, and access rules."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.queues.queue_access import access
 from postroom.cli.support import output
-from postroom.cli.support.calling import call
-from postroom.cli.support.durations import DURATION
-from postroom.cli.support.pairs import read_pairs
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.parameters import DURATION, read_pairs
+from postroom.cli.support.running import call, with_settings
 from postroom.services.resources.queues import (
+    describe_access_rule,
     describe_attempt,
     describe_queue,
     describe_queue_message,
@@ -29,17 +27,14 @@ _LONGEST_BODY = 200
 
 @click.group("queue")
 def queues() -> None:
-    """Queues and what waits in them."""
-
-
-queues.add_command(access)
+    """Look into queues, and manage access to them."""
 
 
 @queues.command("ls")
 @output.json_option
 @with_settings
 def list_queues(settings: Settings, as_json: bool) -> None:
-    """Show the queues: what waits in each and in its subqueues, for how long, and for whom."""
+    """Show all queues: what waits in them, since when, and which application takes it."""
     found = call(settings, lambda s: s.queue_overview.overview())
     if as_json:
         output.print_items(map(describe_queue, found))
@@ -57,7 +52,7 @@ def list_queues(settings: Settings, as_json: bool) -> None:
         )
         for queue in found
     ]
-    headings = ("queue", "#messages", "oldest waits for", "#retry", "#poison", "#dead letters")
+    headings = ("queue", "#messages", "oldest waiting", "#retry", "#poison", "#dead letters")
     output.print_or_none((*headings, "application", "state"), rows)
 
 
@@ -67,7 +62,7 @@ def list_queues(settings: Settings, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def peek(settings: Settings, queue: str, limit: int, as_json: bool) -> None:
-    """Show the next messages of a queue without touching them."""
+    """Show the next messages of a queue without receiving them."""
     found = call(settings, lambda s: s.queues.peek(queue, limit))
     if as_json:
         output.print_items(map(describe_queue_message, found))
@@ -87,10 +82,14 @@ def peek(settings: Settings, queue: str, limit: int, as_json: bool) -> None:
 @queues.command()
 @click.argument("queue")
 @click.argument("body")
-@click.option("--delay", type=DURATION, default="0s", help="It can be received only then.")
-@click.option("--ttl", type=DURATION, help="After that it is a dead letter, not delivered.")
+@click.option("--delay", type=DURATION, default="0s", help="Time until it can be received.")
+@click.option("--ttl", type=DURATION, help="Time until it expires and becomes a dead letter.")
 @click.option(
-    "--property", "pairs", multiple=True, metavar="NAME=VALUE", help="Travels with it; repeatable."
+    "--property",
+    "pairs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A property; repeatable.",
 )
 @output.json_option
 @with_settings
@@ -106,27 +105,27 @@ def put(
     """Put a message into a queue."""
     properties = read_pairs(pairs, "--property")
     lifetime = None if ttl is None else ttl.total_seconds()
-    made = call(
+    message_id = call(
         settings,
         lambda s: s.queues.put(
             queue, body, delay=delay.total_seconds(), ttl=lifetime, properties=properties
         ),
     )
     if as_json:
-        output.print_json({"id": made, "queue": queue})
+        output.print_json({"id": message_id, "queue": queue})
     else:
-        output.say(f"Put into {queue} as {made}.")
+        output.say(f"Message {message_id} put into {queue}.")
 
 
 @queues.command()
 @click.argument("queue")
-@click.option("--id", "identity", help="Only this message, as peek shows its id.")
+@click.option("--id", "identity", help="Only this message; peek shows ids.")
 @click.option("--rate", type=float, metavar="N", help="Messages per second at most.")
 @click.option(
     "--from",
     "source",
     metavar="QUEUE",
-    help="The dead-letter queue that the sender named, if QUEUE rejected its messages to it.",
+    help="The sender's own dead-letter queue, if QUEUE rejected its messages into it.",
 )
 @output.json_option
 @with_settings
@@ -138,16 +137,16 @@ def redrive(
     source: str | None,
     as_json: bool,
 ) -> None:
-    """Bring poison messages back to their queue, and reset their attempts.
+    """Move poison messages back to their queue, and reset their attempts.
 
-    A queue that is stopped continues. Name the queue itself, its ;poison or its ;dead-letter.
-    Messages that were rejected to a queue that their sender named come back with --from.
+    A stopped queue resumes. QUEUE is the queue itself, its ;poison or its ;dead-letter. Use --from
+    for messages that were rejected into their sender's own dead-letter queue.
     """
     moved = call(settings, lambda s: s.queues.redrive(queue, id=identity, rate=rate, source=source))
     if as_json:
         output.print_json({"queue": queue, "redriven": moved})
     else:
-        output.say(f"{moved:,} {'message is' if moved == 1 else 'messages are'} back.")
+        output.say(f"{output.counted(moved, 'message')} moved back.")
 
 
 @queues.command()
@@ -156,10 +155,10 @@ def redrive(
 @output.yes_option
 @with_settings
 def delete(settings: Settings, queue: str, identity: str, yes: bool) -> None:
-    """Remove one message of a queue, with its history."""
-    output.confirm(f"Remove the message {identity} of the queue {queue}?", yes=yes)
+    """Delete one message of a queue, with its history."""
+    output.confirm(f"Delete message {identity} of queue {queue}?", yes=yes)
     call(settings, lambda s: s.queues.delete_message(queue, identity))
-    output.say(f"The message {identity} is removed.")
+    output.say(f"Message {identity} deleted.")
 
 
 @queues.command()
@@ -167,10 +166,10 @@ def delete(settings: Settings, queue: str, identity: str, yes: bool) -> None:
 @output.yes_option
 @with_settings
 def purge(settings: Settings, queue: str, yes: bool) -> None:
-    """Remove all messages of a queue, also those that somebody has in hand."""
-    output.confirm(f"Remove all messages of the queue {queue}?", yes=yes)
+    """Delete all messages of a queue, including those in progress."""
+    output.confirm(f"Delete all messages of queue {queue}?", yes=yes)
     call(settings, lambda s: s.queues.purge(queue))
-    output.say(f"The queue {queue} is empty.")
+    output.say(f"Queue {queue} purged.")
 
 
 @queues.command()
@@ -194,7 +193,7 @@ def history(settings: Settings, identity: str, as_json: bool) -> None:
         )
         for entry in found
     ]
-    output.print_or_none(("time", "queue", "#cycle", "#attempt", "process", "what"), rows)
+    output.print_or_none(("time", "queue", "#cycle", "#attempt", "process", "event"), rows)
 
 
 @queues.command()
@@ -202,19 +201,84 @@ def history(settings: Settings, identity: str, as_json: bool) -> None:
 @click.option("--reason", default="stopped by hand", show_default=True)
 @with_settings
 def fault(settings: Settings, queue: str, reason: str) -> None:
-    """Stop a queue: its messages stay, until `queue clear` or `queue redrive`."""
+    """Stop a queue. Its messages wait until `queue clear` or `queue redrive`."""
     call(settings, lambda s: s.queues.fault(queue, reason))
-    output.say(f"The queue {queue} is stopped.")
+    output.say(f"Queue {queue} stopped.")
 
 
 @queues.command()
 @click.argument("queue")
 @with_settings
 def clear(settings: Settings, queue: str) -> None:
-    """Let a stopped queue go on."""
+    """Resume a stopped queue."""
 
     async def work(services: Services) -> bool:
         return await services.queues.clear_fault(queue)
 
     was_stopped = call(settings, work)
-    output.say(f"The queue {queue} {'goes on' if was_stopped else 'was not stopped'}.")
+    output.say(f"Queue {queue} {'resumed' if was_stopped else 'was not stopped'}.")
+
+
+_RIGHTS = click.Choice(["send", "peek", "receive", "manage"])
+
+
+@queues.group()
+def access() -> None:
+    """Access rules: which applications (app:/path) and API keys (key:ID) may use which queues.
+
+    What no rule denies is allowed. A rule applies to all queues below its path; / means all queues.
+    """
+
+
+@access.command()
+@output.json_option
+@with_settings
+def ls(settings: Settings, as_json: bool) -> None:
+    """Show the access rules."""
+    found = call(settings, lambda s: s.access.rules())
+    if as_json:
+        output.print_items(map(describe_access_rule, found))
+        return
+    rows = [
+        (
+            output.plain(rule.principal),
+            rule.effect.value,
+            rule.right.value,
+            output.plain(rule.queues),
+        )
+        for rule in found
+    ]
+    output.print_or_none(("who", "rule", "right", "queues"), rows)
+
+
+@access.command()
+@click.argument("principal")
+@click.argument("right", type=_RIGHTS)
+@click.argument("queues")
+@with_settings
+def allow(settings: Settings, principal: str, right: str, queues: str) -> None:
+    """Allow again what a rule for the same queues denied."""
+    call(settings, lambda s: s.access.set_rule(principal, right, queues, "allow"))
+    output.say(f"{principal} may {right} in {queues}.")
+
+
+@access.command()
+@click.argument("principal")
+@click.argument("right", type=_RIGHTS)
+@click.argument("queues")
+@with_settings
+def deny(settings: Settings, principal: str, right: str, queues: str) -> None:
+    """Deny a right. A denying rule takes precedence over all others."""
+    call(settings, lambda s: s.access.set_rule(principal, right, queues, "deny"))
+    output.say(f"{principal} may no longer {right} in {queues}.")
+
+
+@access.command()
+@click.argument("principal")
+@click.argument("right", type=_RIGHTS)
+@click.argument("queues")
+@with_settings
+def remove(settings: Settings, principal: str, right: str, queues: str) -> None:
+    """Remove an access rule."""
+    call(settings, lambda s: s.access.remove_rule(principal, right, queues))
+    output.say("Rule removed.")

@@ -15,15 +15,15 @@ STANDARD = "-"
 """Stands for standard input or output."""
 
 
-class FileTrouble(PostroomError):
+class FileError(PostroomError):
     """A file that cannot be read or written."""
 
 
 @contextmanager
 def written(target: str) -> Iterator[BinaryIO]:
-    """The file, whole or as it was before: its name is given when the last byte is in.
+    """Open a file for writing. It gets its name when it is complete.
 
-    Only its owner can read it: it may hold addresses.
+    Only its owner can read it: it may contain addresses.
     """
     if target == STANDARD:
         yield sys.stdout.buffer
@@ -38,6 +38,6 @@ def written(target: str) -> Iterator[BinaryIO]:
     except PostroomError:
         raise  # one of the store's, which may be an OSError too
     except OSError as exc:
-        raise FileTrouble(f"{target}: {exc.strerror}") from exc
+        raise FileError(f"{target}: {exc.strerror}") from exc
     finally:
         part.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""How commands show things: tables and words for people, JSON for programs."""
+"""How commands print: tables and text for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Wide enough for any table: what a program or a file reads is not folded.
+# Wide enough for any table: lines are not wrapped for programs and files.
 _ENDLESS = 10_000
 
 STYLES = {
@@ -40,27 +40,33 @@ STYLES = {
 
 
 def json_option(command: F) -> F:
-    """`--json`, as the argument `as_json`."""
+    """Add `--json`, as the argument `as_json`."""
     decorated: F = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
     return decorated
 
 
 def yes_option(command: F) -> F:
-    """`--yes`, as the argument `yes` of `confirm`."""
+    """Add `--yes`, as the argument `yes` of `confirm`."""
     decorated: F = click.option(
-        "--yes", is_flag=True, help="Do not ask. Without a terminal nobody is asked."
+        "--yes",
+        is_flag=True,
+        help="Do not ask for confirmation. Without a terminal, nothing is asked.",
     )(command)
     return decorated
 
 
 def page_options(*, limit: int) -> Callable[[F], F]:
-    """`--limit` and `--after`, for what is shown in parts."""
+    """Add `--limit` and `--after`, for long indexes."""
 
     def decorate(command: F) -> F:
         some = click.option(
-            "--limit", default=limit, show_default=True, type=click.IntRange(1, 1000)
+            "--limit",
+            default=limit,
+            show_default=True,
+            type=click.IntRange(1, 1000),
+            help="The most to show.",
         )
-        following = click.option("--after", help="Go on after an earlier answer.")
+        following = click.option("--after", help="Continue where earlier output ended.")
         decorated: F = some(following(command))
         return decorated
 
@@ -98,17 +104,17 @@ def print_items(items: Iterable[Any], following: str | None = None) -> None:
 
 
 def say(text: str) -> None:
-    """One line about what was done."""
+    """Print one line about what was done."""
     click.echo(text)
 
 
 def note(text: str) -> None:
-    """Something worth knowing beside what was asked for; never in the way of a pipe."""
+    """Print a remark to standard error, where it does not disturb a pipe."""
     click.echo(text, err=True)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> Table:
-    """A plain table. A heading that begins with `#` is over numbers."""
+    """Return a plain table. A heading that begins with `#` is for numbers."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -125,15 +131,15 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> 
 
 
 def print_or_none(headings: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> None:
-    """A table, or a word that there is nothing to show."""
+    """Print a table, or a note that there is nothing to show."""
     if rows:
         console().print(table(headings, rows))
     else:
-        note("There are none.")
+        note("Nothing to show.")
 
 
 def details(values: Mapping[str, RenderableType | None]) -> Table:
-    """Names and values, one below the other; what has no value is left out."""
+    """Return names and values, one per line, without empty values."""
     from rich.table import Table
 
     made = Table.grid(padding=(0, 2))
@@ -146,7 +152,7 @@ def details(values: Mapping[str, RenderableType | None]) -> Table:
 
 
 def plain(value: object) -> Text:
-    """What somebody else wrote, as it is: square brackets mean nothing, nothing is unprintable."""
+    """Return text of any origin: without markup, and with nothing unprintable."""
     from rich.text import Text
 
     lines = str(value).replace("\r\n", "\n").replace("\n", "↵")
@@ -154,7 +160,7 @@ def plain(value: object) -> Text:
 
 
 def state(word: str) -> Text:
-    """A status or an outcome in its colour."""
+    """Return a status or an outcome in its colour."""
     from rich.text import Text
 
     return Text(word.replace("_", " "), STYLES.get(word, ""))
@@ -167,7 +173,7 @@ def yes_or_no(value: bool) -> Text:
 
 
 def when(moment: datetime | None) -> str:
-    """In the reader's own zone."""
+    """Return a time in the local zone."""
     return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
@@ -176,7 +182,7 @@ def ago(moment: datetime | None) -> str:
 
 
 def span(length: timedelta) -> str:
-    """`42 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`: two units are enough."""
+    """Return a duration in at most two units: `42 s`, `3 min 20 s`, `2 h 5 min`."""
     seconds = max(0, round(length.total_seconds()))
     parts = [
         (seconds // 86_400, "d"),
@@ -195,14 +201,14 @@ def counted(count: int, noun: str) -> str:
 
 
 def more(token: str | None, command: str) -> None:
-    """How to go on after a part of a long answer."""
+    """Print how to continue after a part of an index."""
     if token is not None:
-        note(f"There are more: {command} --after {token}")
+        note(f"More: {command} --after {token}")
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a person before what cannot be undone. A script, which has no terminal to be asked at, is
-    taken at its word, as is `--yes`."""
+    """Ask before an action that cannot be undone. `--yes` and scripts, which have no terminal, are
+    not asked."""
     if not yes and sys.stdin.isatty():
         click.confirm(question, abort=True, err=True)
 

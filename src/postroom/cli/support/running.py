@@ -1,19 +1,27 @@
-"""What every command shares: settings from options, the event loop, how a process is stopped."""
+"""What every command shares: settings from options, services for one call, the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import getpass
 import os
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from postroom.cli.support import output
 from postroom.cli.support.stopping import StopRequests
 from postroom.settings import SettingError, Settings, load_settings
 from postroom.tuning import collect_less, quick_loop
+
+if TYPE_CHECKING:
+    from postroom.settings import Settings
+    from postroom.storage import Store
+    from postroom.wiring import Services
 
 T = TypeVar("T")
 
@@ -21,7 +29,7 @@ T = TypeVar("T")
 def with_settings(command: Callable[..., T]) -> Callable[..., T]:
     """Give a command the options `--store` and `--data`, and its settings as first argument."""
 
-    @click.option("--data", help="The folder for everything kept locally.")
+    @click.option("--data", help="The folder of local data.")
     @click.option("--store", help="The URL of the store.")
     @functools.wraps(command)
     def wrapped(*args: Any, store: str | None, data: str | None, **kwargs: Any) -> T:
@@ -35,7 +43,7 @@ def with_settings(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def _load(options: dict[str, str | None]) -> Settings:
-    """A mistake on the command line is wrong use, one in the environment or the file is not."""
+    """Return the settings. A mistake in an option is wrong use, elsewhere it is a failure."""
     try:
         return load_settings(os.environ, Path.cwd(), options)
     except SettingError as exc:
@@ -45,13 +53,12 @@ def _load(options: dict[str, str | None]) -> Settings:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run one command's work to its end."""
+    """Run the work of a command."""
     return asyncio.run(work)
 
 
 def run_until_stopped(work: Callable[[asyncio.Event], Awaitable[None]], settings: Settings) -> None:
-    """Run a part of Postroom until a signal asks it to stop (see `stopping.py`); it then finishes
-    its work and ends."""
+    """Run a part of Postroom until a signal stops it (see `stopping.py`) and its work is done."""
     from postroom.observability import set_up_observation
     from postroom.observability.spans import flush_spans
 
@@ -71,3 +78,101 @@ async def _until_stopped(work: Callable[[asyncio.Event], Awaitable[None]]) -> No
     stopping = asyncio.Event()
     StopRequests(asyncio.get_running_loop(), stopping).listen()
     await work(stopping)
+
+
+# Commands that only read. All others are recorded in the audit log.
+_READING = frozenset(
+    {
+        "email",
+        "emails",
+        "events",
+        "explain",
+        "export",
+        "export-data",
+        "get",
+        "history",
+        "ls",
+        "peek",
+        "show",
+        "trace",
+    }
+)
+_NOT_RECORDED = frozenset({"body"})  # arguments with contents
+
+
+def call(settings: Settings, work: Callable[[Services], Awaitable[T]]) -> T:
+    """Do one thing with the services, and record it in the audit log unless it only reads."""
+    from postroom.wiring import opened_services
+
+    is_new = _is_store_new(settings)
+
+    async def opened() -> T:
+        async with opened_services(settings) as services:
+            result = await work(services)
+            await _audit(services)
+            return result
+
+    result = run(opened())
+    if is_new:
+        _note_new_store(settings)
+    return result
+
+
+def place_of_store(settings: Settings) -> str:
+    """Return where the store is, for people."""
+    file = settings.storage.file
+    if file is None:
+        return settings.found["store"].shown
+    return str(file) if file.is_absolute() else f"./{file}"
+
+
+def _is_store_new(settings: Settings) -> bool:
+    file = settings.storage.file
+    return file is not None and not file.exists()
+
+
+def _note_new_store(settings: Settings) -> None:
+    """Say that the store is new: in a wrong folder, nothing is found."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.command.name not in _READING or context.params.get("as_json"):
+        return
+    output.note(f"{place_of_store(settings)} did not exist: this is a new store.")
+
+
+async def _audit(services: Services) -> None:
+    """Record the command and its arguments, not its options: one could be a secret."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.command.name in _READING:
+        return
+    arguments = [
+        str(context.params[each.name])
+        for each in context.command.params
+        if isinstance(each, click.Argument) and each.name and each.name not in _NOT_RECORDED
+    ]
+    action = context.command_path.removeprefix("postroom ")
+    await services.audit.record(operator(), action, " ".join(arguments), place=socket.gethostname())
+
+
+def operator() -> str:
+    """Return who runs the command, for the audit log."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):  # a container may run as a number without a name
+        name = f"user {os.getuid()}"
+    return f"command line: {name}"
+
+
+def call_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
+    """Do one thing with the store itself."""
+    from postroom.wiring import opened_store
+
+    is_new = _is_store_new(settings)
+
+    async def opened() -> T:
+        async with opened_store(settings) as store:
+            return await work(store)
+
+    result = run(opened())
+    if is_new:
+        _note_new_store(settings)
+    return result

@@ -3,12 +3,12 @@
 | signal          | the first time | again       |
 |-----------------|----------------|-------------|
 | SIGTERM, SIGINT | finish and end | end at once |
-| SIGHUP          | finish and end | go on       |
+| SIGHUP          | finish and end | ignored     |
 
 SIGHUP comes when the terminal of a command is closed.
 
-To stop on another signal, too, add it to `STOP_SIGNALS`; every long-running command follows. To
-have it finish work without the "end at once", leave it out of `INSISTING`.
+To handle another signal, add it to `STOP_SIGNALS`, and to `INSISTING` if its repetition ends the
+process at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that ask a command to finish its work and end."""
 
 INSISTING = frozenset({signal.SIGTERM, signal.SIGINT})
-"""Those of them that end the process at once if it is stopping already."""
+"""Signals that end the process at once if it is already stopping."""
 
 # A wrapper often forwards a Ctrl-C that the terminal has sent to us as well: one request, not two.
 _SAME_REQUEST_SECONDS = 0.5
@@ -68,8 +68,8 @@ class StopRequests:
 def end_at_once(number: int) -> None:
     """End this process as if the signal had killed it, without any clean-up.
 
-    That is safe at any time: what is not finished is done again, as after `kill -9`. Processes that
-    the host has started end with it.
+    That is safe at any time: unfinished work is done again, as after `kill -9`. Processes that the
+    host has started end with it.
     """
     os.write(sys.stderr.fileno(), b"Stopped at once: unfinished work will be done again.\n")
     os._exit(128 + number)

@@ -1,8 +1,8 @@
-"""Which variables of our own environment hosted programs get.
+"""The environment variables that hosted programs get.
 
-A handler or a program gets a short list of common variables and those of its application. It never
-gets the settings of Postroom, of which some are secrets (`POSTROOM_STORE`, `POSTROOM_SECRET_KEY`),
-nor the secrets of other programs that share the environment.
+A handler or program gets a few common variables and those of its application, never Postroom's
+settings, some of which are secret (`POSTROOM_STORE`, `POSTROOM_SECRET_KEY`), nor other secrets in
+the environment.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 RESERVED = "POSTROOM_"
-"""Names that begin like this are Postroom's: an application cannot set them."""
+"""The prefix of Postroom's own variables, which an application cannot set."""
 
 PASSED_ON = frozenset(
     {
@@ -29,7 +29,7 @@ PASSED_ON_PREFIXES = ("LC_", "PYTHON")
 
 
 def common_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that every hosted program may see."""
+    """Return the variables that every hosted program gets."""
     return {
         name: value
         for name, value in environment.items()

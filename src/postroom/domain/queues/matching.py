@@ -10,7 +10,7 @@ from postroom.domain.queues.queue_names import LONGEST, POISON, is_internal, is_
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """One path, and in words why it gets the queue or does not."""
+    """A path, and why it gets the queue or not, in words."""
 
     path: str
     fits: bool
@@ -18,9 +18,9 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """`winner` is the path that gets the queue, or None; `reason` says so in words.
+    """The path that gets a queue, or None, and why.
 
-    `candidates` are all paths: the winner first, then what fits less well, then what does not fit.
+    `candidates` are all paths: the winner first, then those that match less well, then the others.
     """
 
     queue: str
@@ -30,7 +30,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 def winner(queue: str, paths: Iterable[str]) -> str | None:
-    """The path that gets the queue, if one does."""
+    """Return the path that gets the queue, if any."""
     if _excluded(queue):
         return None
     fitting = [path for path in paths if _misfit(queue, path) is None]
@@ -38,7 +38,7 @@ def winner(queue: str, paths: Iterable[str]) -> str | None:
 
 
 def match(queue: str, paths: Iterable[str]) -> Match:
-    """Every path, and which one gets the queue. Paths of the same segments are given once."""
+    """Return which path gets the queue, and why the others do not. Paths must differ."""
     known = sorted(paths)
     excluded = _excluded(queue)
     if excluded:
@@ -47,7 +47,7 @@ def match(queue: str, paths: Iterable[str]) -> Match:
     candidates = [_judged(queue, path, best) for path in known]
     candidates.sort(key=lambda each: (not each.fits, -_depth(each.path)))
     if best is None:
-        return Match(queue, None, "no path fits this queue", tuple(candidates))
+        return Match(queue, None, "no path matches this queue", tuple(candidates))
     return Match(queue, best, candidates[0].reason, tuple(candidates))
 
 
@@ -56,38 +56,38 @@ def _judged(queue: str, path: str, best: str | None) -> Candidate:
     if misfit is not None:
         return Candidate(path, False, misfit)
     if path != best:
-        return Candidate(path, True, f"fits, but {best} is longer")
+        return Candidate(path, True, f"matches, but {best} is longer")
     if segments(path) == segments(queue):
         return Candidate(path, True, "the queue is named exactly like this path")
     if not segments(path):
-        return Candidate(path, True, "takes what no other path does")
+        return Candidate(path, True, "takes queues that no other path matches")
     return Candidate(path, True, "the longest path that the queue's name begins with")
 
 
 def _misfit(queue: str, path: str) -> str | None:
-    """Why a path does not fit a queue; None if it does."""
+    """Return why a path does not match a queue; None if it does."""
     wanted, given = segments(path), segments(queue)
     if wanted == given:
         return None
     if is_subqueue(queue):
-        return "a subqueue goes only to a path that is named exactly like it"
+        return "a subqueue needs a path with exactly its name"
     if path.casefold().endswith(POISON):
-        return "takes only the poison queue that it names"
+        return "matches only the poison queue with its name"
     if given[: len(wanted)] == wanted:
         return None
     if "/".join(given).startswith("/".join(wanted)):
-        return "a path ends where a segment of the queue's name ends"
-    return "the queue's name does not begin with it"
+        return "a path matches whole segments only"
+    return "the queue's name does not begin with this path"
 
 
 def _excluded(queue: str) -> str:
-    """Why a queue has no application whatever paths there are."""
+    """Return why a queue cannot have an application; empty if it can."""
     if is_internal(queue):
-        return "one of Postroom's own bells, which activates nothing"
+        return "reserved for Postroom itself"
     if is_subqueue(queue) and not queue.endswith(POISON):
         return "kept by the host: only a poison queue can have an application"
     if len(queue) > LONGEST and not is_subqueue(queue):
-        return f"its name is too long: {LONGEST} characters leave room for those of its subqueues"
+        return f"its name is longer than {LONGEST} characters: its subqueues need names, too"
     return ""
 
 

@@ -1,8 +1,8 @@
-"""The names of queues that belong to another queue, and of those that are Postroom's own.
+"""Names of subqueues, and of queues that are reserved for Postroom itself.
 
-A queue `shop/orders` has up to three subqueues: `shop/orders;retry` holds messages that wait for
-their next cycle, `;poison` those that were given up, `;dead-letter` those that were rejected or
-whose time to live ended. A poison queue may have an application, so it has a `;retry` of its own.
+A queue `shop/orders` has up to three subqueues: `shop/orders;retry` for messages that wait for
+their next cycle, `;poison` for those that failed for good, `;dead-letter` for rejected and expired
+ones. A poison queue may have an application, and so a `;retry` of its own.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ DEAD_LETTER = ";dead-letter"
 SUFFIXES = (RETRY, POISON, DEAD_LETTER)
 
 BELLS = "host/bell"
-"""`host/bell/HOST` wakes one host: something has changed that it must look at."""
+"""`host/bell/HOST` wakes a host because something has changed."""
 
 INTERNAL = (SCHEDULE_QUEUE, BELLS)
-"""Queues that only wake parts of Postroom, with all below them: no application gets these."""
+"""Queues, with all below them, that only wake parts of Postroom: they activate nothing."""
 
 LONGEST = 255 - len(POISON + RETRY)
-"""Of a queue that applications may have, so that its subqueues can be named."""
+"""The longest name of a queue with an application: its subqueues need names, too."""
 
 
 def retry_queue(queue: str) -> str:
@@ -51,7 +51,7 @@ def is_retry(queue: str) -> bool:
 
 
 def base_queue(queue: str) -> str:
-    """The queue that a subqueue belongs to; another queue is its own base."""
+    """Return the queue that a subqueue belongs to, or the queue itself."""
     for suffix in SUFFIXES:
         if queue.endswith(suffix):
             return queue.removesuffix(suffix)
@@ -59,20 +59,20 @@ def base_queue(queue: str) -> str:
 
 
 def root_queue(queue: str) -> str:
-    """The queue at the bottom: that of `orders;poison;retry` is `orders`."""
+    """Return the queue without any suffix: `orders` for `orders;poison;retry`."""
     while is_subqueue(queue):
         queue = base_queue(queue)
     return queue
 
 
 def is_internal(queue: str) -> bool:
-    """Whether a queue is Postroom's own and activates nothing."""
+    """Return whether a queue is reserved for Postroom itself."""
     return any(queue == name or queue.startswith(f"{name}/") for name in INTERNAL)
 
 
 @lru_cache(maxsize=10_000)
 def segments(name: str) -> tuple[str, ...]:
-    """A queue's name or an application's path as it is compared: by segments, in any case.
+    """Return the segments by which queue names and paths are compared, ignoring case.
 
     `mail/Send`, `/mail/send` and `/mail/send/` are the same.
     """

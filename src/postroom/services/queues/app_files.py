@@ -1,4 +1,4 @@
-"""Applications in `postroom.toml`: read, checked, and every mistake with its line."""
+"""Applications in `postroom.toml`: read and checked; errors name their line."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class AppFileError(PostroomError):
 
 
 def origin_of(path: Path) -> str:
-    """Whose applications these are: this machine's file."""
+    """Return the origin of the applications in a file of this machine."""
     return f"{socket.gethostname()}:{path.resolve()}"
 
 
 def read_apps_file(path: Path) -> list[App]:
-    """The `[[apps]]` of a file, none if it is not there. `AppFileError`.
+    """Return the `[[apps]]` of a file; none if there is no file. `AppFileError`.
 
-    Handlers are imported on trial, in a process of their own.
+    Handlers are imported in a separate process, to check them.
     """
     try:
         text = path.read_text()
@@ -51,7 +51,7 @@ def read_apps_file(path: Path) -> list[App]:
 
 def _parsed(tables: object, path: Path, lines: _Lines) -> list[App]:
     if not isinstance(tables, list) or not all(isinstance(each, Mapping) for each in tables):
-        raise AppFileError(f"{path.name}: applications are written as sections [[apps]]")
+        raise AppFileError(f"{path.name}: applications must be sections [[apps]]")
     apps: list[App] = []
     first: dict[tuple[str, ...], int] = {}
     for number, values in enumerate(tables):
@@ -62,13 +62,13 @@ def _parsed(tables: object, path: Path, lines: _Lines) -> list[App]:
         same = first.setdefault(segments(app.path), number)
         if same != number:
             where = lines.find(same, "path")
-            raise lines.error(number, "path", f"{app.path} is there already, in line {where}")
+            raise lines.error(number, "path", f"{app.path} is already used in line {where}")
         apps.append(app)
     return apps
 
 
 class _Lines:
-    """Where things are in a file: the parser does not say."""
+    """Line numbers in a file, which the parser does not give."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
@@ -76,7 +76,7 @@ class _Lines:
         self._sections = [n for n, line in enumerate(self._lines) if _APPS_SECTION.match(line)]
 
     def find(self, section: int, key: str) -> int:
-        """The line of a key in a section; of the section, if the key is not there."""
+        """Return the line of a key in a section, or of the section without it."""
         if section >= len(self._sections):
             return 1  # written as one list: `apps = [{…}]`
         start = self._sections[section]

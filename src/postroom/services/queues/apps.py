@@ -1,11 +1,11 @@
-"""The applications that are registered, for the hosts of every machine.
+"""The registry of applications, for the hosts of all machines.
 
 | table      | partition | row          | holds                                              |
 |------------|-----------|--------------|----------------------------------------------------|
 | `hostapps` | `app`     | `app` + path | the application; the path in lower case, once each.|
 |            |           |              | Its environment is encrypted                       |
-| `hostapps` | `app`     | `control` + path | Paused, Restarts: what operators have decided  |
-| `hostapps` | `app`     | `version`    | a number by chance that changes with every change  |
+| `hostapps` | `app`     | `control` + path | Paused, Restarts: decisions of operators       |
+| `hostapps` | `app`     | `version`    | a random text that is replaced with every change   |
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BATCH = 99  # changes that go into one batch with the version
 
 
 class AppClash(Exists):
-    """The path is taken; the text says by whom."""
+    """The path is taken; the text names the origin."""
 
     def __init__(self, app: App) -> None:
         super().__init__("application", app.path)
@@ -66,7 +66,7 @@ class AppClash(Exists):
 
 
 class AppState(msgspec.Struct, frozen=True):
-    """An application and what it does on each live host: (host id, machine, status)."""
+    """An application and its status on each live host: (host id, machine, status)."""
 
     app: App
     hosts: tuple[tuple[str, str, AppStatus], ...] = ()
@@ -74,12 +74,12 @@ class AppState(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """What it does, in words; what keeps it, or one of its queues, from running."""
+        """Return its state in words, and what keeps it or one of its queues from running."""
         of_queues = {each for _, _, status in self.hosts for each in status.queues.values()}
         return "; ".join([self._activity, *sorted(of_queues - {self._activity})])
 
     def of_queue(self, queue: str) -> str:
-        """The same as far as it concerns this queue."""
+        """Return the state of one of its queues, in words."""
         reasons = {status.queues.get(queue, "") for _, _, status in self.hosts} - {""}
         return "; ".join(sorted(reasons)) or self._activity
 
@@ -106,20 +106,20 @@ class AppRegistry:
         self._unreadable: set[tuple[str, ...]] = set()
 
     async def all(self) -> list[App]:
-        """Every application, in the order of the paths."""
+        """Return all applications, sorted by path."""
         return [app for app, _ in await self._rows()]
 
     async def version(self) -> str:
-        """Another text after every change."""
+        """Return a text that differs after every change."""
         found = await self._table.get(PARTITION, _VERSION)
         return "" if found is None else entities.read(found, "Version", str)
 
     async def get(self, path: str) -> App:
-        """The application at a path. `NoSuch`, `DecryptionError`."""
+        """Return the application at a path. `NoSuch`, `DecryptionError`."""
         return self._app_from(await self._found(path))
 
     async def add(self, app: App) -> None:
-        """Register an application. One that is registered as it is stays so. `Exists`."""
+        """Register an application, unless the same is registered already. `Exists`."""
         entity = self._entity(app)
         try:
             await self._change([Insert(entity)])
@@ -131,10 +131,10 @@ class AppRegistry:
                 raise AppClash(self._app_from(found)) from exc
 
     async def remove(self, path: str) -> None:
-        """Take an application away. `NoSuch`; `NotNow` if it is one of Postroom's own."""
+        """Remove an application. `NoSuch`; `NotNow` if it is one of Postroom's own."""
         app = _without_environment(await self._found(path))
         if app.origin == BUILT_IN:
-            raise NotNow(f"the application {app.path!r} is a part of Postroom and stays")
+            raise NotNow(f"the application {app.path!r} is a part of Postroom: it stays")
         changes: list[Operation] = [Delete(PARTITION, _row(app.path))]
         if await self._table.get(PARTITION, _control_row(app.path)) is not None:
             changes.append(Delete(PARTITION, _control_row(app.path)))
@@ -144,8 +144,8 @@ class AppRegistry:
             raise NoSuch("application", path) from exc
 
     async def update(self, path: str, changes: Mapping[str, object]) -> App:
-        """Change options of an application; None sets one back to its default. Running hosts
-        replace its processes. `NoSuch`, `Invalid`; `NotNow` if it is not registered here."""
+        """Change options of an application; None resets one to its default. Running hosts replace
+        its processes. `NoSuch`, `Invalid`; `NotNow` if a file or Postroom itself defines it."""
         found = await self._found(path)
         app = self._app_from(found)
         if app.origin == BUILT_IN:
@@ -164,22 +164,22 @@ class AppRegistry:
 
     @staticmethod
     def is_changeable(app: App) -> bool:
-        """Whether its options are kept here, and not in a file or in Postroom itself."""
+        """Return whether its options are kept here, not in a file or in Postroom itself."""
         return app.origin != BUILT_IN and ":" not in app.origin
 
-    # -- what operators decide ---------------------------------------------------------------
+    # -- decisions of operators -------------------------------------------------------------------
 
     async def pause(self, path: str) -> None:
-        """Let its messages wait, on all hosts; what has begun is finished. `NoSuch`."""
+        """Pause it on all hosts; messages in progress finish. `NoSuch`."""
         await self._decide(path, lambda control: replace(control, is_paused=True))
 
     async def resume(self, path: str) -> None:
-        """Go on with its messages. `NoSuch`."""
+        """Resume it. `NoSuch`."""
         await self._decide(path, lambda control: replace(control, is_paused=False))
 
     async def restart(self, path: str) -> None:
-        """Replace its processes on all hosts, one after the other, so that they run the code that
-        is in its folder now. `NoSuch`."""
+        """Replace its processes on all hosts one by one, so that they run its current code.
+        `NoSuch`."""
         await self._decide(path, lambda control: replace(control, restarts=control.restarts + 1))
 
     async def _decide(self, path: str, decide: Callable[[AppControl], AppControl]) -> None:
@@ -196,8 +196,8 @@ class AppRegistry:
         await retry_on_conflict(change, "application", path)
 
     async def controls(self) -> dict[tuple[str, ...], AppControl]:
-        """What was decided, by the segments of the path; what is not here has the default. What
-        `all` has found to be unreadable is paused."""
+        """Return decisions by path segments; without one, the default applies. Applications that
+        `all` could not decrypt are paused."""
         rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_CONTROL}/"))
         found = {
             segments(entity.row.removeprefix(f"{_CONTROL}/")): _control_from(entity)
@@ -207,14 +207,14 @@ class AppRegistry:
             found[path] = replace(found.get(path, AppControl()), is_paused=True)
         return found
 
-    # -- by file, and to look at -------------------------------------------------------------
+    # -- files and states -------------------------------------------------------------------------
 
     async def sync(self, origin: str, apps: Sequence[App]) -> None:
-        """Make what one origin says what is registered, and take away what it says no more.
+        """Register the applications of one origin, and remove those that it no longer has.
 
         An origin is a name, or a file of a machine, `MACHINE:FILE`. The same file on another
-        machine may say it anew, as when machines are upgraded one after the other; what it leaves
-        out goes once no host lives there any more. `Exists` if a path belongs to somebody else.
+        machine may replace it, as when machines are upgraded one by one; what it leaves out is
+        removed once no host lives on the first machine. `Exists` if another origin has a path.
         """
 
         async def change() -> None:
@@ -225,7 +225,7 @@ class AppRegistry:
         await retry_on_conflict(change, "origin of applications", origin)
 
     async def _changes(self, origin: str, apps: Sequence[App]) -> list[Operation]:
-        """What makes the registry what an origin says."""
+        """Return the changes that register the applications of an origin."""
         known = {segments(app.path): (app, etag) for app, etag in await self._rows()}
         changes: list[Operation] = []
         for app in apps:
@@ -248,11 +248,11 @@ class AppRegistry:
         return changes
 
     async def explain(self, queue: str) -> Match:
-        """Which application a queue activates, and why."""
+        """Return which application a queue activates, and why."""
         return match(queue, [app.path for app in await self.all()])
 
     async def states(self) -> list[AppState]:
-        """Every application, and what it does where."""
+        """Return every application with its state on each host."""
         reports = await self._hosts.current()
         apps = await self.all()
         controls = await self.controls()
@@ -262,7 +262,7 @@ class AppRegistry:
         ]
 
     async def state(self, path: str) -> AppState:
-        """One application, and what it does where. `NoSuch`."""
+        """Return an application with its state on each host. `NoSuch`."""
         wanted = segments(parse_path(path))
         for state in await self.states():
             if segments(state.app.path) == wanted:
@@ -270,15 +270,15 @@ class AppRegistry:
         raise NoSuch("application", path)
 
     async def _found(self, path: str) -> Entity:
-        """`NoSuch`."""
+        """Return the row of an application. `NoSuch`."""
         found = await self._table.get(PARTITION, _row(parse_path(path)))
         if found is None:
             raise NoSuch("application", path)
         return found
 
     async def _rows(self) -> list[tuple[App, str]]:
-        """Every application with its ETag. One whose environment cannot be decrypted comes without
-        it, and counts as paused: without it the application would fail its messages."""
+        """Return every application with its ETag. One whose environment cannot be decrypted is
+        without it and paused: otherwise all its messages would fail."""
         rows = self._table.scan(KeyRange.only(PARTITION), KeyRange.prefix(f"{_APP}/"))
         found: list[tuple[App, str]] = []
         unreadable: set[tuple[str, ...]] = set()
@@ -295,7 +295,7 @@ class AppRegistry:
         return found
 
     def _entity(self, app: App) -> Entity:
-        """The environment often holds secrets: it is stored apart and encrypted."""
+        """Return the row. The environment often has secrets, so it is encrypted."""
         row = _row(app.path)
         content = msgspec.json.encode(replace(app, environment={})).decode()
         encrypted = ""
@@ -305,7 +305,7 @@ class AppRegistry:
         return Entity(PARTITION, row, {"Path": app.path, "App": content, _ENVIRONMENT: encrypted})
 
     def _app_from(self, entity: Entity) -> App:
-        """`DecryptionError`."""
+        """Return the application of a row. `DecryptionError`."""
         app = _without_environment(entity)
         text = self._secrets.read(entity, _ENVIRONMENT)
         if not text:
@@ -313,7 +313,7 @@ class AppRegistry:
         return replace(app, environment=msgspec.json.decode(text, type=dict[str, str]))
 
     async def _change(self, operations: Sequence[Operation]) -> None:
-        """With a new version in the same step. Hosts that the bell misses look at it by time."""
+        """Change rows and the version in one step. Hosts that miss the bell poll the version."""
         version = Entity(PARTITION, _VERSION, {"Version": secrets.token_hex(8)})
         await self._table.apply([*operations, Upsert(version)])
         await self._hosts.ring_bells("applications")
@@ -345,7 +345,7 @@ def _control_from(entity: Entity) -> AppControl:
 
 
 def _is_same_file(one: str, other: str) -> bool:
-    """Whether two origins are the same file, perhaps on two machines."""
+    """Return whether two origins are the same file, perhaps on two machines."""
     file = one.partition(":")[2]
     return bool(file) and file == other.partition(":")[2]
 

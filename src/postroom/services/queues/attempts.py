@@ -1,59 +1,126 @@
-"""What happened to a queue message: each failed attempt, and each time it was put aside.
+"""The attempts of a queue message: counters that travel with it, and the history of failures.
 
 | table          | partition     | row                   | holds                                   |
 |----------------|---------------|-----------------------|-----------------------------------------|
 | `queuehistory` | id of message | round.cycle.attempt   | Time, Queue, Process, Error, and        |
 |                |               |                       | Traceback, ExitStatus, if there are any |
-| `queuehistory` | id of message | round.cycle.attempt.x | Time, Queue, Event: what became of it,  |
-|                |               |                       | To: the queue that it went to           |
+| `queuehistory` | id of message | round.cycle.attempt.x | Time, Queue, Event: what was done,      |
+|                |               |                       | To: the queue that it was moved to      |
 
-Rows are written before what they tell of is done, under keys that follow from the message: a
-process that dies between the two leaves something that is written once more, the same way.
+A row is written before the action that it describes, under a key that follows from the message: if
+a process dies between the two, the same row is written again.
 
-All of it goes when the message is accepted or deleted, or some time later
-(`history_retention.py`).
+Accepting or deleting a message removes its history; `AttemptRetention` removes the others later.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from postroom.domain.queues.queue_names import SUFFIXES, base_queue, root_queue
 from postroom.services import entities
 from postroom.services.row_ranges import remove_rows
-from postroom.storage import Entity, KeyRange, QueueMessage, Store, Value
+from postroom.storage import Entity, InvalidName, KeyRange, QueueMessage, Store, Value, lt
 
 TABLE = "queuehistory"
 
-STABLE_ID = "postroom-id"
-"""The message's id, which stays the same in whatever queue it is."""
-
-CYCLE = "cycle"
-"""How many retry cycles are behind it."""
-
-ROUND = "round"
-"""How often its counters have begun anew: each time it was put aside or redriven."""
-
 DROPPED = "dropped"
-"""The event after which a message is nowhere."""
+"""The event after which a message is in no queue."""
 
-CRASHED = "crashed"
-"""Set if the last attempt before a retry cycle ended with the end of its process."""
-
-UNANSWERED = "no answer: the process, its host or its lease came to an end"
+UNANSWERED = "no answer: the process, its host or its lease ended"
 
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 _LONGEST_ERROR = 2_000
 _LONGEST_TRACEBACK = 20_000
+_CLOCKS_DIFFER = timedelta(days=1)
+"""The store's clock says when a message was put, a host's clock when it failed."""
+
+# -- properties of a message ----------------------------------------------------------------------
+
+STABLE_ID = "postroom-id"
+"""The id of a message that stays the same in every queue."""
+
+CYCLE = "cycle"
+"""How many retry cycles have ended."""
+
+ROUND = "round"
+"""How often the counters have been reset: by each move to another queue, and by each redrive."""
+
+CRASHED = "crashed"
+"""Set if the process died in the last attempt before a retry cycle."""
+
+EXPIRES_AT = "expires_at"
+"""When the message expires, in ISO 8601: then it is a dead letter and not delivered."""
+
+DEAD_LETTERS = "dead_letter_queue"
+"""The sender's own queue for rejected and expired messages, instead of `;dead-letter`."""
+
+ORIGIN = "origin_queue"
+"""In a sender's own dead-letter queue: the queue that rejected the message, for a redrive."""
+
+RESERVED = (STABLE_ID, CYCLE, ROUND, CRASHED, EXPIRES_AT, ORIGIN)
+"""Properties that senders cannot set."""
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """How an attempt failed, as the host heard of it.
+def stable_id(message: QueueMessage) -> str:
+    """Return the id under which the history of a message is kept."""
+    known = message.properties.get(STABLE_ID, "")
+    return known if _ID.fullmatch(known) else message.id
 
-    `process` names host and process. `retry_in` (seconds) and `poison` are a handler's own words.
+
+def cycle_of(properties: Mapping[str, str]) -> int:
+    return _count(properties.get(CYCLE, ""))
+
+
+def round_of(properties: Mapping[str, str]) -> int:
+    return _count(properties.get(ROUND, ""))
+
+
+def origin_of(properties: Mapping[str, str]) -> str | None:
+    return properties.get(ORIGIN)
+
+
+def with_stable_id(message: QueueMessage) -> dict[str, str]:
+    """Return the properties for a move to another queue, where the message gets another id."""
+    return {**message.properties, STABLE_ID: stable_id(message)}
+
+
+def for_new_round(message: QueueMessage) -> dict[str, str]:
+    """Return the properties with reset counters."""
+    properties = without(with_stable_id(message), CYCLE, CRASHED)
+    properties[ROUND] = str(round_of(message.properties) + 1)
+    return properties
+
+
+def for_redrive(message: QueueMessage) -> dict[str, str]:
+    """Return the properties for a redrive: reset, not expiring, rejected to the same queue."""
+    properties = without(for_new_round(message), EXPIRES_AT, ORIGIN)
+    if ORIGIN in message.properties:
+        properties[DEAD_LETTERS] = message.queue
+    return properties
+
+
+def without(properties: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if key not in names}
+
+
+def _count(text: str) -> int:
+    """Return a counter; anybody may have written the property."""
+    return int(text) if re.fullmatch(r"[0-9]{1,4}", text) else 0
+
+
+# -- history --------------------------------------------------------------------------------------
+
+
+class AttemptFailure(msgspec.Struct, frozen=True):
+    """How an attempt failed.
+
+    `process` names host and process. A handler may ask for `retry_in` seconds, or for `poison`:
+    no further attempts.
     """
 
     error: str
@@ -65,8 +132,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """A failed attempt, or an event: then `event` says what was done with the message, and `to` in
-    which queue it is since.
+    """A failed attempt, or an event: what was done with the message, and the queue it moved to.
 
     `exit_status` is negative after a signal.
     """
@@ -84,46 +150,34 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     process: str = ""
 
 
-def stable_id(message: QueueMessage) -> str:
-    """The id under which a message's history is kept."""
-    known = message.properties.get(STABLE_ID, "")
-    return known if _ID.fullmatch(known) else message.id
-
-
-def cycle_of(properties: Mapping[str, str]) -> int:
-    return _count(properties.get(CYCLE, ""))
-
-
-def round_of(properties: Mapping[str, str]) -> int:
-    return _count(properties.get(ROUND, ""))
-
-
-class MessageHistory:
+class AttemptHistory:
     def __init__(self, store: Store) -> None:
         self._table = store.table(TABLE)
 
-    async def failed(self, message: QueueMessage, failure: Failure, now: datetime) -> None:
-        """One attempt, the message's latest, has failed."""
+    async def add_failure(
+        self, message: QueueMessage, failure: AttemptFailure, now: datetime
+    ) -> None:
+        """Record that the latest attempt of a message has failed."""
         await self._table.upsert(_failure(message, message.dequeue_count, failure, now))
 
-    async def unanswered(self, message: QueueMessage, attempt: int, now: datetime) -> None:
-        """An earlier attempt has ended; note so if nobody else has."""
+    async def add_unanswered(self, message: QueueMessage, attempt: int, now: datetime) -> None:
+        """Record that an earlier attempt has ended without an answer, unless it is recorded."""
         partition, row = stable_id(message), _row(message, attempt)
         if await self._table.get(partition, row) is None:
-            await self._table.upsert(_failure(message, attempt, Failure(UNANSWERED), now))
+            await self._table.upsert(_failure(message, attempt, AttemptFailure(UNANSWERED), now))
 
     async def has_crashed(self, message: QueueMessage) -> bool:
-        """Return whether the attempt before this one ended with the end of its process."""
+        """Return whether the process died in the attempt before this one."""
         if message.dequeue_count <= 1:
             return CRASHED in message.properties
         earlier = _row(message, message.dequeue_count - 1)
         found = await self._table.get(stable_id(message), earlier)
         return found is not None and "ExitStatus" in found.properties
 
-    async def event(
+    async def add_event(
         self, message: QueueMessage, event: str, now: datetime, *, to: str = ""
     ) -> None:
-        """Something is about to be done with the message; it will be in `to`, or nowhere."""
+        """Record what is about to be done with a message; `to` is its next queue, if any."""
         properties: dict[str, Value] = {
             "Time": now,
             "Queue": message.queue,
@@ -134,7 +188,7 @@ class MessageHistory:
         await self._table.upsert(Entity(stable_id(message), row, properties))
 
     async def of(self, identity: str) -> list[HistoryEntry]:
-        """All that is known of a message, oldest first."""
+        """Return the history of a message, oldest first."""
         return [_entry(row) async for row in self._table.scan(KeyRange.only(identity))]
 
     async def forget(self, identity: str) -> None:
@@ -147,7 +201,7 @@ def _row(message: QueueMessage, attempt: int) -> str:
     return f"{round_of(properties):04}.{cycle_of(properties):04}.{attempt:06}"
 
 
-def _failure(message: QueueMessage, attempt: int, failure: Failure, now: datetime) -> Entity:
+def _failure(message: QueueMessage, attempt: int, failure: AttemptFailure, now: datetime) -> Entity:
     properties: dict[str, Value] = {
         "Time": now,
         "Queue": message.queue,
@@ -179,11 +233,75 @@ def _entry(entity: Entity) -> HistoryEntry:
 
 
 def _clean(text: str, longest: int) -> str:
-    """Text that every engine keeps, whatever a handler has raised; of too long a one, the end."""
+    """Return text that every engine can store; of a text that is too long, its end."""
     kept = text.encode("utf-8", "replace").decode().replace("\0", "�")
     return kept if len(kept) <= longest else f"…{kept[1 - longest :]}"
 
 
-def _count(text: str) -> int:
-    """A counter that anybody may have written."""
-    return int(text) if re.fullmatch(r"[0-9]{1,4}", text) else 0
+# -- retention ------------------------------------------------------------------------------------
+
+
+class AttemptRetention:
+    """Removes histories that a dropped message, a purge or a crash has left behind."""
+
+    def __init__(
+        self, store: Store, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._store = store
+        self._rows = store.table(TABLE)
+        self._history = AttemptHistory(store)
+        self._now = now
+
+    async def remove_unchanged_for(self, kept: timedelta) -> int:
+        """Remove histories that have not changed for that long; return how many.
+
+        Those of messages that may still be in a queue stay. An interrupted run leaves the rest to
+        the next one.
+        """
+        before = self._now() - kept
+        queues = _QueuesBefore(self._store, before)
+        removed, latest = 0, ""
+        async for row in self._rows.scan(where=lt("Time", before)):
+            if row.partition == latest:
+                continue
+            latest = row.partition
+            entries = await self._history.of(latest)
+            if entries and entries[-1].time < before and not await queues.may_hold(entries[-1]):
+                await self._history.forget(latest)
+                removed += 1
+        return removed
+
+
+class _QueuesBefore:
+    """Which queues may hold a message that was put before a time. Each queue is read once."""
+
+    def __init__(self, store: Store, before: datetime) -> None:
+        self._store = store
+        self._before = before + _CLOCKS_DIFFER
+        self._known: dict[str, bool] = {}
+
+    async def may_hold(self, last: HistoryEntry) -> bool:
+        """Return whether the message of this latest entry may still be in a queue."""
+        if last.event == DROPPED:
+            return False
+        for queue in _possible_queues(last):
+            if queue not in self._known:
+                self._known[queue] = await self._has_message_from_before(queue)
+            if self._known[queue]:
+                return True
+        return False
+
+    async def _has_message_from_before(self, queue: str) -> bool:
+        """Return whether the first message, which is the oldest, was put before the time."""
+        try:
+            info = await self._store.queue(queue).info()
+        except InvalidName:
+            return False  # too long to be the name of a queue
+        return info.length > 0 and (info.oldest is None or info.oldest < self._before)
+
+
+def _possible_queues(last: HistoryEntry) -> set[str]:
+    """Return where the message was, where it moved to, and all subqueues of both."""
+    named = {name for name in (last.queue, last.to) if name}
+    bases = {base for name in named for base in (base_queue(name), root_queue(name))}
+    return named | bases | {base + suffix for base in bases for suffix in SUFFIXES}

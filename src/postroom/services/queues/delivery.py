@@ -1,9 +1,8 @@
-"""Queue messages on their way: delivered, tried again, put aside, and brought back.
+"""The life of queue messages: put, delivered, retried, given up, and redriven.
 
-A message is at every instant in exactly one of its queue, `;retry`, `;poison` and dead-letter,
-because it goes from one to the other in one step (`Queue.move`; on Azure a crash may leave it in
-two). Its counters travel with it: the attempt of a cycle is its dequeue count, the rest are
-properties (`message_history.py`).
+A message is always in exactly one of its queue, `;retry`, `;poison` and `;dead-letter`, because it
+moves in one step (`Queue.move`; on Azure a crash may leave it in two). Its counters travel with it:
+the attempt of a cycle is its dequeue count, the rest are properties (`attempts.py`).
 """
 
 from __future__ import annotations
@@ -29,37 +28,40 @@ from postroom.domain.queues.queue_names import (
 from postroom.services.events import EventService
 from postroom.services.queues.attempts import (
     CYCLE,
-    STABLE_ID,
-    UNANSWERED,
-    Failure,
-    HistoryEntry,
-    MessageHistory,
-    cycle_of,
-    stable_id,
-)
-from postroom.services.queues.dispositions import Action, Dispositions, Verdict, asked_delay
-from postroom.services.queues.expiry import ExpiryIndex
-from postroom.services.queues.hosts import HostStatusService
-from postroom.services.queues.message_properties import (
     DEAD_LETTERS,
     EXPIRES_AT,
     RESERVED,
-    noted,
+    STABLE_ID,
+    UNANSWERED,
+    AttemptFailure,
+    AttemptHistory,
+    HistoryEntry,
+    cycle_of,
+    for_redrive,
     origin_of,
-    redriven,
+    stable_id,
+    with_stable_id,
 )
+from postroom.services.queues.dispositions import (
+    Disposition,
+    DispositionResult,
+    DispositionService,
+    QueueFaults,
+    requested_delay,
+)
+from postroom.services.queues.expiry import ExpiryIndex
+from postroom.services.queues.hosts import HostStatusService
 from postroom.services.queues.queue_access import AccessService, Right
-from postroom.services.queues.queue_faults import QueueFaults
-from postroom.services.queues.redriving import LEASE, Redrive, Redriver
+from postroom.services.queues.redriving import LEASE, RedrivePlan, Redriver
 from postroom.storage import InvalidName, LeaseLost, QueueMessage, Store, StoredMessage
 from postroom.storage.limits import QUERY_ROWS
 
-_COME_BACK_LEASE = 10.0  # a host that is killed meanwhile must not hold them up for long
-_COME_BACK = 1000  # messages at a time: others want to be looked after, too
+_RETRY_LEASE = 10.0  # short: a host that is killed meanwhile delays the messages for that long
+_MOST_RETRIES = 1000  # messages at a time, so that other queues get their turn
 
 
 class QueuePage(msgspec.Struct, frozen=True):
-    """Some messages of a queue in the order of their arrival; `next` goes on."""
+    """Some messages of a queue in order of arrival; `next` is the `after` of the next ones."""
 
     messages: list[StoredMessage]
     next: str | None
@@ -76,14 +78,14 @@ class QueueService:
     ) -> None:
         self._store = store
         self._access = access
-        self._history = MessageHistory(store)
+        self._history = AttemptHistory(store)
         self._faults = QueueFaults(store, hosts)
-        self._dispositions = Dispositions(store, self._history, self._faults, events, now)
+        self._dispositions = DispositionService(store, self._history, self._faults, events, now)
         self._expiry = ExpiryIndex(store)
-        self._redriver = Redriver(store, self._history, redriven, origin_of, now)
+        self._redriver = Redriver(store, self._history, for_redrive, origin_of, now)
         self._now = now
 
-    # -- for whoever sends and looks --------------------------------------------------------------
+    # -- sending and reading ----------------------------------------------------------------------
 
     async def put(
         self,
@@ -95,14 +97,14 @@ class QueueService:
         properties: Mapping[str, str] | None = None,
         principal: str | None = None,
     ) -> str:
-        """Put a message; answers its id. `Invalid`, `NotAllowed`; `NotNow` for a queue of
-        Postroom's own.
+        """Put a message and return its id. `Invalid`, `NotAllowed`; `NotNow` for a queue that
+        controls Postroom itself.
 
-        After `ttl` seconds it is not delivered any more but goes to its dead-letter queue.
+        After `ttl` seconds it expires and moves to its dead-letter queue.
         """
         await self._access.check(principal, Right.SEND, queue)
         if len(queue) > LONGEST:
-            raise Invalid("queue", f"a queue's name has up to {LONGEST} characters")
+            raise Invalid("queue", f"must have at most {LONGEST} characters, not {len(queue)}")
         self._check_queue("queue", queue)
         given = dict(properties or {})
         reserved = next((name for name in given if name in RESERVED), None)
@@ -112,18 +114,18 @@ class QueueService:
             self._check_queue(DEAD_LETTERS, given[DEAD_LETTERS])
         if ttl is not None:
             if not 0 < ttl <= timedelta(days=36_500).total_seconds():
-                raise Invalid("ttl", "is a number of seconds above 0")
+                raise Invalid("ttl", f"must be a number of seconds above 0, not {ttl}")
             expires_at = self._now() + timedelta(seconds=ttl)
             given[EXPIRES_AT] = expires_at.isoformat()
-            made = await self._store.queue(queue).put(body, delay=delay, properties=given)
-            await self._expiry.add(queue, made, expires_at)
-            return made
+            message_id = await self._store.queue(queue).put(body, delay=delay, properties=given)
+            await self._expiry.add(queue, message_id, expires_at)
+            return message_id
         return await self._store.queue(queue).put(body, delay=delay, properties=given)
 
     async def peek(
         self, queue: str, limit: int = 10, *, principal: str | None = None
     ) -> list[QueueMessage]:
-        """The next messages, untouched. `NotAllowed`."""
+        """Return the next messages without receiving them. `NotAllowed`."""
         await self._access.check(principal, Right.PEEK, queue)
         return await self._store.queue(queue).peek(limit)
 
@@ -135,80 +137,83 @@ class QueueService:
         after: str | None = None,
         principal: str | None = None,
     ) -> QueuePage:
-        """Messages in the order of their arrival, delayed and leased ones too, untouched; `after`
-        is the `next` of the page before. `NotAllowed`. See `Queue.browse` for what Azure can show.
+        """Return messages in order of arrival, including delayed and leased ones, without
+        receiving them. `NotAllowed`. See `Queue.browse` for what Azure can show.
         """
         await self._access.check(principal, Right.PEEK, queue)
-        # One more, to know whether there are more; where that is over the limit, there may be.
+        # One more than the limit shows whether more follow; at the engine's limit, they may.
         looked_at = min(limit + 1, QUERY_ROWS)
         found = await self._store.queue(queue).browse(looked_at, after=after)
         messages = found[:limit]
-        goes_on = len(found) == looked_at
-        return QueuePage(messages, messages[-1].message.id if goes_on else None)
+        has_more = len(found) == looked_at
+        return QueuePage(messages, messages[-1].message.id if has_more else None)
 
     async def history(self, identity: str) -> list[HistoryEntry]:
-        """What happened to the message that has, or had, this id; oldest first."""
+        """Return the history of the message with this stable id, oldest first."""
         return await self._history.of(identity)
 
     # -- for the host -----------------------------------------------------------------------------
 
-    async def check_before_delivery(self, message: QueueMessage, app: App) -> Verdict | None:
-        """None if the message may be handed over; otherwise it was put aside. `LeaseLost`.
+    async def check_before_delivery(
+        self, message: QueueMessage, app: App
+    ) -> DispositionResult | None:
+        """Return None if the message can be delivered, else what was done with it. `LeaseLost`.
 
-        An attempt that nobody has answered (its process or its host died) is noted here and counts
-        like one that failed.
+        An earlier attempt without an answer, because its process or host died, is recorded here and
+        counts as failed.
         """
         allowed = app.receive_retry_count + 1
         if message.dequeue_count > 1:
             earlier = min(message.dequeue_count - 1, allowed)
-            await self._history.unanswered(message, earlier, self._now())
+            await self._history.add_unanswered(message, earlier, self._now())
         if self._is_expired(message):
             return await self._expire(message)
         if message.dequeue_count > allowed:
-            # It was taken once more only to find this out: that is no attempt.
+            # Receiving it to find this out does not count as an attempt.
             last = msgspec.structs.replace(message, dequeue_count=allowed)
-            return await self._dispositions.end_cycle(last, app, Failure(UNANSWERED))
+            return await self._dispositions.end_cycle(last, app, AttemptFailure(UNANSWERED))
         return None
 
     async def has_crashed(self, message: QueueMessage) -> bool:
-        """Return whether a process died the last time that this message was tried."""
+        """Return whether a process died in the last attempt of this message."""
         return await self._history.has_crashed(message)
 
     async def accepted(self, message: QueueMessage) -> None:
-        """The message is done; what is known of earlier failures goes, too. `LeaseLost`."""
+        """Delete an accepted message with its history. `LeaseLost`."""
         await self._store.queue(message.queue).delete(message)
         if message.dequeue_count > 1 or STABLE_ID in message.properties:
             await self._history.forget(stable_id(message))
 
-    async def failed(self, message: QueueMessage, app: App, failure: Failure) -> Verdict:
-        """One attempt has failed: record it, then try again, later, or no more. `LeaseLost`."""
-        await self._history.failed(message, failure, self._now())
+    async def failed(
+        self, message: QueueMessage, app: App, failure: AttemptFailure
+    ) -> DispositionResult:
+        """Record a failed attempt, then release the message or end its cycle. `LeaseLost`."""
+        await self._history.add_failure(message, failure, self._now())
         if failure.poison:
             return await self._dispositions.end(message, app, failure.error)
         if message.dequeue_count > app.receive_retry_count:
             return await self._dispositions.end_cycle(message, app, failure)
-        delay = asked_delay(failure)
+        delay = requested_delay(failure)
         await self._store.queue(message.queue).release(message, delay=delay)
-        return Verdict(Action.RELEASED, message.queue, delay, failure.error)
+        return DispositionResult(Disposition.RELEASED, message.queue, delay, failure.error)
 
-    async def come_back(self, queue: str) -> int:
-        """Bring messages that are due back from the queue's `;retry`; answers how many.
+    async def start_due_retries(self, queue: str) -> int:
+        """Move due messages of `;retry` back to their queue; return how many.
 
         `queue` may be named with or without the suffix.
         """
         home = base_queue(queue) if is_retry(queue) else queue
         retry = self._store.queue(retry_queue(home))
         moved = 0
-        while moved < _COME_BACK:
-            batch = await retry.receive(32, lease=_COME_BACK_LEASE)
-            moved += sum(await asyncio.gather(*(self._bring_back(m, home) for m in batch)))
+        while moved < _MOST_RETRIES:
+            batch = await retry.receive(32, lease=_RETRY_LEASE)
+            moved += sum(await asyncio.gather(*(self._start_next_cycle(m, home) for m in batch)))
             if len(batch) < 32:
                 break
         return moved
 
     async def expire_due(self) -> int:
-        """Make dead letters of messages whose time to live has ended, also where no application
-        takes them; return how many."""
+        """Make dead letters of expired messages, even without an application; return how many."""
         expired = 0
         for due in await self._expiry.due(self._now()):
             queue = self._store.queue(due.queue)
@@ -222,27 +227,27 @@ class QueueService:
             if self._is_expired(message):
                 await self._expire(message)
                 expired += 1
-            else:  # it was redriven: its time to live ended with that
+            else:  # it was redriven and does not expire any more
                 await queue.release(message, count_attempt=False)
             await self._expiry.forget(due)
         return expired
 
-    # -- queues that are stopped ------------------------------------------------------------------
+    # -- stopped queues ---------------------------------------------------------------------------
 
     async def faulted(self) -> dict[str, str]:
-        """Every queue that is stopped, and why."""
+        """Return every stopped queue with the reason."""
         return await self._faults.all()
 
     async def is_faulted(self, queue: str) -> bool:
         return await self._faults.reason(queue) is not None
 
     async def fault(self, queue: str, reason: str, *, principal: str | None = None) -> None:
-        """Stop this queue, and no other, until its fault is cleared. `NotAllowed`."""
+        """Stop this queue, and no other, until `clear_fault`. `NotAllowed`."""
         await self._access.check(principal, Right.MANAGE, queue)
         await self._dispositions.stop(queue, reason)
 
     async def clear_fault(self, queue: str, *, principal: str | None = None) -> bool:
-        """Let the queue go on; answers whether it was stopped. `NotAllowed`."""
+        """Resume a queue; return whether it was stopped. `NotAllowed`."""
         await self._access.check(principal, Right.MANAGE, queue)
         return await self._faults.clear(queue)
 
@@ -258,12 +263,12 @@ class QueueService:
         progress: Callable[[int], None] | None = None,
         principal: str | None = None,
     ) -> int:
-        """Bring messages back to their queue and reset their attempts; return how many.
+        """Move messages back to their queue and reset their attempts; return how many.
 
-        From `;poison`, or from the subqueue that is named. `source` is a dead-letter queue that
-        the sender named: then only those come back that were rejected in `queue`. One, by its id
-        (`NoSuch`), or all that are there now, at most `rate` per second. A stopped queue continues
-        afterwards. What is interrupted is finished by doing it again.
+        From `;poison`, or from the subqueue that is named. `source` is a sender's own dead-letter
+        queue: then only messages that `queue` rejected move back. One, by its id (`NoSuch`), or all
+        that are there now, at most `rate` per second. A stopped queue resumes afterwards. After an
+        interruption, do it again.
         """
         await self._access.check(principal, Right.MANAGE, queue)
         self.check_redrive(queue, rate, source)
@@ -274,7 +279,7 @@ class QueueService:
             origin = home
         elif is_subqueue(queue):
             source = queue
-        redrive = Redrive(source or poison_queue(queue), home, origin, rate, progress)
+        redrive = RedrivePlan(source or poison_queue(queue), home, origin, rate, progress)
         if id is not None:
             moved = await self._redriver.one(redrive, id)
         else:
@@ -286,45 +291,45 @@ class QueueService:
     def check_redrive(
         self, queue: str, rate: float | None = None, source: str | None = None
     ) -> None:
-        """For who starts a redrive and does not wait for it. `Invalid` if there is none such."""
+        """Check the arguments of a redrive that runs in the background. `Invalid`."""
         self._check_queue("queue", queue)
         if source is not None:
             self._check_queue("dead_letter_queue", source)
         if is_retry(queue):
-            raise Invalid("queue", "messages come back from ;retry by themselves")
+            raise Invalid("queue", "must not be a ;retry queue: its messages return automatically")
         if rate is not None and not 0.001 <= rate <= 1_000_000:
-            raise Invalid("rate", "is a number of messages a second, from 0.001")
+            raise Invalid("rate", f"must be between 0.001 and 1,000,000 per second, not {rate}")
 
     async def delete_message(self, queue: str, id: str, *, principal: str | None = None) -> None:
-        """Remove one message for good, with its history. `NoSuch`, `NotAllowed`."""
+        """Delete one message with its history. `NoSuch`, `NotAllowed`."""
         await self._access.check(principal, Right.MANAGE, queue)
         message = await self._redriver.take(queue, id)
         await self._store.queue(queue).delete(message)
         await self._history.forget(stable_id(message))
 
     async def purge(self, queue: str, *, principal: str | None = None) -> None:
-        """Remove all messages of a queue, those in somebody's hands too. `NotAllowed`."""
+        """Delete all messages of a queue, including those in progress. `NotAllowed`."""
         await self._access.check(principal, Right.MANAGE, queue)
         await self._store.queue(queue).purge()
 
-    # -- the end of attempts ----------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
-    async def _expire(self, message: QueueMessage) -> Verdict:
-        """Make a dead letter of a message that was taken for this only: that is no attempt."""
+    async def _expire(self, message: QueueMessage) -> DispositionResult:
+        """Make a dead letter of a message. Receiving it for this does not count as an attempt."""
         before = msgspec.structs.replace(message, dequeue_count=message.dequeue_count - 1)
-        return await self._dispositions.dead_letter(before, "its time to live had ended")
+        return await self._dispositions.dead_letter(before, "expired")
 
-    async def _bring_back(self, message: QueueMessage, home: str) -> bool:
-        """A message of `;retry` begins its next cycle."""
+    async def _start_next_cycle(self, message: QueueMessage, home: str) -> bool:
+        """Move a message of `;retry` back to its queue; return whether it is there."""
         try:
-            properties = noted(message)
+            properties = with_stable_id(message)
             properties[CYCLE] = str(cycle_of(message.properties) + 1)
             if self._is_expired(message):
                 await self._expire(msgspec.structs.replace(message, properties=properties))
                 return False
             await self._dispositions.move(message, home, properties)
         except LeaseLost:
-            return False  # somebody else brings it back
+            return False  # another host moves it
         return True
 
     def _is_expired(self, message: QueueMessage) -> bool:
@@ -342,4 +347,4 @@ class QueueService:
         except InvalidName as exc:
             raise Invalid(field, str(exc)) from exc
         if is_internal(root_queue(name)):
-            raise NotNow(f"the queue {name} controls Postroom itself and takes no messages")
+            raise NotNow(f"queue {name} controls Postroom itself and refuses messages")

@@ -1,19 +1,26 @@
-"""What becomes of a message that could not be accepted: another cycle, or the end of its attempts.
+"""What happens to a message after a failed cycle: another cycle, or the end of its attempts.
 
-Rows of the history are written before what they tell of is done, and a message goes from one queue
-to another in one step (`Queue.move`): a process that dies in between leaves work to do again.
+History is written before the action it describes, and a message moves between queues in one step
+(`Queue.move`): a process that dies in between leaves work to do again.
+
+| table        | partition | row               | holds               |
+|--------------|-----------|-------------------|---------------------|
+| `queuestate` | `fault`   | hash of the queue | Queue, Reason, Time |
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
+import time
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgspec
 
-from postroom.domain.queues.app_options import OnPoison
+from postroom.domain.queues.app_options import LONGEST_DELAY, OnPoison
 from postroom.domain.queues.apps import App
 from postroom.domain.queues.queue_names import (
     POISON,
@@ -24,27 +31,35 @@ from postroom.domain.queues.queue_names import (
     retry_queue,
     root_queue,
 )
+from postroom.services import entities
 from postroom.services.events import EventService, Severity
 from postroom.services.queues.attempts import (
     CRASHED,
+    DEAD_LETTERS,
     DROPPED,
-    Failure,
-    MessageHistory,
+    ORIGIN,
+    AttemptFailure,
+    AttemptHistory,
     cycle_of,
+    for_new_round,
     stable_id,
+    with_stable_id,
+    without,
 )
-from postroom.services.queues.message_properties import DEAD_LETTERS, ORIGIN, anew, noted, without
-from postroom.services.queues.poison_notices import PoisonNotices
-from postroom.services.queues.queue_faults import QueueFaults
-from postroom.storage import InvalidName, QueueMessage, Store
-
-_MOST_DELAY = timedelta(days=7).total_seconds()
+from postroom.services.queues.hosts import HostStatusService
+from postroom.storage import Entity, InvalidName, KeyRange, NotFound, QueueMessage, Store, Value
 
 _log = logging.getLogger(__name__)
 
+TABLE = "queuestate"
+_FAULT = "fault"
+_LONGEST_REASON = 2_000
+_SECONDS_BETWEEN_EVENTS = 60.0
+_QUEUES_REMEMBERED = 1000
 
-class Action(StrEnum):
-    """What was done with a message that could not be accepted."""
+
+class Disposition(StrEnum):
+    """What was done with a message that was not accepted."""
 
     RELEASED = "released"
     RETRY = "retry"
@@ -54,20 +69,20 @@ class Action(StrEnum):
     FAULTED = "faulted"
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What was done with the message, where it is now, and after how many seconds it is ready."""
+class DispositionResult(msgspec.Struct, frozen=True):
+    """What was done with a message, where it is now, and after how many seconds it is ready."""
 
-    action: Action
+    action: Disposition
     queue: str
     delay: float = 0.0
     reason: str = ""
 
 
-class Dispositions:
+class DispositionService:
     def __init__(
         self,
         store: Store,
-        history: MessageHistory,
+        history: AttemptHistory,
         faults: QueueFaults,
         events: EventService,
         now: Callable[[], datetime],
@@ -79,19 +94,22 @@ class Dispositions:
         self._notices = PoisonNotices(self._events)
         self._now = now
 
-    async def end_cycle(self, message: QueueMessage, app: App, failure: Failure) -> Verdict:
+    async def end_cycle(
+        self, message: QueueMessage, app: App, failure: AttemptFailure
+    ) -> DispositionResult:
+        """Move the message to `;retry`, or end its attempts after the last cycle."""
         if cycle_of(message.properties) >= app.max_retry_cycles:
             return await self.end(message, app, failure.error)
-        delay = max(app.retry_cycle_delay.total_seconds(), asked_delay(failure))
+        delay = max(app.retry_cycle_delay.total_seconds(), requested_delay(failure))
         to = retry_queue(message.queue)
-        properties = without(noted(message), CRASHED)
+        properties = without(with_stable_id(message), CRASHED)
         if failure.exit_status is not None:
             properties[CRASHED] = "1"
         await self.move(message, to, properties, delay)
-        return Verdict(Action.RETRY, to, delay, failure.error)
+        return DispositionResult(Disposition.RETRY, to, delay, failure.error)
 
-    async def end(self, message: QueueMessage, app: App, error: str) -> Verdict:
-        """All attempts are used up. What fails in a poison queue never comes back to one."""
+    async def end(self, message: QueueMessage, app: App, error: str) -> DispositionResult:
+        """Apply `on_poison`. A message that fails in a poison queue never returns to one."""
         if app.on_poison is OnPoison.DROP:
             return await self._drop(message, error)
         if app.on_poison is OnPoison.FAULT:
@@ -101,56 +119,55 @@ class Dispositions:
             await self._notices.given_up(message.queue, stable_id(message), f"moved to {to}", error)
             return await self.dead_letter(message, error)
         to = poison_queue(message.queue)
-        await self._history.event(message, f"moved to {to}", self._now(), to=to)
+        await self._history.add_event(message, f"moved to {to}", self._now(), to=to)
         await self._notices.given_up(message.queue, stable_id(message), f"moved to {to}", error)
-        await self.move(message, to, anew(message))
-        return Verdict(Action.POISONED, to, 0.0, error)
+        await self.move(message, to, for_new_round(message))
+        return DispositionResult(Disposition.POISONED, to, 0.0, error)
 
-    async def _drop(self, message: QueueMessage, error: str) -> Verdict:
-        """Its history outlives the message for a while: it is the only trace."""
-        await self._history.event(message, DROPPED, self._now())
+    async def _drop(self, message: QueueMessage, error: str) -> DispositionResult:
+        """Delete the message. Its history, the only trace, is kept for a while."""
+        await self._history.add_event(message, DROPPED, self._now())
         await self._notices.given_up(message.queue, stable_id(message), DROPPED, error)
         await self._store.queue(message.queue).delete(message)
         _log.warning(
             "message %s of queue %s was dropped: %s", stable_id(message), message.queue, error
         )
-        return Verdict(Action.DROPPED, "", 0.0, error)
+        return DispositionResult(Disposition.DROPPED, "", 0.0, error)
 
-    async def _fault(self, message: QueueMessage, error: str) -> Verdict:
-        """The mark first: without it the message would be tried over and over."""
+    async def _fault(self, message: QueueMessage, error: str) -> DispositionResult:
+        """Stop the queue, then put the message back: the other way round it would be retried."""
         reason = f"message {message.id} failed: {error}"
-        await self._history.event(message, "stopped the queue", self._now(), to=message.queue)
+        await self._history.add_event(message, "stopped the queue", self._now(), to=message.queue)
         await self.stop(message.queue, reason)
-        await self.move(message, message.queue, anew(message))
-        return Verdict(Action.FAULTED, message.queue, 0.0, reason)
+        await self.move(message, message.queue, for_new_round(message))
+        return DispositionResult(Disposition.FAULTED, message.queue, 0.0, reason)
 
     async def stop(self, queue: str, reason: str) -> None:
         await self._faults.set(queue, reason)
         await self._events.record(
             "host",
-            f"the queue {queue} is stopped: {reason}",
+            f"queue {queue} is stopped: {reason}",
             severity=Severity.ERROR,
             subject=f"queue:{queue}",
         )
 
-    async def dead_letter(self, message: QueueMessage, reason: str) -> Verdict:
+    async def dead_letter(self, message: QueueMessage, reason: str) -> DispositionResult:
+        """Move the message to its dead-letter queue."""
         to = self._dead_letters_of(message)
-        await self._history.event(message, f"moved to {to}: {reason}", self._now(), to=to)
-        properties = without(anew(message), DEAD_LETTERS)
+        await self._history.add_event(message, f"moved to {to}: {reason}", self._now(), to=to)
+        properties = without(for_new_round(message), DEAD_LETTERS)
         if not is_subqueue(to):
             properties[ORIGIN] = root_queue(message.queue)
         await self.move(message, to, properties)
-        return Verdict(Action.DEAD_LETTERED, to, 0.0, reason)
+        return DispositionResult(Disposition.DEAD_LETTERED, to, 0.0, reason)
 
     async def move(
         self, message: QueueMessage, to: str, properties: Mapping[str, str], delay: float = 0.0
     ) -> None:
         await self._store.queue(message.queue).move(message, to, delay=delay, properties=properties)
 
-    # -- what a message says ----------------------------------------------------------------------
-
     def _dead_letters_of(self, message: QueueMessage) -> str:
-        """The sender's queue, if it can be one; never the message's own."""
+        """Return the sender's own dead-letter queue if it can be used, otherwise `;dead-letter`."""
         wanted = message.properties.get(DEAD_LETTERS, "")
         try:
             self._store.queue(wanted)
@@ -161,6 +178,78 @@ class Dispositions:
         return dead_letter_queue(message.queue) if is_closed else wanted
 
 
-def asked_delay(failure: Failure) -> float:
-    """Seconds until the next attempt that the handler has asked for."""
-    return min(max(failure.retry_in or 0.0, 0.0), _MOST_DELAY)
+def requested_delay(failure: AttemptFailure) -> float:
+    """Return the seconds until the next attempt that the handler has asked for."""
+    return min(max(failure.retry_in or 0.0, 0.0), LONGEST_DELAY.total_seconds())
+
+
+class QueueFaults:
+    """Queues that are stopped until somebody deals with a message."""
+
+    def __init__(self, store: Store, hosts: HostStatusService) -> None:
+        self._table = store.table(TABLE)
+        self._hosts = hosts
+
+    async def all(self) -> dict[str, str]:
+        """Return every stopped queue with the reason."""
+        rows = self._table.scan(KeyRange.only(_FAULT))
+        return {
+            entities.read(row, "Queue", str): entities.read(row, "Reason", str)
+            async for row in rows
+        }
+
+    async def reason(self, queue: str) -> str | None:
+        """Return why a queue is stopped; None if it is not."""
+        found = await self._table.get(_FAULT, _row(queue))
+        return None if found is None else entities.read(found, "Reason", str)
+
+    async def set(self, queue: str, reason: str) -> None:
+        properties: dict[str, Value] = {
+            "Queue": queue,
+            "Reason": reason[:_LONGEST_REASON],
+            "Time": datetime.now(UTC),
+        }
+        await self._table.upsert(Entity(_FAULT, _row(queue), properties))
+        await self._hosts.ring_bells("fault")
+
+    async def clear(self, queue: str) -> bool:
+        """Resume a queue; return whether it was stopped."""
+        cleared = False
+        with contextlib.suppress(NotFound):
+            await self._table.delete(_FAULT, _row(queue))
+            cleared = True
+        await self._hosts.ring_bells("fault cleared")
+        return cleared
+
+
+def _row(queue: str) -> str:
+    """Return a hash: not every queue name can be a key."""
+    return hashlib.sha256(queue.encode()).hexdigest()
+
+
+class PoisonNotices:
+    """Events about poison messages, at most one per minute and queue."""
+
+    def __init__(self, events: EventService, clock: Callable[[], float] = time.monotonic) -> None:
+        self._events = events
+        self._clock = clock
+        self._recorded_at: dict[str, float] = {}
+        self._unrecorded: dict[str, int] = {}
+
+    async def given_up(self, queue: str, identity: str, action: str, error: str) -> None:
+        """Record an event, or count the message for the next one."""
+        now = self._clock()
+        if now < self._recorded_at.get(queue, float("-inf")) + _SECONDS_BETWEEN_EVENTS:
+            self._unrecorded[queue] = self._unrecorded.get(queue, 0) + 1
+            return
+        more = self._unrecorded.pop(queue, 0)
+        others = f", and {more:,} more in the last minutes" if more else ""
+        if len(self._recorded_at) >= _QUEUES_REMEMBERED:
+            self._recorded_at.clear()
+        self._recorded_at[queue] = now
+        await self._events.record(
+            "host",
+            f"message {identity} of {queue} failed for good and was {action}{others}: {error}",
+            severity=Severity.WARNING,
+            subject=f"queue:{queue}",
+        )

@@ -1,11 +1,11 @@
-"""Which queue messages have a time to live, so that it ends also if no application takes them.
+"""An index of messages with a time to live: they expire even if no application receives them.
 
 | table         | partition | row                  | holds                                         |
 |---------------|-----------|----------------------|-----------------------------------------------|
-| `queueexpiry` | `expiry`  | moment `,` id        | Queue, Id, Tries: how often it was looked for |
+| `queueexpiry` | `expiry`  | time `,` id          | Queue, Id, Tries: how often it was looked for |
 
-A row is written after its message was put, and stays until that moment, whatever becomes of the
-message. If a process dies between the two, the message's time is checked on delivery only.
+A row is written after its message was put, and stays until that time. If a process dies between the
+two, the time to live is checked on delivery only.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from postroom.storage import Entity, KeyRange, NotFound, Store, Value
 
 TABLE = "queueexpiry"
 _PARTITION = "expiry"
-_AT_ONCE = 100
+_BATCH = 100
 _TRIES = 8
-_FIRST_PAUSE = timedelta(seconds=15)
+_FIRST_DELAY = timedelta(seconds=15)
 
 
-class Due(msgspec.Struct, frozen=True):
+class ExpiredMessage(msgspec.Struct, frozen=True):
     """A message whose time to live has ended."""
 
     row: str
@@ -39,18 +39,18 @@ class ExpiryIndex:
         self._table = store.table(TABLE)
 
     async def add(self, queue: str, identity: str, expires_at: datetime, tries: int = 0) -> None:
-        """Note when a message ends."""
+        """Add a message."""
         properties: dict[str, Value] = {"Queue": queue, "Id": identity, "Tries": tries}
         row = f"{_moment(expires_at)},{identity}"
         await self._table.upsert(Entity(_PARTITION, row, properties))
 
-    async def due(self, now: datetime) -> list[Due]:
-        """Return some messages whose time has ended, the oldest first."""
+    async def due(self, now: datetime) -> list[ExpiredMessage]:
+        """Return some expired messages, oldest first."""
         found = await self._table.query(
-            KeyRange.only(_PARTITION), KeyRange(None, _moment(now)), limit=_AT_ONCE
+            KeyRange.only(_PARTITION), KeyRange(None, _moment(now)), limit=_BATCH
         )
         return [
-            Due(
+            ExpiredMessage(
                 row=entity.row,
                 queue=entities.read(entity, "Queue", str),
                 id=entities.read(entity, "Id", str),
@@ -59,14 +59,14 @@ class ExpiryIndex:
             for entity in found.entities
         ]
 
-    async def forget(self, due: Due) -> None:
+    async def forget(self, due: ExpiredMessage) -> None:
         with contextlib.suppress(NotFound):
             await self._table.delete(_PARTITION, due.row)
 
-    async def look_later(self, due: Due, now: datetime) -> None:
-        """Somebody may have the message in hand: look for it again, less and less often."""
+    async def look_later(self, due: ExpiredMessage, now: datetime) -> None:
+        """Look again later, with growing delays, for a message that may be in progress."""
         if due.tries < _TRIES:
-            later = now + _FIRST_PAUSE * 2**due.tries
+            later = now + _FIRST_DELAY * 2**due.tries
             await self.add(due.queue, due.id, later, due.tries + 1)
         await self.forget(due)
 

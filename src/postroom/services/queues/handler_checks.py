@@ -1,6 +1,6 @@
-"""Whether what applications name is there: handlers, programs and users.
+"""Checks whether the handlers, programs and users of applications exist.
 
-Importing runs code that is not ours, so it happens in a process of its own.
+Importing a handler runs foreign code, so it happens in a separate process.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from postroom.domain.queues.environments import common_variables
 
 _SECONDS = 60.0
 
-# Imports one handler after the other and writes a line of JSON for each: "" or what is wrong.
-# Whatever the modules print goes elsewhere.
+# Imports the handlers one by one and writes a line of JSON for each: "" or the problem. What the
+# modules print goes to standard error.
 _TRIAL = """
 import importlib, inspect, json, os, sys
 answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -39,10 +39,10 @@ for folder, handler, environment in json.load(sys.stdin):
         found = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-        problem = "" if callable(found) else "it is not a function or another callable"
+        problem = "" if callable(found) else "it is not callable"
         for each in (found, getattr(found, "__call__", None)):
             if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
-                problem = "it is a generator function, of which a call runs nothing: remove yield"
+                problem = "it is a generator function, which does nothing when called: remove yield"
     except BaseException as error:
         problem = f"{type(error).__name__}: {error}"
     finally:
@@ -53,10 +53,12 @@ for folder, handler, environment in json.load(sys.stdin):
 
 
 def problems_of(apps: Sequence[App]) -> dict[int, Invalid]:
-    """By its position, what is wrong with each application that cannot run on this machine."""
+    """Return the problems of applications that cannot run on this machine, by position."""
     problems: dict[int, Invalid] = {}
     handlers = [(number, app) for number, app in enumerate(apps) if app.handler]
-    for (number, app), problem in zip(handlers, _tried([a for _, a in handlers]), strict=True):
+    for (number, app), problem in zip(
+        handlers, _handler_problems([a for _, a in handlers]), strict=True
+    ):
         if problem:
             problems[number] = Invalid(
                 "handler", f"{app.handler!r} cannot be imported from {_folder(app)}: {problem}"
@@ -64,15 +66,15 @@ def problems_of(apps: Sequence[App]) -> dict[int, Invalid]:
     for number, app in enumerate(apps):
         if app.command and not _is_program(app):
             problems[number] = Invalid(
-                "command", f"there is no program {app.command[0]!r}, looked for from {_folder(app)}"
+                "command", f"there is no program {app.command[0]!r} (searched from {_folder(app)})"
             )
         if app.user and (problem := _user_problem(app.user)):
             problems[number] = Invalid("user", problem)
     return dict(sorted(problems.items()))
 
 
-def _tried(apps: Sequence[App]) -> list[str]:
-    """For each handler what is wrong with it, or nothing."""
+def _handler_problems(apps: Sequence[App]) -> list[str]:
+    """Return the problem of each handler, or an empty text."""
     if not apps:
         return []
     wanted = msgspec.json.encode([(app.folder, app.handler, app.environment) for app in apps])
@@ -90,7 +92,7 @@ def _tried(apps: Sequence[App]) -> list[str]:
         output, end = exc.stdout or b"", f"it takes longer than {_SECONDS:.0f} seconds"
     answers = [str(msgspec.json.decode(line)) for line in output.splitlines()]
     missing = len(apps) - len(answers)
-    # The first without an answer ended the process; those after it were not tried.
+    # The first without an answer ended the process; those after it were not imported.
     return [
         *answers,
         *([f"while it was imported, {end}"] if missing else []),

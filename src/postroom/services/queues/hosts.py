@@ -1,10 +1,10 @@
-"""Which hosts live, what their applications do, and how to wake them.
+"""Live hosts, the state of their applications, and how to wake them.
 
 | table        | partition | row     | holds                                          |
 |--------------|-----------|---------|------------------------------------------------|
-| `hoststatus` | `host`    | host id | Machine, Heartbeat, State: what `live` answers |
+| `hoststatus` | `host`    | host id | Machine, Heartbeat, State: what `live` returns |
 
-A host that was killed leaves its row; nobody counts on it once its heartbeat is old.
+A killed host leaves its row, which is ignored once its heartbeat is old.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TABLE = "hoststatus"
 PARTITION = "host"
 
 FRESH = timedelta(seconds=30)
-"""A host whose last heartbeat is older does not count as alive: it gets no bells any more."""
+"""A host whose last heartbeat is older is not live and gets no bells."""
 
 HEARTBEAT = timedelta(seconds=2)
 """How often a host reports."""
 
 CURRENT = 3 * HEARTBEAT
-"""What a host said longer ago is not shown any more: its processes may be gone with it."""
+"""An older report is not shown: the host may have died with its processes."""
 
 _FORGOTTEN = timedelta(minutes=10)
 _STATE = "State"
@@ -48,10 +48,10 @@ class ProcessStatus(msgspec.Struct, frozen=True):
 
 
 class AppStatus(msgspec.Struct, frozen=True):
-    """What an application does on one host.
+    """The state of an application on one host.
 
     `trouble` says why the whole application does not run, `queues` the same for single queues:
-    "needs the right receive on shop/orders". `reason` is all of it.
+    "needs the right receive on shop/orders". `reason` is both.
     """
 
     path: str
@@ -65,12 +65,12 @@ class AppStatus(msgspec.Struct, frozen=True):
 
     @property
     def whole_trouble(self) -> str:
-        """`trouble`; hosts of an earlier version only say `reason`."""
+        """Return `trouble`; hosts of an earlier version only set `reason`."""
         return self.trouble or ("" if self.queues else self.reason)
 
 
 class HostReport(msgspec.Struct, frozen=True):
-    """What one host said last."""
+    """The latest report of a host."""
 
     id: str
     machine: str
@@ -85,7 +85,7 @@ class HostStatusService:
         self._now = now
 
     async def report(self, host: str, machine: str, apps: Sequence[AppStatus]) -> None:
-        """A host's heartbeat, with what its applications do."""
+        """Record the heartbeat of a host, with the state of its applications."""
         state = msgspec.json.encode(apps)
         properties: dict[str, Value] = {"Machine": machine, "Heartbeat": self._now()}
         for number, start in enumerate(range(0, len(state), _PIECE)):
@@ -93,23 +93,23 @@ class HostStatusService:
         await self._table.upsert(Entity(PARTITION, host, properties))
 
     async def live(self) -> list[HostReport]:
-        """The hosts whose heartbeat is fresh."""
+        """Return hosts whose heartbeat is fresh."""
         oldest = self._now() - FRESH
         return [report for report in await self._all() if report.heartbeat >= oldest]
 
     async def current(self) -> list[HostReport]:
-        """The hosts that have reported within the last seconds: what they say holds now."""
+        """Return hosts that reported within the last seconds: their reports are still true."""
         oldest = self._now() - CURRENT
         return [report for report in await self._all() if report.heartbeat >= oldest]
 
     async def forget(self, host: str) -> None:
-        """A host has ended: its bell and its row go."""
+        """Remove the bell and the row of a host that has ended."""
         await self._store.queue(bell_queue(host)).drop()
         with contextlib.suppress(NotFound):
             await self._table.delete(PARTITION, host)
 
-    async def forget_the_dead(self) -> None:
-        """Remove what hosts have left behind that were killed a good while ago."""
+    async def forget_killed_hosts(self) -> None:
+        """Remove what hosts that were killed some time ago have left behind."""
         oldest = self._now() - _FORGOTTEN
         known = await self._all()
         for report in known:
@@ -121,7 +121,7 @@ class HostStatusService:
                 await self._store.queue(queue.name).drop()
 
     async def ring_bells(self, reason: str) -> None:
-        """Wake every live host: something has changed. `reason` is for its log."""
+        """Wake every live host because something has changed; `reason` is for its log."""
         for report in await self.live():
             await self._store.queue(bell_queue(report.id)).put(reason)
 

@@ -1,12 +1,11 @@
-"""Who may do what with which queue.
+"""Access rules: who may do what with which queues.
 
 | table         | partition | row              | holds                             |
 |---------------|-----------|------------------|-----------------------------------|
 | `queueaccess` | principal | right `:` queues | Queues, Effect: `allow` or `deny` |
 
-A rule holds for the queues whose names begin with its path, and for their subqueues. Whatever no
-rule forbids is allowed: a rule that denies takes a right away, and nothing gives it back but that
-rule's end, or `allow` in its place.
+A rule applies to queues whose names begin with its path, and to their subqueues. What no rule
+denies is allowed. A denying rule takes precedence, until it is removed or replaced by `allow`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Effect(StrEnum):
     DENY = "deny"
 
 
-class Rule(msgspec.Struct, frozen=True):
+class AccessRule(msgspec.Struct, frozen=True):
     """`principal` is `app:/path` or `key:ID`; `queues` a path such as `/shop`, `/` for all."""
 
     principal: str
@@ -56,18 +55,18 @@ class AccessService:
         self._apps = apps
 
     async def allowed(self, principal: str, right: Right, queue: str) -> bool:
-        """Whether no rule denies it."""
+        """Return whether no rule denies it."""
         rows = self._table.scan(KeyRange.only(principal), KeyRange.prefix(f"{right}:"))
         found = [_rule_from(row) async for row in rows]
         return not any(rule.effect is Effect.DENY and _fits(rule, queue) for rule in found)
 
     async def check(self, principal: str | None, right: Right, queue: str) -> None:
-        """`NotAllowed`. None is somebody who may do everything."""
+        """Raise `NotAllowed` if a rule denies it. The principal None may do everything."""
         if principal is not None and not await self.allowed(principal, right, queue):
             raise NotAllowed(principal, right, queue)
 
-    async def set_rule(self, principal: str, right: str, queues: str, effect: str) -> Rule:
-        """Make the rule, or change its effect. `Invalid`; `NoSuch` for an unknown application."""
+    async def set_rule(self, principal: str, right: str, queues: str, effect: str) -> AccessRule:
+        """Add a rule, or change its effect. `Invalid`; `NoSuch` for an unknown application."""
         rule = _parsed(principal, right, queues, effect)
         kind, _, name = rule.principal.partition(":")
         if kind == "app":
@@ -79,7 +78,7 @@ class AccessService:
         return rule
 
     async def remove_rule(self, principal: str, right: str, queues: str) -> None:
-        """`NoSuch` if there is no such rule."""
+        """Remove a rule. `NoSuch`."""
         rule = _parsed(principal, right, queues, Effect.DENY)
         try:
             await self._table.delete(rule.principal, _row(rule))
@@ -88,42 +87,42 @@ class AccessService:
         await self._hosts.ring_bells("access")
 
     async def forget(self, principal: str) -> None:
-        """Remove all rules of somebody who is gone."""
+        """Remove all rules of a principal."""
         rows = [row async for row in self._table.scan(KeyRange.only(principal))]
         for row in rows:
             with contextlib.suppress(NotFound):
                 await self._table.delete(row.partition, row.row)
 
-    async def rules(self) -> list[Rule]:
-        """All rules, by principal."""
+    async def rules(self) -> list[AccessRule]:
+        """Return all rules, sorted by principal."""
         return [_rule_from(row) async for row in self._table.scan()]
 
 
-def _fits(rule: Rule, queue: str) -> bool:
+def _fits(rule: AccessRule, queue: str) -> bool:
     wanted = segments(rule.queues)
     return segments(root_queue(queue))[: len(wanted)] == wanted
 
 
-def _parsed(principal: str, right: str, queues: str, effect: str) -> Rule:
+def _parsed(principal: str, right: str, queues: str, effect: str) -> AccessRule:
     who = one_line("principal", principal, longest=_LONGEST)
     kind, _, name = who.partition(":")
     if kind not in ("app", "key") or not name:
-        raise Invalid("principal", f"{who!r} is not written app:/path or key:ID")
+        raise Invalid("principal", f"must be app:/path or key:ID, not {who!r}")
     if right not in set(Right):
-        raise Invalid("right", f"{right!r} is not one of {', '.join(Right)}")
+        raise Invalid("right", f"must be one of {', '.join(Right)}, not {right!r}")
     if effect not in set(Effect):
-        raise Invalid("effect", f"{effect!r} is not one of {', '.join(Effect)}")
+        raise Invalid("effect", f"must be one of {', '.join(Effect)}, not {effect!r}")
     path = one_line("queues", queues, longest=_LONGEST)
     clean = "/" + "/".join(part for part in path.split("/") if part)
-    return Rule(who, Right(right), clean, Effect(effect))
+    return AccessRule(who, Right(right), clean, Effect(effect))
 
 
-def _row(rule: Rule) -> str:
+def _row(rule: AccessRule) -> str:
     return f"{rule.right}:/{'/'.join(segments(rule.queues))}"
 
 
-def _rule_from(entity: Entity) -> Rule:
-    return Rule(
+def _rule_from(entity: Entity) -> AccessRule:
+    return AccessRule(
         principal=entity.partition,
         right=Right(entity.row.partition(":")[0]),
         queues=entities.read(entity, "Queues", str),

@@ -1,4 +1,4 @@
-"""All queues at a glance: what waits in them and in their subqueues, and who takes it."""
+"""An overview of all queues: what waits in them, and which application takes it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from postroom.storage import QueueInfo, Store
 
 
 class QueueOverview(msgspec.Struct, frozen=True):
-    """One queue. `app` is the path of the application that it activates; `state` says in words what
-    happens to its messages; `faulted` why it is stopped."""
+    """A queue. `app` is the path of the application that it activates, `state` what happens to its
+    messages, in words, and `faulted` why it is stopped."""
 
     name: str
     length: int
@@ -43,8 +43,7 @@ class QueueOverviewService:
         self._queues = queues
 
     async def overview(self) -> list[QueueOverview]:
-        """Every queue that holds or held something, in the order of the names. Hosts' bells are
-        left out."""
+        """Return all queues except hosts' bells, sorted by name."""
         infos = {info.name: info for info in await self._store.queues()}
         faults = await self._queues.faulted()
         states = {state.app.path: state for state in await self._apps.states()}

@@ -1,4 +1,4 @@
-"""Bring messages back that were put aside, from a subqueue or from the sender's own queue."""
+"""Moving given-up messages back, from a subqueue or a sender's own dead-letter queue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from postroom.domain.errors import NoSuch
-from postroom.services.queues.attempts import MessageHistory
+from postroom.services.queues.attempts import AttemptHistory
 from postroom.storage import QueueMessage, Store
 
 LEASE = 60.0
@@ -19,10 +19,10 @@ Progress = Callable[[int], None]
 NewRound = Callable[[QueueMessage], dict[str, str]]
 
 
-class Redrive(msgspec.Struct, frozen=True):
-    """What to bring back: from `source` to `home`, at most `rate` messages per second.
+class RedrivePlan(msgspec.Struct, frozen=True):
+    """What to move: from `source` to `home`, at most `rate` messages per second.
 
-    `origin` picks those that were rejected there; None is all.
+    With `origin`, only messages that this queue rejected.
     """
 
     source: str
@@ -36,61 +36,60 @@ class Redriver:
     def __init__(
         self,
         store: Store,
-        history: MessageHistory,
+        history: AttemptHistory,
         properties: NewRound,
         origin_of: Callable[[Mapping[str, str]], str | None],
         now: Callable[[], datetime],
     ) -> None:
-        """`properties` returns those of a message that starts again."""
         self._store = store
         self._history = history
         self._properties = properties
         self._origin_of = origin_of
         self._now = now
 
-    async def one(self, redrive: Redrive, identity: str) -> int:
-        """Bring back the message with this id. `NoSuch`."""
+    async def one(self, redrive: RedrivePlan, identity: str) -> int:
+        """Move the message with this id. `NoSuch`."""
         message = await self.take(redrive.source, identity)
         if not self._is_wanted(redrive, message):
             await self._store.queue(redrive.source).release(message, count_attempt=False)
             raise NoSuch(f"message in {redrive.source} from {redrive.origin} with the id", identity)
-        await self._bring_back(message, redrive.home)
+        await self._move_back(message, redrive.home)
         return 1
 
-    async def all(self, redrive: Redrive) -> int:
-        """Bring back what is there now; return how many messages. What fails again meanwhile is
-        not taken twice."""
+    async def all(self, redrive: RedrivePlan) -> int:
+        """Move the messages that are there now; return how many. Messages that fail again meanwhile
+        are not moved twice."""
         if redrive.origin is not None:
             return await self._all_from_origin(redrive)
         queue = self._store.queue(redrive.source)
         left = (await queue.info()).length
-        pace = _Pace(redrive)
+        pace = _RedriveRate(redrive)
         while left > 0:
             limit = min(left, 32) if redrive.rate is None else 1
             batch = await queue.receive(limit, lease=LEASE)
             if not batch:
                 break
             for message in batch:
-                await self._bring_back(message, redrive.home)
+                await self._move_back(message, redrive.home)
                 pace.moved_one()
             left -= len(batch)
             if left > 0:
                 await pace.wait()
         return pace.moved
 
-    async def _all_from_origin(self, redrive: Redrive) -> int:
-        """The queue holds other messages, too: those are not touched."""
+    async def _all_from_origin(self, redrive: RedrivePlan) -> int:
+        """Move messages of one origin, and leave the others of a shared queue."""
         queue = self._store.queue(redrive.source)
         wanted = [
             stored.message.id
             async for stored in queue.scan()
             if self._is_wanted(redrive, stored.message)
         ]
-        pace = _Pace(redrive)
+        pace = _RedriveRate(redrive)
         for identity in wanted:
             message = await queue.receive_by_id(identity, lease=LEASE)
             if message is not None:
-                await self._bring_back(message, redrive.home)
+                await self._move_back(message, redrive.home)
                 pace.moved_one()
                 await pace.wait()
         return pace.moved
@@ -99,22 +98,22 @@ class Redriver:
         """Lease one message by its id. `NoSuch`."""
         message = await self._store.queue(queue).receive_by_id(identity, lease=LEASE)
         if message is None:
-            raise NoSuch(f"message in {queue} that nobody has in hand, with the id", identity)
+            raise NoSuch(f"message in {queue} (or it is in progress) with the id", identity)
         return message
 
-    def _is_wanted(self, redrive: Redrive, message: QueueMessage) -> bool:
+    def _is_wanted(self, redrive: RedrivePlan, message: QueueMessage) -> bool:
         return redrive.origin is None or self._origin_of(message.properties) == redrive.origin
 
-    async def _bring_back(self, message: QueueMessage, home: str) -> None:
-        await self._history.event(message, f"redriven to {home}", self._now(), to=home)
+    async def _move_back(self, message: QueueMessage, home: str) -> None:
+        await self._history.add_event(message, f"redriven to {home}", self._now(), to=home)
         queue = self._store.queue(message.queue)
         await queue.move(message, home, properties=self._properties(message))
 
 
-class _Pace:
-    """Counts what was moved, and waits so that it is not more per second than allowed."""
+class _RedriveRate:
+    """Counts moved messages, and waits to keep to the rate."""
 
-    def __init__(self, redrive: Redrive) -> None:
+    def __init__(self, redrive: RedrivePlan) -> None:
         self._redrive = redrive
         self._began = time.monotonic()
         self.moved = 0

@@ -13,7 +13,7 @@ from postroom.domain.queues.apps import app_values
 from postroom.domain.queues.matching import Match
 from postroom.services.queues.apps import AppState
 from postroom.services.queues.attempts import HistoryEntry, stable_id
-from postroom.services.queues.queue_access import Rule
+from postroom.services.queues.queue_access import AccessRule
 from postroom.services.queues.queue_overview import QueueOverview
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.storage import QueueMessage, StoredMessage
@@ -259,5 +259,5 @@ class AccessRuleResource(Resource, frozen=True):
     effect: str
 
 
-def describe_access_rule(rule: Rule) -> AccessRuleResource:
+def describe_access_rule(rule: AccessRule) -> AccessRuleResource:
     return AccessRuleResource(rule.principal, rule.right.value, rule.queues, rule.effect.value)

@@ -10,8 +10,7 @@ from postroom.domain.queues.queue_names import dead_letter_queue, poison_queue
 from postroom.scheduler.retention import Retention
 from postroom.services.events import EventService
 from postroom.services.queues.apps import AppRegistry
-from postroom.services.queues.attempt_retention import HistoryRetention
-from postroom.services.queues.attempts import Failure
+from postroom.services.queues.attempts import AttemptFailure, AttemptRetention
 from postroom.services.queues.delivery import QueueService
 from postroom.services.queues.hosts import HostStatusService
 from postroom.services.queues.queue_access import AccessService
@@ -22,7 +21,7 @@ from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write,
 QUEUE = "shop/orders"
 KEPT = timedelta(days=90)
 LATER = timedelta(days=100)
-FAILURE = Failure("ValueError: no", "Traceback …", process="here 42")
+FAILURE = AttemptFailure("ValueError: no", "Traceback …", process="here 42")
 
 
 def app(on_poison: OnPoison = OnPoison.MOVE, retries: int = 0) -> App:
@@ -35,9 +34,9 @@ def app(on_poison: OnPoison = OnPoison.MOVE, retries: int = 0) -> App:
     )
 
 
-def retention(store: Store, after: timedelta = LATER) -> HistoryRetention:
+def retention(store: Store, after: timedelta = LATER) -> AttemptRetention:
     """As it is some time from now."""
-    return HistoryRetention(store, lambda: datetime.now(UTC) + after)
+    return AttemptRetention(store, lambda: datetime.now(UTC) + after)
 
 
 def queues_long_ago(store: Store) -> QueueService:
@@ -70,10 +69,10 @@ async def test_what_was_dropped_keeps_its_history_for_a_while(
     identity = await fails(services.queues, store, app(OnPoison.DROP))
     await services.queues.put(QUEUE, "another one waits in the same queue")
 
-    assert await retention(store, KEPT / 2).forget_old(KEPT) == 0
+    assert await retention(store, KEPT / 2).remove_unchanged_for(KEPT) == 0
     assert [entry.event for entry in await services.queues.history(identity)] == ["", "dropped"]
 
-    assert await retention(store).forget_old(KEPT) == 1
+    assert await retention(store).remove_unchanged_for(KEPT) == 1
     assert await services.queues.history(identity) == []
 
 
@@ -90,13 +89,13 @@ async def test_what_still_waits_keeps_its_history_however_old(
         await fails(services.queues, store, app(retries=1), "e"): "e",
     }
 
-    assert await retention(store).forget_old(KEPT) == 0
+    assert await retention(store).remove_unchanged_for(KEPT) == 0
     for identity in waits_in:
         assert await services.queues.history(identity) != []
 
     for place in waits_in.values():
         await services.queues.purge(place)
-    assert await retention(store).forget_old(KEPT) == len(waits_in)
+    assert await retention(store).remove_unchanged_for(KEPT) == len(waits_in)
     for identity in waits_in:
         assert await services.queues.history(identity) == []
 
@@ -135,9 +134,9 @@ async def test_whoever_dies_at_the_end_of_a_message_leaves_a_history_that_is_rem
 
         if (await store.queue(QUEUE).info()).length:
             assert await services.queues.history(identity) != []
-            assert await retention(store).forget_old(KEPT) == 0
+            assert await retention(store).remove_unchanged_for(KEPT) == 0
             await services.queues.accepted(message)
-        await retention(store).forget_old(KEPT)
+        await retention(store).remove_unchanged_for(KEPT)
         assert await services.queues.history(identity) == []
 
     assert await cut_after_each_write(attempt) == 2
@@ -148,9 +147,9 @@ async def test_an_interrupted_removal_is_finished_by_the_next_round(
 ) -> None:
     async def attempt(fate: Fate, writes: int) -> None:
         dropped = [await fails(services.queues, store, app(OnPoison.DROP)) for _ in range(2)]
-        await dies(retention(Fated(store, fate)).forget_old(KEPT))
+        await dies(retention(Fated(store, fate)).remove_unchanged_for(KEPT))
 
-        await retention(store).forget_old(KEPT)
+        await retention(store).remove_unchanged_for(KEPT)
 
         for identity in dropped:
             assert await services.queues.history(identity) == []

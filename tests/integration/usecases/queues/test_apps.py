@@ -193,7 +193,7 @@ async def test_a_host_without_a_heartbeat_does_not_count(services: Services, sto
     await store.queue("host/bell/unknown-1").put("left behind")
     assert [report.id for report in await services.hosts.live()] == ["live-1"]
 
-    await services.hosts.forget_the_dead()
+    await services.hosts.forget_killed_hosts()
     await services.hosts.ring_bells("news")
 
     assert [queue.name for queue in await store.queues()] == ["host/bell/live-1"]

@@ -19,9 +19,9 @@ from postroom.domain.queues.queue_names import (
 )
 from postroom.services.events import EventService, Severity
 from postroom.services.queues.apps import AppRegistry
-from postroom.services.queues.attempts import UNANSWERED, Failure, stable_id
+from postroom.services.queues.attempts import UNANSWERED, AttemptFailure, stable_id
 from postroom.services.queues.delivery import QueueService
-from postroom.services.queues.dispositions import Action, Verdict
+from postroom.services.queues.dispositions import Disposition, DispositionResult
 from postroom.services.queues.hosts import HostStatusService
 from postroom.services.queues.queue_access import AccessService
 from postroom.storage import LeaseLost, QueueMessage, Store
@@ -30,7 +30,7 @@ from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write,
 
 QUEUE = "shop/orders"
 PLACES = (QUEUE, retry_queue(QUEUE), poison_queue(QUEUE), dead_letter_queue(QUEUE))
-FAILURE = Failure("ValueError: no", "Traceback …", process="here 42")
+FAILURE = AttemptFailure("ValueError: no", "Traceback …", process="here 42")
 A_MOMENT = 20.0
 
 
@@ -73,17 +73,20 @@ class ImitatedHost:
         self.dying = dying
         self.attempts = 0
 
-    async def run(self) -> Verdict:
+    async def run(self) -> DispositionResult:
         """Until the message has met its end."""
         for _ in range(100):
-            await self.services.queues.come_back(retry_queue(QUEUE))
+            await self.services.queues.start_due_retries(retry_queue(QUEUE))
             for message in await self.store.queue(QUEUE).receive(lease=600):
                 verdict = await self._deliver(message)
-                if verdict is not None and verdict.action not in (Action.RELEASED, Action.RETRY):
+                if verdict is not None and verdict.action not in (
+                    Disposition.RELEASED,
+                    Disposition.RETRY,
+                ):
                     return verdict
         raise AssertionError("the message is tried without end")
 
-    async def _deliver(self, message: QueueMessage) -> Verdict | None:
+    async def _deliver(self, message: QueueMessage) -> DispositionResult | None:
         verdict = await self.services.queues.check_before_delivery(message, self.app)
         if verdict is not None:
             return verdict
@@ -105,7 +108,7 @@ async def test_a_message_is_tried_as_often_as_allowed(
 
     verdict = await host.run()
 
-    assert verdict.action is Action.POISONED
+    assert verdict.action is Disposition.POISONED
     assert host.attempts == attempts_allowed(app) == (retries + 1) * (cycles + 1)
     assert await places(store) == {poison_queue(QUEUE): 1}
     [message] = await services.queues.peek(poison_queue(QUEUE))
@@ -200,15 +203,17 @@ async def test_poison_now_and_retry_later(services: Services, store: Store) -> N
     app = make_app(retries=5, cycles=2)
     await services.queues.put(QUEUE, "later")
     verdict = await services.queues.failed(
-        await receive(store), app, Failure("busy", retry_in=3600)
+        await receive(store), app, AttemptFailure("busy", retry_in=3600)
     )
-    assert (verdict.action, verdict.delay) == (Action.RELEASED, 3600)
+    assert (verdict.action, verdict.delay) == (Disposition.RELEASED, 3600)
     assert not await store.queue(QUEUE).wait(0)
     await services.queues.purge(QUEUE)
 
     await services.queues.put(QUEUE, "never")
-    verdict = await services.queues.failed(await receive(store), app, Failure("no", poison=True))
-    assert (verdict.action, verdict.queue) == (Action.POISONED, poison_queue(QUEUE))
+    verdict = await services.queues.failed(
+        await receive(store), app, AttemptFailure("no", poison=True)
+    )
+    assert (verdict.action, verdict.queue) == (Disposition.POISONED, poison_queue(QUEUE))
     assert await places(store) == {poison_queue(QUEUE): 1}
 
 
@@ -218,11 +223,11 @@ async def test_each_message_comes_back_at_its_own_time(services: Services, store
     for body, app in (("late", late), ("soon", soon)):
         await services.queues.put(QUEUE, body)
         verdict = await services.queues.failed(await receive(store), app, FAILURE)
-        assert verdict.action is Action.RETRY
+        assert verdict.action is Disposition.RETRY
         assert verdict.queue == retry_queue(QUEUE)
     assert await store.wait_for_messages(timeout=A_MOMENT) == {retry_queue(QUEUE)}
-    assert await services.queues.come_back(QUEUE) == 1
-    assert await services.queues.come_back(QUEUE) == 0
+    assert await services.queues.start_due_retries(QUEUE) == 1
+    assert await services.queues.start_due_retries(QUEUE) == 0
     message = await receive(store)
     assert (message.body, message.dequeue_count, message.properties["cycle"]) == ("soon", 1, "1")
     assert await places(store) == {QUEUE: 1, retry_queue(QUEUE): 1}
@@ -232,7 +237,7 @@ async def test_what_is_accepted_is_gone_with_its_history(services: Services, sto
     app = make_app(retries=0)
     identity = await services.queues.put(QUEUE, "an order")
     await services.queues.failed(await receive(store), app, FAILURE)
-    await services.queues.come_back(QUEUE)
+    await services.queues.start_due_retries(QUEUE)
     message = await receive(store)
     assert await services.queues.check_before_delivery(message, app) is None
     assert await services.queues.history(identity) != []
@@ -249,17 +254,17 @@ async def test_a_handler_that_asks_for_time_gets_it_on_the_last_attempt_of_a_cyc
     app = make_app(retries=0, cycles=1)
     await services.queues.put(QUEUE, "an order")
     message = await receive(store)
-    later = Failure("RetryLater: closed", retry_in=60.0)
+    later = AttemptFailure("RetryLater: closed", retry_in=60.0)
     verdict = await services.queues.failed(message, app, later)
-    assert (verdict.action, verdict.delay) == (Action.RETRY, 60.0)
-    assert await services.queues.come_back(QUEUE) == 0
+    assert (verdict.action, verdict.delay) == (Disposition.RETRY, 60.0)
+    assert await services.queues.start_due_retries(QUEUE) == 0
 
 
 async def test_a_message_that_crashed_its_process_is_known_as_such(
     services: Services, store: Store
 ) -> None:
     app = make_app(retries=1, cycles=1)
-    crash = Failure("the process ended: killed by SIGSEGV", exit_status=-11)
+    crash = AttemptFailure("the process ended: killed by SIGSEGV", exit_status=-11)
     await services.queues.put(QUEUE, "an order")
     message = await receive(store)
     assert not await services.queues.has_crashed(message)
@@ -267,7 +272,7 @@ async def test_a_message_that_crashed_its_process_is_known_as_such(
     message = await receive(store)
     assert await services.queues.has_crashed(message)
     await services.queues.failed(message, app, crash)
-    await services.queues.come_back(QUEUE)
+    await services.queues.start_due_retries(QUEUE)
     message = await receive(store)
     assert await services.queues.has_crashed(message), "also in the next cycle"
     await services.queues.failed(message, app, FAILURE)
@@ -299,7 +304,7 @@ async def test_a_time_to_live_ends_where_no_application_takes_messages(
     assert dead.body == "too old"
     assert await places(store) == {QUEUE: 2, dead_letter_queue(QUEUE): 1}
     [entry] = await services.queues.history(stable_id(dead))
-    assert "its time to live had ended" in entry.event
+    assert "expired" in entry.event
     assert await later.expire_due() == 0
 
 
@@ -388,10 +393,10 @@ async def test_an_expired_message_is_a_dead_letter_not_delivered(
     later = later_queues(store, timedelta(minutes=2))
     verdict = await later.check_before_delivery(message, app)
     assert verdict is not None
-    assert (verdict.action, verdict.queue) == (Action.DEAD_LETTERED, dead_letter_queue(QUEUE))
+    assert (verdict.action, verdict.queue) == (Disposition.DEAD_LETTERED, dead_letter_queue(QUEUE))
     assert await places(store) == {dead_letter_queue(QUEUE): 1}
     [entry] = await services.queues.history(identity)
-    assert "time to live" in entry.event
+    assert "expired" in entry.event
     # Brought back on purpose, it is delivered all the same.
     assert await services.queues.redrive(dead_letter_queue(QUEUE)) == 1
     assert await later.check_before_delivery(await receive(store), app) is None
@@ -403,7 +408,7 @@ async def test_a_message_that_expires_in_retry_does_not_come_back(
     identity = await services.queues.put(QUEUE, "an offer", ttl=60)
     for _ in range(2):
         await services.queues.failed(await receive(store), make_app(retries=1), FAILURE)
-    assert await later_queues(store, timedelta(minutes=2)).come_back(QUEUE) == 0
+    assert await later_queues(store, timedelta(minutes=2)).start_due_retries(QUEUE) == 0
     assert await places(store) == {dead_letter_queue(QUEUE): 1}
     history = await services.queues.history(identity)
     assert [entry.attempt for entry in history] == [1, 2, 0], "it ended before its next cycle"
@@ -419,7 +424,7 @@ async def test_a_message_that_is_taken_only_to_expire_was_not_tried(
     later = later_queues(store, timedelta(minutes=2))
     verdict = await later.check_before_delivery(await receive(store), app)
     assert verdict is not None
-    assert verdict.action is Action.DEAD_LETTERED
+    assert verdict.action is Disposition.DEAD_LETTERED
     history = await services.queues.history(identity)
     assert [(entry.attempt, entry.error) for entry in history] == [(2, UNANSWERED), (2, "")]
 
@@ -454,10 +459,10 @@ async def test_what_fails_in_a_poison_queue_never_comes_back_to_one(
     )
     queue = poison_queue(QUEUE)
     verdict = await services.queues.failed(await receive(store, queue), poison, FAILURE)
-    assert (verdict.action, verdict.queue) == (Action.RETRY, retry_queue(queue))
-    assert await services.queues.come_back(retry_queue(queue)) == 1
+    assert (verdict.action, verdict.queue) == (Disposition.RETRY, retry_queue(queue))
+    assert await services.queues.start_due_retries(retry_queue(queue)) == 1
     verdict = await services.queues.failed(await receive(store, queue), poison, FAILURE)
-    assert (verdict.action, verdict.queue) == (Action.DEAD_LETTERED, dead_letter_queue(QUEUE))
+    assert (verdict.action, verdict.queue) == (Disposition.DEAD_LETTERED, dead_letter_queue(QUEUE))
     assert await places(store) == {dead_letter_queue(QUEUE): 1}
     history = await services.queues.history(identity)
     assert [(e.round, e.cycle, e.attempt) for e in history if not e.event] == [
@@ -477,7 +482,7 @@ async def test_a_full_message_can_still_be_put_aside(services: Services, store: 
 async def test_whatever_a_handler_raises_can_be_kept(services: Services, store: Store) -> None:
     identity = await services.queues.put(QUEUE, "an order")
     error = "NUL \0, half a pair \ud800, " + "very long " * 50_000
-    failure = Failure(error, "한" * 100_000, exit_status=-9, process="p" * 1000)
+    failure = AttemptFailure(error, "한" * 100_000, exit_status=-9, process="p" * 1000)
     await services.queues.failed(await receive(store), make_app(), failure)
     [entry] = await services.queues.history(identity)
     assert entry.exit_status == -9
@@ -489,7 +494,7 @@ async def test_counters_that_somebody_made_up_do_no_harm(services: Services, sto
     made_up = {"postroom-id": "a/b\n", "cycle": "-1", "round": "x", "expires_at": "tomorrow"}
     await store.queue(QUEUE).put("x", properties=made_up)
     host = ImitatedHost(store, make_app())
-    assert (await host.run()).action is Action.POISONED
+    assert (await host.run()).action is Disposition.POISONED
     assert host.attempts == 4
 
 
@@ -501,7 +506,7 @@ async def poisoned(services: Services, store: Store, count: int) -> list[str]:
     for number in range(count):
         ids.append(await services.queues.put(QUEUE, f"order {number}"))
         await services.queues.failed(
-            await receive(store), make_app(), Failure(f"no {number}", poison=True)
+            await receive(store), make_app(), AttemptFailure(f"no {number}", poison=True)
         )
     return ids
 
@@ -519,7 +524,7 @@ async def test_redrive_brings_one_back_with_counters_anew(services: Services, st
         "no 2",
         *["ValueError: no"] * 4,
     ]
-    with pytest.raises(NoSuch, match="in shop/orders;poison that nobody has in hand"):
+    with pytest.raises(NoSuch, match=r"in shop/orders;poison \(or it is in progress"):
         await services.queues.redrive(QUEUE, id="12345")
 
 
@@ -539,7 +544,7 @@ async def test_redrive_at_a_rate_takes_its_time(services: Services, store: Store
     assert asyncio.get_running_loop().time() - began > 0.25
     with pytest.raises(Invalid, match="rate"):
         await services.queues.redrive(QUEUE, rate=0)
-    with pytest.raises(Invalid, match="by themselves"):
+    with pytest.raises(Invalid, match="automatically"):
         await services.queues.redrive(retry_queue(QUEUE))
 
 

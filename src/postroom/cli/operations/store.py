@@ -1,4 +1,4 @@
-"""`postroom table` and `blob`: a look into the store."""
+"""`postroom store`, `table` and `blob`: the store as a whole, and its contents."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.calling import call, call_store
 from postroom.cli.support.files import STANDARD, written
-from postroom.cli.support.running import with_settings
+from postroom.cli.support.running import call, call_store, run, with_settings
+from postroom.errors import PostroomError
 from postroom.services.resources import describe_time
 from postroom.services.resources.operations import describe_row
 
@@ -22,16 +22,94 @@ if TYPE_CHECKING:
     from postroom.wiring import Services
 
 
+@click.group("store")
+def stores() -> None:
+    """Copy the store to another engine, re-encrypt its secrets."""
+
+
+class MissingKey(PostroomError):
+    """Some secrets could not be decrypted."""
+
+
+@stores.command("copy")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@output.json_option
+def copy_store(source: str, target: str, as_json: bool) -> None:
+    """Copy all data from one store to another, and compare them.
+
+    FROM and TO are URLs as in the setting `store`. Stop all parts first. TO must be empty or have
+    an interrupted copy, which is continued. FROM does not change.
+    """
+    report = run(_copy(source, target, quiet=as_json))
+    if as_json:
+        output.print_json(report)
+        return
+    output.say(
+        f"Copied and compared: {report['entities']:,} entities, {report['messages']:,} queue"
+        f" messages, {report['blobs']:,} blobs ({report['bytes']:,} bytes)."
+    )
+    output.say("Now set POSTROOM_STORE to the new store for every part, and start them.")
+
+
+@stores.command("rekey")
+@output.json_option
+@with_settings
+def rekey(settings: Settings, as_json: bool) -> None:
+    """Encrypt the secrets in the store with the current secret key.
+
+    To replace the secret key, set `secret_key` to the new and `old_secret_keys` to the old one,
+    restart every part, and run this. Then remove the old key. It can be repeated.
+    """
+    from postroom.services.stored_secrets import SecretState
+
+    counts = call(settings, lambda s: s.secrets.encrypt(SecretState.CLEAR, SecretState.OLD_KEY))
+    if as_json:
+        output.print_json({each.name.lower(): counts[each] for each in SecretState})
+    else:
+        done = counts.total() - counts[SecretState.UNREADABLE]
+        output.say(
+            f"Encrypted with the current key: {done:,} of {counts.total():,} secrets"
+            f" ({counts[SecretState.OLD_KEY]:,} had an old key,"
+            f" {counts[SecretState.CLEAR]:,} were in clear text)."
+        )
+    if unreadable := counts[SecretState.UNREADABLE]:
+        raise MissingKey(
+            f"{unreadable:,} of {counts.total():,} secrets cannot be decrypted: add the old key"
+            " to POSTROOM_OLD_SECRET_KEYS and run this again"
+        )
+
+
+async def _copy(source: str, target: str, *, quiet: bool) -> dict[str, int]:
+    import msgspec
+
+    from postroom.services.operations.store_copy import CopyReport, StoreCopy
+    from postroom.storage import open_existing_store, open_store
+
+    async with await open_existing_store(source) as old, await open_store(target) as new:
+        with output.console(stderr=True).status("Copying", refresh_per_second=4) as shown:
+
+            def show(what: str, report: CopyReport) -> None:
+                shown.update(
+                    f"{what}: {report.entities:,} entities, {report.messages:,} messages,"
+                    f" {report.blobs:,} blobs; {report.compared:,} compared"
+                )
+
+            report = await StoreCopy(old, new, (lambda _, __: None) if quiet else show).run()
+    counts: dict[str, int] = msgspec.to_builtins(report)
+    return counts
+
+
 @click.group("table")
 def tables() -> None:
-    """Tables."""
+    """Look into tables."""
 
 
 @tables.command("ls")
 @output.json_option
 @with_settings
 def list_tables(settings: Settings, as_json: bool) -> None:
-    """Show the names of the tables."""
+    """Show the names of all tables."""
     found = call_store(settings, lambda store: store.tables())
     if as_json:
         output.print_items([{"name": name} for name in found])
@@ -41,8 +119,8 @@ def list_tables(settings: Settings, as_json: bool) -> None:
 
 @tables.command("show")
 @click.argument("table")
-@click.option("--partition", help="Only this one.")
-@click.option("--row", help="Only this one, of the partition.")
+@click.option("--partition", help="Show this partition only.")
+@click.option("--row", help="Show this row of the partition only.")
 @output.page_options(limit=100)
 @output.json_option
 @with_settings
@@ -55,9 +133,9 @@ def show_table(
     after: str | None,
     as_json: bool,
 ) -> None:
-    """Show rows of a table, in the order of their keys.
+    """Show rows of a table, sorted by key.
 
-    A table that may hold secrets, such as users, is not shown.
+    Tables that may contain secrets, such as users, are not shown.
     """
     from postroom.storage import QueryResult
 
@@ -94,12 +172,12 @@ def _properties(entity: Entity) -> Text:
 
 @click.group("blob")
 def blobs() -> None:
-    """Blobs, by container."""
+    """Look into blobs."""
 
 
 @blobs.command("ls")
 @click.argument("container", required=False)
-@click.option("--prefix", default="", help="Only blobs whose names begin so.")
+@click.option("--prefix", default="", help="Blobs whose names begin with this.")
 @output.page_options(limit=100)
 @output.json_option
 @with_settings
@@ -111,7 +189,7 @@ def list_blobs(
     after: str | None,
     as_json: bool,
 ) -> None:
-    """Show the containers, or the blobs of one."""
+    """Show all containers, or the blobs of one."""
     if container is None:
         names = call_store(settings, lambda store: store.containers())
         if as_json:
@@ -143,11 +221,11 @@ def list_blobs(
     metavar="FILE",
     type=click.Path(dir_okay=False, allow_dash=True),
     default=STANDARD,
-    help="Write it there, not to standard output.",
+    help="Write to this file. [default: standard output]",
 )
 @with_settings
 def get_blob(settings: Settings, container: str, name: str, target: str) -> None:
-    """Write the bytes of a blob, however many, to standard output or into a file."""
+    """Write the contents of a blob to standard output or a file."""
 
     async def work(services: Services) -> int:
         size = (await services.explorer.blob(container, name)).size
@@ -158,4 +236,4 @@ def get_blob(settings: Settings, container: str, name: str, target: str) -> None
 
     size = call(settings, work)
     if target != STANDARD:
-        output.say(f"{size:,} bytes of {name} are in {target}.")
+        output.say(f"{size:,} bytes of {name} written to {target}.")

@@ -1,7 +1,8 @@
-"""`30s`, `20m`, `2h` as the value of an option."""
+"""Values of options: `30s`, and NAME=VALUE."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -25,3 +26,14 @@ class Duration(click.ParamType[timedelta]):
 
 
 DURATION = Duration()
+
+
+def read_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Return the values of a repeated option by name. `click.BadParameter`."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise click.BadParameter(f"must be NAME=VALUE, not {pair!r}", param_hint=option)
+        found[name] = value
+    return found
