@@ -9,10 +9,9 @@ from hypothesis import settings
 from tests.services.azurite import Azurite, running_azurite
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.smtp_sink import SmtpSink, running_smtp_sink
+from tests.services.waiting import BUSY
 
 # No test may fail because the machine is busy.
-BUSY = 3
-"""How much longer than its limit a test may take before it is stopped."""
 settings.register_profile("postroom", deadline=None)
 settings.load_profile("postroom")
 

@@ -23,6 +23,7 @@ from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Insert
 from postroom.wiring import Services
 from tests.contract.conftest import StoreAddress
+from tests.services.waiting import BUSY
 
 POSTROOM = Path(sys.executable).with_name("postroom")
 LIST = "contoso1"
@@ -143,7 +144,8 @@ class SumChecker:
     async def until(
         self, is_so: Callable[[Message, Counts], bool], *, seconds: float, why: str
     ) -> tuple[Message, Counts]:
-        deadline = time.monotonic() + seconds
+        """Wait until something is so; fail after `BUSY` times `seconds`."""
+        deadline = time.monotonic() + BUSY * seconds
         while True:
             message, counts = await self.look()
             if is_so(message, counts):
@@ -158,7 +160,7 @@ class SumChecker:
         began = time.monotonic()
         await self.until(
             lambda _, counts: counts.done > before.done,
-            seconds=within,
+            seconds=within / BUSY,  # exactly as long as promised
             why=f"nothing was recorded within {within:g} seconds of the end of the fault",
         )
         print(f"recovered {time.monotonic() - began:.1f} s after the end of the fault")

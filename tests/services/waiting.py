@@ -8,14 +8,20 @@ from contextlib import ExitStack
 
 LOOPBACK = "127.0.0.1"
 
+BUSY = 3
+"""How much longer than on a quiet machine something may take: others may use the machine, too."""
+
 # Below the range from which systems take the ports of outgoing connections (Linux: from 32768): a
 # connection of another test cannot take a port between its choice here and its use.
 _PORTS = range(12_000, 32_000)
 
 
 def wait_until(is_so: Callable[[], bool], *, seconds: float, what: str) -> None:
-    """Return once `is_so()`; raise `TimeoutError` naming `what` when it takes too long."""
-    deadline = time.monotonic() + seconds
+    """Return once `is_so()`; raise `TimeoutError` naming `what` when it takes too long.
+
+    That is after `BUSY` times `seconds`.
+    """
+    deadline = time.monotonic() + BUSY * seconds
     while not is_so():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not after {seconds:g} s")

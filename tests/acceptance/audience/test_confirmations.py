@@ -22,7 +22,7 @@ def server() -> Iterator[RecordingSmtp]:
         yield running
 
 
-async def until(is_so: Callable[[], bool], what: str, seconds: float = 20) -> None:
+async def until(is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, what
@@ -30,7 +30,7 @@ async def until(is_so: Callable[[], bool], what: str, seconds: float = 20) -> No
 
 
 async def until_empty(services: Services, queue: str = CONFIRM_QUEUE) -> None:
-    for _ in range(400):
+    for _ in range(1800):
         if (await services.store.queue(queue).info()).length == 0:
             return
         await asyncio.sleep(0.05)

@@ -46,7 +46,7 @@ async def test_a_closed_terminal_loses_nothing_and_doubles_nothing(
     os.close(slave)
     await checker.until(lambda _, counts: counts.done >= 200, seconds=30, why="no progress")
     os.close(master)
-    assert sender.wait(20) == 0
+    assert sender.wait(60) == 0
     postroom.start("sender")
     _, counts = await checker.until_done(30)
     assert server.copies() == {address_of(number): 1 for number in range(COUNT)}

@@ -31,7 +31,7 @@ from tests.acceptance.harness import (
 )
 from tests.integration.usecases.operations.test_alerts import running_webhook
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
-from tests.services.waiting import accepts_connections, free_ports, wait_until
+from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
 
 PASSWORD = "correct horse battery staple"
 
@@ -57,7 +57,7 @@ def postroom(postroom: Postroom, server: RecordingSmtp) -> Postroom:
 
 
 async def until(is_so: Callable[[], bool], *, seconds: float, why: str) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + BUSY * seconds
     while not is_so():
         assert time.monotonic() < deadline, why
         await asyncio.sleep(0.05)

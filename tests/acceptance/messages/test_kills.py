@@ -71,7 +71,7 @@ async def begins(services: Services, ref: MessageRef) -> bool:
 
 async def decide(services: Services, ref: MessageRef, address: Address, *, was_sent: bool) -> None:
     """As an administrator: if a sender has the page in hand, once more a little later."""
-    for _ in range(300):
+    for _ in range(600):
         message = await services.messages.get(ref)
         try:
             await services.doubts.decide(message, address, was_sent=was_sent)

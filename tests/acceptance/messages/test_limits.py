@@ -105,7 +105,7 @@ async def test_a_low_limit_sends_steadily_and_stops_soon(
     assert set(server.copies().values()) == {1}
 
 
-async def until_received(server: RecordingSmtp, count: int, seconds: float = 20) -> None:
+async def until_received(server: RecordingSmtp, count: int, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while len(server.accepted()) < count:
         assert time.monotonic() < deadline, f"{len(server.accepted())} of {count}"
@@ -173,6 +173,6 @@ async def test_a_confirmation_does_not_wait_behind_a_whole_message(
     await services.subscriptions.subscribe(LIST, "anna@example.org")
     started = time.monotonic()
     while "anna@example.org" not in server.copies():
-        assert time.monotonic() - started < 20, "no confirmation"
+        assert time.monotonic() - started < 25, "no confirmation"
         await asyncio.sleep(0.05)
     check_rate(times_of(server), 10)

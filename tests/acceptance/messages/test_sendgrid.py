@@ -71,7 +71,7 @@ async def test_a_confirmation_goes_the_same_way(postroom: Postroom, services: Se
         postroom.settings["sendgrid_api_key"] = "SG.key"
         await services.subscriptions.subscribe(LIST, "anna@example.com")
         process = postroom.start("sender")
-        for _ in range(400):
+        for _ in range(1800):
             if api.calls:
                 break
             await asyncio.sleep(0.05)

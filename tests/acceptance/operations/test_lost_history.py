@@ -32,7 +32,7 @@ def restore(database: Path, copy: Path) -> None:
 
 
 async def first_error(services: Services) -> str:
-    for _ in range(100):
+    for _ in range(600):
         if found := (await services.events.page(least=Severity.ERROR)).events:
             return found[-1].text
         await asyncio.sleep(0.1)

@@ -25,7 +25,7 @@ BEGINS = "No new message starts: "
 ENDS = "Enough disk space for "
 
 
-async def until(is_so: Callable[[], Awaitable[bool]], what: str, seconds: float = 30) -> None:
+async def until(is_so: Callable[[], Awaitable[bool]], what: str, seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not await is_so():
         assert time.monotonic() < deadline, what

@@ -55,7 +55,7 @@ def store_on(disk: SmallDisk, engine: str, postgres: PostgresServer) -> Iterator
 
 async def until_it_waits(postroom: Postroom, server: RecordingSmtp) -> int:
     """Until a sender says that it waits and has stopped sending; returns how many it has sent."""
-    for _ in range(400):
+    for _ in range(900):
         await asyncio.sleep(0.1)
         if WAITS in postroom.logs():
             break
@@ -178,7 +178,7 @@ async def ready(http: httpx2.AsyncClient) -> str:
 
 async def until_ready_says(http: httpx2.AsyncClient, wanted: str) -> None:
     said = ""
-    for _ in range(300):
+    for _ in range(900):
         said = await ready(http)
         if said == wanted:
             return

@@ -13,7 +13,7 @@ from postroom.domain.disk_space import SpaceMark
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
-from postroom.scheduler import Scheduler
+from postroom.scheduler import Scheduler, leading
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER
 from postroom.services import entities
@@ -49,11 +49,11 @@ async def scheduling(
         yield made
     finally:
         stopping.set()
-        await asyncio.wait_for(asyncio.gather(*running), 10)
+        await asyncio.wait_for(asyncio.gather(*running), 60)
 
 
 async def until(
-    services: Services, ref: str, is_so: Callable[[Message], bool], seconds: float = 10
+    services: Services, ref: str, is_so: Callable[[Message], bool], seconds: float = 60
 ) -> Message:
     deadline = time.monotonic() + seconds
     while True:
@@ -65,8 +65,9 @@ async def until(
 
 
 async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
-    services: Services, store: Store
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(leading, "_LOOK_SECONDS", 3600.0)  # it does not find them by polling
     use = services.messages
     name, empty = await make_list(services), await make_list(services, "empty")
     gone = await make_list(services, "gone")
@@ -95,7 +96,6 @@ async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
             await asyncio.sleep(0.02)
         begun = await until(services, soon.ref, lambda m: m.status is not MessageStatus.PENDING)
         assert begun.queued_at is None or begun.queued_at >= soon.scheduled_at
-        assert now() - soon.scheduled_at < timedelta(seconds=1.8), "by its bell, not by polling"
         await until(services, soon.ref, lambda m: m.status is MessageStatus.PROCESSING)
         # It can be sent, and completes, though an earlier one is not done.
         current = await use.get(soon.ref)
