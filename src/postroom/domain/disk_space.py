@@ -19,8 +19,8 @@ the mark, they would stop and start again and again, with an alert each time."""
 
 
 class SpaceMark(msgspec.Struct, frozen=True):
-    """The low-space mark: bytes, or a share of the disk. Of both, the smaller one counts: 5 % of a
-    large disk are plenty, and a small disk may not have 200 MB at all. Without either, no mark."""
+    """The low-space mark: bytes, a share of the disk, or the smaller of both. 5 % of a large disk
+    is plenty, and a small disk may not even have 200 MB. Without either there is no mark."""
 
     size: int | None = None
     share: float | None = None
@@ -55,8 +55,8 @@ class Shortage(msgspec.Struct, frozen=True):
 def find_shortage(
     spaces: Iterable[FolderSpace], mark: SpaceMark, *, was_short: bool = False
 ) -> Shortage | None:
-    """Return the folder that lacks most, or None if messages may start. `was_short`: they wait
-    already, and start again only when there is some more than the mark."""
+    """Return the folder with the greatest lack of space, or None if messages may start. If they
+    are waiting already (`was_short`), a little more than the mark must be free."""
     found = []
     for each in spaces:
         needed = mark.needed(each.total)
@@ -68,7 +68,7 @@ def find_shortage(
 
 
 def parse_space_mark(text: str) -> SpaceMark:
-    """Return the mark that `200MB`, `5%` or `200MB,5%` says; `0` is none."""
+    """Parse `200MB`, `5%` or `200MB,5%`; `0` means no mark."""
     if not text.strip() or text.strip() == "0":
         return SpaceMark()
     size: int | None = None

@@ -9,7 +9,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str) -> timedelta:
-    """`500ms`, `30s`, `20m`, `2h`, `5d`; ValueError says how it is written."""
+    """Parse `500ms`, `30s`, `20m`, `2h` or `5d`. `ValueError`."""
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d)", text.strip(), re.ASCII)
     if found is None:
         raise ValueError("must be a duration such as 500ms, 30s, 20m, 2h or 5d")
@@ -20,7 +20,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def show_duration(length: timedelta) -> str:
-    """The shortest text that `parse_duration` reads as this length."""
+    """Return the shortest text that `parse_duration` reads as this length."""
     milliseconds = round(length.total_seconds() * 1000)
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
         if milliseconds and milliseconds % size == 0:

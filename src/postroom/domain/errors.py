@@ -46,7 +46,7 @@ class Exists(DomainError):
     """Something of this kind and name exists already."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"the {kind} {name!r} exists already")
+        super().__init__(f"the {kind} {name!r} already exists")
         self.kind = kind
         self.name = name
 
@@ -56,7 +56,7 @@ class Overtaken(DomainError):
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(
-            f"the {kind} {name!r} was changed by somebody else meanwhile: look at it and try again"
+            f"the {kind} {name!r} has been changed by someone else: check it and try again"
         )
 
 

@@ -14,7 +14,7 @@ _TAG = re.compile("[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,4}", re.ASCII)
 
 
 def known_language(tag: str) -> str:
-    """The language of a tag such as `fr` or `fr-CA` if it is one of ours, or nothing."""
+    """Return the language of a tag such as `fr-CA`, or an empty text if it is not one of ours."""
     primary = re.split("[-_]", tag.strip()[:50], maxsplit=1)[0].lower()
     return primary if primary in LANGUAGES else ""
 
@@ -28,7 +28,7 @@ def parse_list_language(code: str, field: str = "language") -> str:
 
 
 def parse_language(tag: str, field: str = "language") -> str:
-    """As `known_language`; `Invalid` for what is no language at all."""
+    """Return the language as `known_language` does. `Invalid` for what is not a language tag."""
     if not isinstance(tag, str) or not _TAG.fullmatch(tag):
-        raise Invalid(field, f"is a language such as {', '.join(LANGUAGES)} or fr-CA")
+        raise Invalid(field, f"must be a language such as {', '.join(LANGUAGES)} or fr-CA")
     return known_language(tag)

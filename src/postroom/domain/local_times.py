@@ -1,4 +1,4 @@
-"""Local times that do not exist: clocks skip them when they are put forward."""
+"""Local times that clocks skip when daylight saving time begins."""
 
 from __future__ import annotations
 

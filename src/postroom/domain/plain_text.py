@@ -1,4 +1,4 @@
-"""Text that ends in a header or on a page: no control characters, no line breaks where none fit."""
+"""Text for headers and pages: without control characters, and on one line where needed."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import unicodedata
 
 from postroom.domain.errors import Invalid
 
-# Line and paragraph separators are no control characters, yet some software breaks lines at them.
+# Line and paragraph separators are not control characters, but some software breaks lines there.
 _LINE_BREAKS = {"\u2028", "\u2029"}
-# Characters that turn the direction of the text around them, and can make it lie about itself.
+# Characters that change the direction of the text around them: they can disguise what it says.
 _OVERRIDES = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def one_line(field: str, text: str, *, longest: int, required: bool = True) -> str:
-    """The text, trimmed, if it can stand in a header; `Invalid` says why it cannot."""
+    """Return the text, trimmed, if it can be used in a header. `Invalid`."""
     if not isinstance(text, str):
         raise Invalid(field, "must be text")
     trimmed = text.strip()
     if required and not trimmed:
         raise Invalid(field, "must not be empty")
     if len(trimmed) > longest:
-        raise Invalid(field, f"has {len(trimmed)} characters; {longest} are allowed")
+        raise Invalid(field, f"must have at most {longest} characters, not {len(trimmed)}")
     _check_characters(field, trimmed)
     return trimmed
 
 
 def some_lines(field: str, text: str, *, longest: int) -> str:
-    """As `one_line`, for text of some lines, or none; lines end with a line feed."""
+    """Return text of several lines, or none, as `one_line` does; lines end with a line feed."""
     if not isinstance(text, str):
         raise Invalid(field, "must be text")
     trimmed = text.replace("\r\n", "\n").replace("\r", "\n").strip()
     if len(trimmed) > longest:
-        raise Invalid(field, f"has {len(trimmed)} characters; {longest} are allowed")
+        raise Invalid(field, f"must have at most {longest} characters, not {len(trimmed)}")
     _check_characters(field, trimmed.replace("\n", "").replace("\t", ""))
     return trimmed
 
@@ -45,7 +45,7 @@ def _check_characters(field: str, text: str) -> None:
 
 
 def _is_unprintable(character: str) -> bool:
-    """Control characters, half surrogates and code points that are no characters.
+    """Return whether a character is a control character, half a surrogate pair or unassigned.
 
     Unassigned ones are allowed: they are next year's emoji, of which this Python does not know yet.
     """
@@ -58,7 +58,7 @@ def _is_unprintable(character: str) -> bool:
 
 
 def printable(text: str, *, longest: int) -> str:
-    """Somebody else's text as one line for a log: nothing unprintable, cut if it is too long."""
+    """Return foreign text as one line for a log: printable, and cut if it is too long."""
     shown = "".join(
         "\N{REPLACEMENT CHARACTER}"
         if each in _LINE_BREAKS or each in _OVERRIDES or _is_unprintable(each)

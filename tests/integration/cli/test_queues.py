@@ -55,7 +55,7 @@ def test_mistakes_with_applications_are_one_line(cli: CommandLine) -> None:
     handler = ("--handler", "orders:process")
     cli.ok("app", "add", "/shop", *handler)
     line = cli.fails("app", "add", "/SHOP", *handler, "--concurrency", "2")
-    assert line.startswith("the application '/shop' exists already")
+    assert line.startswith("the application '/shop' already exists")
     line = cli.fails("app", "add", "/x", *handler, "--min-processes", "5")
     assert line == "max_processes: 4 is less than min_processes, which is 5"
     line = cli.fails("app", "add", "/x", "--handler", "absent:process")

@@ -35,7 +35,7 @@ def cli(tmp_path: Path) -> CommandLine:
             "line 4: on_poison: must be",
         ),
         ('[[apps]]\npath="/a"\nhandler="nomod:fn"\n', "line 3: handler: 'nomod:fn' cannot be"),
-        ('[[apps]]\npath="/mail/send"\ncommand=["true"]\n', "'/mail/send' exists already"),
+        ('[[apps]]\npath="/mail/send"\ncommand=["true"]\n', "'/mail/send' already exists"),
     ],
     ids=["same-path", "disposition", "handler", "taken"],
 )

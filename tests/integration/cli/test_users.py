@@ -25,7 +25,7 @@ async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> No
     assert "Add one with" in cli.run("user", "ls").stderr
     add = ("user", "add", "ann@EXAMPLE.org", "--role", "administrator", "--password-stdin")
     assert cli.ok(*add, stdin=PASSWORD) == "ann@example.org can log in as administrator.\n"
-    assert cli.fails(*add, stdin=PASSWORD) == "the user 'ann@example.org' exists already"
+    assert cli.fails(*add, stdin=PASSWORD) == "the user 'ann@example.org' already exists"
     short = ("user", "add", "bob@example.org", "--password-stdin")
     assert cli.fails(*short, stdin=b"short\n") == "password: must have at least 10 characters"
     assert cli.fails("user", "remove", "ann@example.org", "--yes").startswith(
@@ -74,7 +74,7 @@ async def test_links_are_printed_for_the_person_who_asks(cli: CommandLine) -> No
     assert [each and each.kind.value for each in kinds] == ["invitation", "reset"]
     assert cli.fails("user", "reset", "bob@example.org") == "there is no user 'bob@example.org'"
     assert (
-        cli.fails("user", "add", "ann@example.org") == "the user 'ann@example.org' exists already"
+        cli.fails("user", "add", "ann@example.org") == "the user 'ann@example.org' already exists"
     )
     assert cli.fails("user", "add", "not an address").startswith("email: ")
 

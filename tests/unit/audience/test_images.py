@@ -44,16 +44,16 @@ def test_what_a_picture_is_and_its_size_are_read_from_its_bytes(data: bytes, kin
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"", "is not a PNG"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>", "is not a PNG"),
-        (b"GIF89a" + bytes(100), "is not a PNG"),
-        (png()[:18], "is not a PNG"),
-        (jpeg()[:12], "is not a PNG"),
-        (b"\xff\xd8\xff\xe0" + bytes(50), "is not a PNG"),
-        (webp(b"EVIL", bytes(30)), "is not a PNG"),
-        (png(width=2001), "2001 by 20 pixels"),
-        (png(height=0), "40 by 0 pixels"),
-        (png() + bytes(LARGEST_BYTES), "200,000 are allowed"),
+        (b"", "must be a PNG"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>", "must be a PNG"),
+        (b"GIF89a" + bytes(100), "must be a PNG"),
+        (png()[:18], "must be a PNG"),
+        (jpeg()[:12], "must be a PNG"),
+        (b"\xff\xd8\xff\xe0" + bytes(50), "must be a PNG"),
+        (webp(b"EVIL", bytes(30)), "must be a PNG"),
+        (png(width=2001), "not 2001 by 20"),
+        (png(height=0), "not 40 by 0"),
+        (png() + bytes(LARGEST_BYTES), "at most 200,000 bytes"),
     ],
 )
 def test_what_is_no_picture_or_too_large_is_refused(data: bytes, problem: str) -> None:

@@ -69,8 +69,8 @@ async def test_what_is_wrong_is_said_beside_the_field_and_nothing_is_saved(
 ) -> None:
     before = await site.services.lists.get("garden")
     for field, value, problem in (
-        ("colour", "red;}", "is written like #1d5fbf"),
-        ("signup_text", "x" * 2001, "2000 are allowed"),
+        ("colour", "red;}", "must be a colour such as #1d5fbf"),
+        ("signup_text", "x" * 2001, "at most 2000 characters"),
         ("welcome_text", "a\u202eb", "U+202E"),
     ):
         answer = await editor.post(PAGE, {**FIELDS, "etag": before.etag, field: value})

@@ -140,12 +140,12 @@ async def test_somebody_who_was_added_is_asked_to_confirm(site: Site, editor: Vi
     await editor.post(f"{where}/ask", {})
     refused = await editor.post(f"{where}/ask", {})
     assert refused.status_code == 409
-    assert "was asked too often of late" in refused.text
+    assert "has been asked too often recently" in refused.text
     await site.services.subscriptions.confirm("news", ann.guid)
     assert "Send confirmation email" not in (await editor.get(where)).text
     refused = await editor.post(f"{where}/ask", {})
     assert refused.status_code == 409
-    assert "is verified already" in refused.text
+    assert "has already confirmed" in refused.text
 
 
 async def test_many_are_verified_blocked_and_removed_at_once(site: Site, editor: Visitor) -> None:

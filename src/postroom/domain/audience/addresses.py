@@ -21,14 +21,14 @@ AddressKey = NewType("AddressKey", Address)
 
 LONGEST = 254  # RFC 5321 4.5.3.1.3, less the angle brackets
 
-# The addresses that most people have. What matches is valid, and needs only its domain in lower
-# case: the full validation, fifty times slower, would say the same (a test holds the two together).
+# Most addresses. What matches is valid and needs only its domain in lower case; the full validation
+# takes fifty times as long and gives the same result (a test compares the two).
 _PLAIN = re.compile(
     r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*"
     r"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,63}",
     re.ASCII,
 )
-# RFC 2142: the same mailbox in any case.
+# RFC 2142: the same mailbox in upper and lower case.
 _SPECIAL_NAMES = frozenset({
     "info", "marketing", "sales", "support", "abuse", "noc", "security", "postmaster",
     "hostmaster", "usenet", "news", "webmaster", "www", "uucp", "ftp",
@@ -37,7 +37,7 @@ _SPECIAL_DOMAINS = ("test", "example", "invalid", "localhost", "local", "onion",
 
 
 def parse_address(text: str, field: str = "email") -> Address:
-    """The address in its one spelling; `Invalid` says what is wrong with it."""
+    """Return the address in its normal form. `Invalid`."""
     if not isinstance(text, str):
         raise Invalid(field, "must be text")
     trimmed = text.strip(" \t")
@@ -47,7 +47,7 @@ def parse_address(text: str, field: str = "email") -> Address:
     domain = domain.lower()
     if _PLAIN.fullmatch(trimmed) and _is_ordinary(local, domain):
         return Address(f"{local}@{domain}")
-    # Seldom needed, and a tenth of the time in which a short command starts.
+    # Rarely needed, and importing it takes a tenth of the start-up time of a short command.
     from email_validator import EmailNotValidError, validate_email
 
     try:
@@ -60,7 +60,7 @@ def parse_address(text: str, field: str = "email") -> Address:
 
 
 def _is_ordinary(local: str, domain: str) -> bool:
-    """Within the lengths, not in punycode, and no name or domain that has rules of its own."""
+    """Return whether no special rule applies: about lengths, punycode or reserved names."""
     return (
         len(local) <= 64
         and len(local) + 1 + len(domain) <= LONGEST
@@ -103,7 +103,7 @@ def domain_of(address: Address) -> str:
 
 
 def masked(address: Address) -> str:
-    """Enough to be recognised by its owner: the first two characters and the domain."""
+    """Return the first two characters and the domain: enough for the owner to recognise it."""
     local, _, domain = address.rpartition("@")
     return f"{local[:2]}{'*' * max(3, len(local) - 2)}@{domain}"
 

@@ -1,4 +1,4 @@
-"""A list's colour, and what can be read on it and beside it.
+"""Colours of lists, and which text colours are readable with them.
 
 Contrast and luminance are those of WCAG 2.2, which asks for 4.5 to 1 for text.
 """
@@ -20,30 +20,29 @@ _STEPS = 20
 
 
 def parse_colour(text: str, field: str = "colour") -> Colour:
-    """`#rrggbb` in one spelling; `#rgb` is understood. Nothing stays nothing."""
+    """Return a colour as `#rrggbb`; `#rgb` is accepted, and so is an empty text. `Invalid`."""
     found = _COLOUR.fullmatch(text.strip().lower()) if isinstance(text, str) else None
     if found is None:
         if text == "":
             return Colour("")
-        raise Invalid(field, "is written like #1d5fbf: two hexadecimal digits each of red, green"
-                      " and blue")  # fmt: skip
+        raise Invalid(field, f"must be a colour such as #1d5fbf, not {str(text)[:20]!r}")
     digits = found[1]
     return Colour("#" + (digits if len(digits) == 6 else "".join(2 * each for each in digits)))
 
 
 def contrast(one: Colour, other: Colour) -> float:
-    """From 1 (the same) to 21 (black on white)."""
+    """Return the contrast of two colours: from 1 (the same) to 21 (black on white)."""
     darker, lighter = sorted((_luminance(one), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def text_on(background: Colour) -> Colour:
-    """Black or white, whichever is read more easily; one of them always can be."""
+    """Return black or white, whichever is more readable on the background."""
     return max(WHITE, BLACK, key=lambda each: contrast(each, background))
 
 
 def readable_on(background: Colour, colour: Colour) -> Colour:
-    """The colour, made lighter or darker until text in it can be read on the background."""
+    """Return the colour, made lighter or darker until text in it is readable on the background."""
     towards = text_on(background)
     for step in range(_STEPS + 1):
         mixed = mix(colour, towards, step / _STEPS)
@@ -53,7 +52,7 @@ def readable_on(background: Colour, colour: Colour) -> Colour:
 
 
 def mix(one: Colour, other: Colour, share: float) -> Colour:
-    """So much of the other in the one."""
+    """Mix `share` (0 to 1) of one colour into another."""
     parts = zip(_parts(one), _parts(other), strict=True)
     return Colour("#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in parts))
 
@@ -68,5 +67,5 @@ def _luminance(colour: Colour) -> float:
 
 
 def _linear(value: float) -> float:
-    """Out of the gamma curve of sRGB."""
+    """Undo the gamma curve of sRGB."""
     return value / 12.92 if value <= 0.04045 else float(((value + 0.055) / 1.055) ** 2.4)

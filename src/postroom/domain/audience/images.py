@@ -1,6 +1,6 @@
-"""What a picture is, by its first bytes: nobody's word is taken for it.
+"""Recognising pictures by their first bytes, whatever their name or declared type.
 
-Only what a browser shows and what can run nothing: no SVG.
+Only formats that browsers show and that cannot contain scripts: no SVG.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Image(msgspec.Struct, frozen=True):
 
 
 def parse_image(data: bytes, field: str = "logo") -> Image:
-    """What the bytes are. `Invalid` for what is too large, or no PNG, JPEG or WebP."""
+    """Return what the bytes are. `Invalid` unless it is a PNG, JPEG or WebP of an allowed size."""
     if len(data) > LARGEST_BYTES:
-        raise Invalid(field, f"has {len(data):,} bytes; {LARGEST_BYTES:,} are allowed")
+        raise Invalid(field, f"must have at most {LARGEST_BYTES:,} bytes, not {len(data):,}")
     try:
         found = _png(data) or _webp(data) or _jpeg(data)
     except (struct.error, IndexError):
         found = None
     if found is None:
-        raise Invalid(field, "is not a PNG, JPEG or WebP picture")
+        raise Invalid(field, "must be a PNG, JPEG or WebP picture")
     if not (0 < found.width <= LARGEST_SIDE and 0 < found.height <= LARGEST_SIDE):
         raise Invalid(
             field,
-            f"is {found.width} by {found.height} pixels;"
-            f" {LARGEST_SIDE} by {LARGEST_SIDE} are allowed",
+            f"must have at most {LARGEST_SIDE} by {LARGEST_SIDE} pixels,"
+            f" not {found.width} by {found.height}",
         )
     return found
 
@@ -68,7 +68,7 @@ def _webp(data: bytes) -> Image | None:
 
 
 def _jpeg(data: bytes) -> Image | None:
-    """The size is in a segment of its own, somewhere behind the first bytes."""
+    """Find the segment that has the size; others may come first."""
     if not data.startswith(b"\xff\xd8\xff"):
         return None
     at = 2

@@ -74,9 +74,9 @@ class Subscriber(msgspec.Struct, frozen=True):
 
 def parse_list_name(text: str, field: str = "list") -> ListName:
     if not isinstance(text, str) or not _LIST_NAME.fullmatch(text):
-        raise Invalid(field, "a list's name has 1 to 100 letters, digits, '_', '-' or '.'")
+        raise Invalid(field, "must have 1 to 100 letters, digits, '_', '-' or '.'")
     if text in (".", ".."):
-        raise Invalid(field, "a list cannot be called '.' or '..'")
+        raise Invalid(field, f"must not be {text!r}")
     return ListName(text)
 
 
@@ -88,15 +88,15 @@ def parse_new_list_name(text: str, field: str = "name") -> ListName:
 
 
 def new_guid() -> SubscriberGuid:
-    """Unguessable: 128 random bits in the form of a GUID (version 4)."""
+    """Return an unguessable GUID (version 4)."""
     return SubscriberGuid(str(uuid.UUID(bytes=secrets.token_bytes(16), version=4)))
 
 
 def new_guids(count: int) -> list[SubscriberGuid]:
-    """Many of them, in order, at a tenth of the price of one by one.
+    """Return many GUIDs in order, in a tenth of the time that single ones take.
 
-    They begin alike, with 16 random bits, so that rows that are written together lie together: a
-    list of a million grows nearly twice as fast. 106 random bits of its own are left to each.
+    They share their first 16 random bits, so that rows written together are stored together: a list
+    of a million grows nearly twice as fast. Each has 106 more random bits.
     """
     number = int.from_bytes(secrets.token_bytes(16 * count))
     number &= int.from_bytes(_RANDOM_BITS * count)
@@ -111,4 +111,4 @@ def parse_guid(text: str, field: str = "id") -> SubscriberGuid:
     try:
         return SubscriberGuid(str(uuid.UUID(text)))
     except (ValueError, AttributeError, TypeError) as exc:
-        raise Invalid(field, "is not an identifier of ours") from exc
+        raise Invalid(field, "is not a valid identifier") from exc

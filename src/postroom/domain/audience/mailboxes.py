@@ -1,7 +1,7 @@
 """Which addresses reach the same mailbox, as far as that is known.
 
-For counting only: nobody is stored, shown or written to under a canonical form. It is a guess about
-somebody else's server, and a wrong guess may only cost a place in a limit.
+Used for rate limits only, never to store, show or send to an address: it is a guess about another
+provider's server, and the worst that a wrong guess may do is count two people as one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from postroom.domain.audience.addresses import Address
 
 
 class _Provider(msgspec.Struct, frozen=True):
-    """How a provider of mailboxes reads the part before the @.
+    """How a provider reads the part before the @.
 
-    `domains`: all of them are one, called by the first. `ignored` characters make no difference;
-    what follows one of the `tags` is the owner's own business.
+    All its `domains` are the same, and the first stands for them. `ignored` characters make no
+    difference, nor does what follows one of the `tags`.
     """
 
     domains: tuple[str, ...]
@@ -35,8 +35,8 @@ _PROVIDERS: Final = (
     _Provider(("yahoo.com", "ymail.com", "rocketmail.com"), tags="+-"),
     _Provider(("fastmail.com", "fastmail.fm")),
 )
-# Microsoft (outlook.com, hotmail.com, live.com and their national domains), Zoho, GMX and most mail
-# servers that people run themselves: a tag after a plus sign.
+# Microsoft (outlook.com, hotmail.com, live.com and their national domains), Zoho, GMX and most
+# self-hosted mail servers: a tag after a plus sign.
 _ANY: Final = _Provider(())
 _BY_DOMAIN: Final = {domain: each for each in _PROVIDERS for domain in each.domains}
 
@@ -46,7 +46,7 @@ def canonical_mailbox(address: Address) -> str:
     local, _, domain = address.casefold().rpartition("@")
     provider = _BY_DOMAIN.get(domain, _ANY)
     for tag in provider.tags:
-        # A tag that begins the address is all there is to it.
+        # An address may consist of a tag alone.
         local = local[:1] + local[1:].partition(tag)[0]
     bare = local.translate(dict.fromkeys(map(ord, provider.ignored)))
     return f"{bare or local}@{provider.domains[0] if provider.domains else domain}"

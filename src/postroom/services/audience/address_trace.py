@@ -1,4 +1,4 @@
-"""What happened to one address: on which lists it is, and what became of each email to it."""
+"""The history of one address: the lists it is on or has left, and every email to it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ _AT_ONCE = 100
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """The owner of an address left a list. Who is on it nevertheless was put back by somebody."""
+    """The owner of an address unsubscribed from a list; they may have been added again since."""
 
     list_name: ListName
     left_at: datetime
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """Subscriptions and departures in the order of lists' names; emails with their messages, newest
-    first."""
+    """Subscriptions and departures sorted by list; emails with their messages, newest first."""
 
     address: Address
     subscriptions: list[Subscriber]
@@ -38,7 +37,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class TracedEmails(msgspec.Struct, frozen=True):
-    """What `looked_at` messages, newest first, had for an address; `next` goes on."""
+    """The emails to an address among `looked_at` messages, newest first; `next` continues."""
 
     emails: list[tuple[Message, EmailRecord]]
     looked_at: int
@@ -46,7 +45,7 @@ class TracedEmails(msgspec.Struct, frozen=True):
 
 
 class TraceService:
-    """Point reads only: a few for each list and each message, however many subscribers."""
+    """Uses point reads only: a few for each list and message, however long the lists are."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class TraceService:
         self._outcomes = outcomes
 
     async def trace(self, email: str) -> Trace:
-        """All of it. `Invalid`."""
+        """Return the whole history of an address. `Invalid`."""
         address = parse_address(email)
         subscriptions = await self.subscriptions(address)
         departures = await self.departures(address)
@@ -74,7 +73,7 @@ class TraceService:
                 return Trace(address, subscriptions, departures, emails)
 
     async def subscriptions(self, address: Address) -> list[Subscriber]:
-        """On which lists an address is."""
+        """Return the subscriptions of an address."""
         subscriptions: list[Subscriber] = []
         async for lists in self._all_lists():
             found = await asyncio.gather(*(self._subscription(each, address) for each in lists))
@@ -82,7 +81,7 @@ class TraceService:
         return subscriptions
 
     async def departures(self, address: Address) -> list[Departure]:
-        """Which lists the owner of an address has left by their own act."""
+        """Return the lists from which the owner of an address has unsubscribed."""
         departures: list[Departure] = []
         async for lists in self._all_lists():
             found = await asyncio.gather(
@@ -98,7 +97,7 @@ class TraceService:
     async def emails(
         self, address: Address, *, before: str | None = None, limit: int = _AT_ONCE
     ) -> TracedEmails:
-        """The emails to an address among the next `limit` messages, newest first."""
+        """Return the emails to an address among the next `limit` messages, newest first."""
         found = await self._times.all(limit=limit, before=before)
         records = await asyncio.gather(
             *(self._outcomes.emails_to(message, address) for message in found.messages)

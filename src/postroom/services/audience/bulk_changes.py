@@ -1,4 +1,4 @@
-"""The same for many subscribers at once: each is done or not for itself."""
+"""The same change for many subscribers; each succeeds or fails on its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BulkAction(StrEnum):
 
 
 class BulkReport(msgspec.Struct, frozen=True):
-    """How many it was done for, and why not for the others (an address is gone, for instance)."""
+    """How many were changed, and why the others were not."""
 
     done: int
     problems: list[str]
@@ -34,11 +34,11 @@ class BulkReport(msgspec.Struct, frozen=True):
 async def change_many(
     subscriptions: SubscriptionService, list_name: str, emails: Sequence[str], action: BulkAction
 ) -> BulkReport:
-    """Do it for each of the addresses, up to `MOST`."""
+    """Change the subscribers with these addresses, up to `MOST`."""
     change = _change(subscriptions, list_name, action)
-    answers = await asyncio.gather(*(_tried(change, each) for each in emails[:MOST]))
-    problems = [answer for answer in answers if answer]
-    return BulkReport(len(answers) - len(problems), problems)
+    results = await asyncio.gather(*(_problem(change, each) for each in emails[:MOST]))
+    problems = [result for result in results if result]
+    return BulkReport(len(results) - len(problems), problems)
 
 
 def _change(
@@ -59,8 +59,8 @@ def _change(
             assert_never(action)
 
 
-async def _tried(change: Callable[[str], Awaitable[object]], email: str) -> str:
-    """Why it could not be done; empty if it was."""
+async def _problem(change: Callable[[str], Awaitable[object]], email: str) -> str:
+    """Change one subscriber; return what went wrong, or an empty text."""
     try:
         await change(email)
     except DomainError as exc:

@@ -1,8 +1,8 @@
-"""Who left a list by their own act, so that no import puts them back behind their back.
+"""People who unsubscribed from a list, so that no import adds them again.
 
-A row for each, of the list and a digest of the address: whoever reads the table learns no address,
-whoever has an address learns whether and when it left. Letters' case does not count. Signing up
-and confirming again forgets the row; what an administrator does leaves it as it is.
+Each has a row with the list and a digest of the address, whatever its case: the table reveals no
+address, but for a known address it says whether and when it unsubscribed. Signing up and confirming
+again removes the row; changes by an administrator do not.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from postroom.domain.audience.lists import ListName
 from postroom.services import entities
 from postroom.storage import Batch, Conflict, Delete, Entity, KeyRange, NotFound, Store, Upsert
 
-_DIGITS = 32  # of the digest, in hexadecimal: two addresses with the same ones do not happen
-_KEY_DIGITS = 16  # of those, what fits an unsigned integer of 64 bits
-_ROWS = 1000  # what one look at the store answers
+_DIGITS = 32  # of the digest, in hexadecimal: enough to rule out a collision
+_KEY_DIGITS = 16  # of those, as many as fit into 64 bits
+_ROWS = 1000  # of one query
 _BATCH = 100  # the operations of one batch of the store
 
 
 def departed_row(list_name: ListName, address: Address) -> str:
     """Return the row of an address, the same for all spellings.
 
-    Coarser than the key of an address (`straße` is `strasse` here), as it has always been: digests
-    cannot be converted, and a departure that covers too much only asks for a sign-up.
+    It is coarser than the address key (`straße` equals `strasse` here). It has to stay so, because
+    digests cannot be converted; at worst somebody has to sign up again.
     """
     digest = hashlib.sha256(f"{list_name} {address.casefold()}".encode())
     return digest.hexdigest()[:_DIGITS]
 
 
 class DepartedFrom:
-    """Everybody who left one list, eight bytes each: whether an address may be one of them."""
+    """Everybody who unsubscribed from one list, at eight bytes each."""
 
     def __init__(self, list_name: ListName, keys: array[int]) -> None:
         self._list = list_name
@@ -48,7 +48,7 @@ class DepartedFrom:
         return len(self._keys)
 
     def may_hold(self, address: Address) -> bool:
-        """False is certain; after True, `Departures.left_at` is."""
+        """Return whether an address may have unsubscribed; `Departures.left_at` is exact."""
         key = _key(departed_row(self._list, address))
         place = bisect_left(self._keys, key)
         return place < len(self._keys) and self._keys[place] == key
@@ -59,14 +59,14 @@ class Departures:
         self._rows = store.table(entities.DEPARTED)
 
     def noting(self, list_name: ListName, address: Address, at: datetime) -> Batch:
-        """The step that remembers a departure; it comes before the one that removes."""
+        """Return the write that records a departure; it comes before the removal."""
         row = departed_row(list_name, address)
         return Batch(entities.DEPARTED, [Upsert(Entity(list_name, row, {"LeftAt": at}))])
 
     async def note_many(
         self, list_name: ListName, addresses: Sequence[AddressKey], at: datetime
     ) -> None:
-        """Remember that these addresses left; those who are remembered keep their time."""
+        """Record that these addresses left; those that are recorded already keep their time."""
         known = await asyncio.gather(*(self.left_at(list_name, each) for each in addresses))
         rows = {
             departed_row(list_name, address)
@@ -78,27 +78,27 @@ class Departures:
             await self._rows.apply(upserts[start : start + _BATCH])
 
     async def left_at(self, list_name: ListName, address: Address) -> datetime | None:
-        """When the owner of an address left a list; None: did not, or came back."""
+        """Return when the owner of an address unsubscribed; None if they did not, or came back."""
         found = await self._rows.get(list_name, departed_row(list_name, address))
         return None if found is None else entities.read(found, "LeftAt", datetime)
 
     async def forget(self, list_name: ListName, address: Address) -> bool:
-        """Whether there was something to forget. Can be repeated."""
+        """Remove the record of a departure; return whether there was one. Can be repeated."""
         row = departed_row(list_name, address)
         if await self._rows.get(list_name, row) is None:
             return False
         try:
             await self._rows.delete(list_name, row)
         except NotFound:
-            return False  # by somebody else at this moment
+            return False  # removed by another process at this moment
         return True
 
     async def of_list(self, list_name: ListName) -> DepartedFrom:
-        """All of a list: one look where there are none, and a few megabytes for a million."""
+        """Return all departures from a list: one query if there are none, 8 MB for a million."""
         keys = array("Q")
         rows = KeyRange()
         while True:
-            # In the order of rows, and so in the order of numbers.
+            # Rows come in order, and so do the numbers.
             found = await self._rows.read(_Nothing, list_name, rows, limit=_ROWS)
             keys.extend(map(_key, found))
             if len(found) < _ROWS:
@@ -108,10 +108,10 @@ class Departures:
     async def remove_all(
         self, list_name: ListName, are_ours: Callable[[], Awaitable[bool]]
     ) -> None:
-        """All rows of a list that is being deleted. Can be repeated.
+        """Remove all rows of a list that is being deleted. Can be repeated.
 
-        `are_ours` is asked after each look: a list that was made anew under the name keeps what it
-        has, also if it comes between the look and the removal, which is under the rows' ETags.
+        `are_ours` is asked after each query: a new list of the same name keeps its rows, even if it
+        is created between query and removal, because rows are removed under their ETags.
         """
         while True:
             found = await self._rows.query(KeyRange.only(list_name), limit=_BATCH)
@@ -121,11 +121,11 @@ class Departures:
             try:
                 await self._rows.apply(deletions)
             except Conflict:
-                continue  # somebody else removes, too, or a last one left: look again
+                continue  # changed by another process: look again
 
 
 class _Nothing(msgspec.Struct, frozen=True, gc=False):
-    """Of a row, the key alone."""
+    """Only the key of a row is read."""
 
 
 def _key(row: str) -> int:

@@ -1,4 +1,4 @@
-"""How many a message will go to, and how long that will take: from what was seen before."""
+"""Estimates of how many recipients a message has and how long sending will take."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from postroom.services.audience.list_sizes import ListSizes
 from postroom.services.messages.message_times import MessageTimes
 
 _LOOKED_AT: Final = 10  # messages, newest first
-_ENOUGH: Final = 100  # emails, so that starting and stopping does not count
+_ENOUGH: Final = 100  # emails: with fewer, starting and stopping would distort the rate
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """`recipients` is exact if not `counted_at`; otherwise see `Size`.
+    """`recipients` is exact unless there is a `counted_at`: see `Size`.
 
-    `per_second` is the limit that is set, or else what recent messages reached; None: not known.
+    `per_second` is the configured limit, or the rate of recent messages; None if neither is known.
     """
 
     recipients: int
@@ -37,7 +37,7 @@ class EstimateService:
         self._times = times
 
     async def of(self, list_name: str, limit: float | None) -> Estimate:
-        """For a message to a list; `limit` is the setting in emails per second."""
+        """Return the estimate for a message to a list; `limit` is the configured rate."""
         name = parse_list_name(list_name)
         size = (await self._sizes.of([name]))[name]
         return Estimate(size.recipients, size.counted_at, limit or await self._measured())

@@ -1,4 +1,4 @@
-"""Hides subscribers' GUIDs from people who may look, but not act for subscribers.
+"""Hides the GUIDs of subscribers from people who may view them but not act for them.
 
 A GUID is a secret: anybody who has it can confirm or unsubscribe its owner. Administrators and API
 keys with the scope `subscribers` see it; everyone else sees a mask.

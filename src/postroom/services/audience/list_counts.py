@@ -1,9 +1,9 @@
-"""How many subscribers lists have, kept up to date while they change.
+"""The numbers of subscribers of lists, kept up to date while they change.
 
-`growth.py` counts lists from time to time and keeps the figures in rows. What changes in between is
-added to those rows here: at once where changes are rare, and about once per second where they are
+`list_growth.py` counts lists from time to time and keeps the figures in rows. Changes in between
+are added to those rows here: at once where they are rare, and about once per second where they are
 many, so that a hundred sign-ups per second cost one more write per second. A process that is killed
-loses at most its last second, and an import its last chunk; the next count puts that right.
+loses at most its last second, and an import its last chunk; the next count corrects that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECONDS: Final = 1.0
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Subscribers; the verified among them; and those who get messages, being not blocked."""
+    """Subscribers, those of them who are verified, and those of these who are not blocked."""
 
     subscribers: int = 0
     verified: int = 0
@@ -44,7 +44,7 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def figures_of(subscriber: Subscriber | None) -> Figures:
-    """Return what one subscriber counts; nothing if there is none."""
+    """Return the figures of one subscriber, or zeros without one."""
     if subscriber is None:
         return Figures()
     return Figures(1, int(subscriber.verified), int(subscriber.may_receive))
@@ -71,7 +71,7 @@ class ListCounts:
         await self.add(name, figures_of(new) + -figures_of(old))
 
     async def add(self, name: ListName, change: Figures) -> None:
-        """Note a change of a list's figures; it is written now or with one of the next ones."""
+        """Add a change of a list's figures; it is written now or together with later ones."""
         if change == Figures():
             return
         self._changes[name] = self._changes.get(name, Figures()) + change
@@ -79,7 +79,7 @@ class ListCounts:
             await self.write()
 
     async def write(self) -> None:
-        """Write all that was noted. A list that was never counted stays so."""
+        """Write all changes. Lists that were never counted are left out."""
         self._written_at = time.monotonic()
         changes, self._changes = self._changes, {}
         for name, change in changes.items():

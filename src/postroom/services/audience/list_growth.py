@@ -1,4 +1,4 @@
-"""How lists grow: each is counted from time to time, and the figures are kept by day.
+"""The growth of lists: each is counted from time to time, and the figures are kept by day.
 
 | table    | partition     | row  | holds                                                  |
 |----------|---------------|------|--------------------------------------------------------|
@@ -7,8 +7,8 @@
 | `growth` | `list:NAME`   | day  | Subscribers, Verified of a list                        |
 | `growth` | `all`         | day  | Subscribers, Verified of all lists together            |
 
-Counting reads every subscriber: five seconds for a million. So pages read these figures, and one
-process at a time makes them, the rarer the longer it takes.
+Counting reads every subscriber, which takes five seconds for a million. So pages read these
+figures, and one process at a time updates them: less often, the longer it takes.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from postroom.storage import (
 
 EVERY = "all"
 ROUND = 60.0
-"""Seconds between two looks at which lists are to be counted."""
+"""Seconds between two checks of which lists should be counted."""
 
-_ROWS = 1000  # of one look at the store
+_ROWS = 1000  # of one query
 _LEASE = "growth"
 _RENEW_AFTER = 15.0
-_SHARE = 200  # counting a list takes at most one part in so many of the time,
-_LONGEST_REST = 6 * 3600.0  # but no day is left out
+_SHARE = 200  # counting a list may take 1/200 of the time,
+_LONGEST_REST = 6 * 3600.0  # but each list is counted every day
 
 _log = logging.getLogger(__name__)
 
 
 class ListSize(msgspec.Struct, frozen=True):
-    """How many subscribers a list has: the last count, and what has changed since."""
+    """How many subscribers a list has: the last count plus the changes since."""
 
     name: ListName
     subscribers: int
@@ -77,12 +77,12 @@ class GrowthService:
     # -- reading -----------------------------------------------------------------------------
 
     async def sizes(self) -> list[ListSize]:
-        """Every list that was counted, the largest first."""
+        """Return every list that was counted, largest first."""
         found = [_size_from(row) async for row in self._growth.scan(KeyRange.only(LATEST))]
         return sorted(found, key=lambda size: (-size.subscribers, size.name))
 
     async def history(self, list_name: str | None = None, *, days: int = 90) -> list[GrowthPoint]:
-        """The last days of a list, or of all lists together; days without a count are left out."""
+        """Return the last days of a list, or of all lists; days without a count are missing."""
         partition = EVERY if list_name is None else _partition(list_name)
         first = day_of(datetime.now(UTC) - timedelta(days=days))
         rows = self._growth.scan(KeyRange.only(partition), KeyRange(start=first))
@@ -91,11 +91,11 @@ class GrowthService:
     # -- counting ----------------------------------------------------------------------------
 
     async def keep_counting(self, stopping: asyncio.Event) -> None:
-        """Count the lists periodically until `stopping`. Any number may do this; one acts."""
+        """Count lists periodically until `stopping`. Of several processes, one at a time counts."""
         await run_periodically(self._store, _LEASE, self.count_due, every=ROUND, stopping=stopping)
 
     async def count_due(self, lease: Lease | None = None) -> int:
-        """Count the lists whose figures are old; answers how many it counted."""
+        """Count the lists whose figures are old; return how many."""
         turn = _Turn(self._store, lease)
         known = {row.row: row async for row in self._growth.scan(KeyRange.only(LATEST))}
         counted = 0
@@ -116,7 +116,7 @@ class GrowthService:
         return counted
 
     async def count_now(self, name: ListName) -> ListSize:
-        """Count a list while somebody waits: about two seconds for a million on SQLite."""
+        """Count a list at once: about two seconds for a million on SQLite."""
         began = time.monotonic()
         figures = await self._figures(name, None)
         return await self._note(name, figures, time.monotonic() - began)
@@ -143,7 +143,7 @@ class GrowthService:
             start = entities.behind(next(reversed(rows)))
             if turn is not None:
                 await turn.keep()
-                # Pages are answered meanwhile: this one takes no more than half of the time.
+                # Leave half of the time to other work, such as pages.
                 await asyncio.sleep(time.monotonic() - asked)
 
     async def _note(self, name: ListName, total: Figures, seconds: float) -> ListSize:
@@ -172,14 +172,14 @@ class GrowthService:
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):
-    """What is read of an `email:` row."""
+    """The properties that are read of an `email:` row."""
 
     Verified: bool = False
     Blocked: str = ""
 
 
 class _Turn:
-    """The right to count, renewed on the way."""
+    """The lease for counting, renewed in between."""
 
     def __init__(self, store: Store, lease: Lease | None) -> None:
         self._store = store
@@ -187,7 +187,7 @@ class _Turn:
         self._renewed = time.monotonic()
 
     async def keep(self) -> None:
-        """`LeaseLost` if somebody else counts now."""
+        """Renew the lease if necessary. `LeaseLost` if another process has it now."""
         if self._lease is not None and time.monotonic() - self._renewed > _RENEW_AFTER:
             await self._store.renew_lease(self._lease)
             self._renewed = time.monotonic()

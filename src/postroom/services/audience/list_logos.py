@@ -1,4 +1,4 @@
-"""The pictures that lists show on their public pages."""
+"""The logos on the sign-up pages of lists."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class LogoService:
         self._lists = lists
 
     async def put(self, list_name: str, data: bytes, etag: str | None = None) -> MailingList:
-        """A new picture for a list. `Invalid`, `NoSuch`; with `etag`, `Overtaken`.
+        """Set the logo of a list. `Invalid`, `NoSuch`; with `etag`, `Overtaken`.
 
-        It is there before the list names it, and the old one goes last: an interruption leaves a
-        picture too many, never a list without its own.
+        The picture is stored before the list names it, and the old one is removed last: an
+        interruption leaves a picture too many, never a list without its own.
         """
         image = parse_image(data)
         old = await self._lists.get(list_name)
@@ -37,20 +37,20 @@ class LogoService:
         return new
 
     async def remove(self, list_name: str, etag: str | None = None) -> MailingList:
-        """No picture any more. `NoSuch`; with `etag`, `Overtaken`."""
+        """Remove the logo of a list. `NoSuch`; with `etag`, `Overtaken`."""
         old = await self._lists.get(list_name)
         new = await self._lists.edit(old.name, logo="", etag=etag or old.etag)
         await self._delete(old.logo)
         return new
 
     async def read(self, mailing_list: MailingList) -> bytes | None:
-        """The picture, or None."""
+        """Return the logo, or None."""
         if not mailing_list.logo:
             return None
         try:
             return await self._blobs.read(mailing_list.logo)
         except NotFound:
-            return None  # replaced at this moment
+            return None  # just replaced
 
     async def _delete(self, logo: str) -> None:
         if logo:

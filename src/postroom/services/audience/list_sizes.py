@@ -1,7 +1,7 @@
-"""How many subscribers lists have, for pages: small lists are counted, large ones have a count.
+"""The sizes of lists, as pages show them: small lists are counted at once, large ones have a count
+that is kept up to date.
 
-A large list that has no count yet (it has just been imported, or its count was lost) is counted
-while the page waits, once.
+A large list without a count (just imported, for example) is counted once while the page waits.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from postroom.services.audience.list_counts import ListCounts
 from postroom.services.audience.list_growth import GrowthService, ListSize
 from postroom.storage import KeyRange, Store
 
-_SMALL: Final = 500  # subscribers that are counted while somebody waits
+_SMALL: Final = 500  # subscribers, which are counted at once
 
 
 class Size(msgspec.Struct, frozen=True):
-    """`recipients` are verified and not blocked. `counted_at` is None where it is exact now;
-    otherwise it was counted then, and changes since have been added."""
+    """`recipients` are verified and not blocked. `counted_at` is None if the size is exact;
+    otherwise it is the time of the count, to which later changes have been added."""
 
     subscribers: int
     verified: int
@@ -54,7 +54,7 @@ class ListSizes:
         return found
 
     async def counted(self) -> dict[ListName, Size]:
-        """Return the count of every list that has one: one look, however many there are."""
+        """Return the sizes of all lists that have a count, with one query."""
         await self._counts.write()
         return {size.name: _size(size) for size in await self._growth.sizes()}
 

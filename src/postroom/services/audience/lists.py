@@ -32,14 +32,14 @@ from postroom.storage import (
     Store,
 )
 
-_BATCH = 99  # rows that go with one batch of the store, beside the mark of their list
+_BATCH = 99  # rows that fit into one batch beside the mark of their list
 _PAIRS = 49  # with the list's mark they fill a batch
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """Some lists in the order of their names; `next` goes on.
+    """Some lists in the order of their names; `next` continues.
 
-    `being_deleted` names those whose deletion has begun and has not come to its end.
+    `being_deleted` names those whose deletion is not finished.
     """
 
     lists: list[MailingList]
@@ -65,16 +65,16 @@ class ListService:
             created_at=datetime.now(UTC),
             **checked_properties(given),
         )
-        # The index first: a list that an interruption left out of it could never be found.
+        # The index first: a list that is missing there could never be found.
         entry = Entity(entities.BY_NAME, new.name, {})
         await self._index.upsert(entry)
         etag = await self._insert(new)
-        # And again: a deletion of the list that had this name may have come between.
+        # And again: an earlier list of this name may have been deleted in between.
         await self._index.upsert(entry)
         return msgspec.structs.replace(new, etag=etag)
 
     async def get(self, name: str) -> MailingList:
-        """The list. `NoSuch`."""
+        """Return a list. `NoSuch`."""
         found = await self._lists.get(parse_list_name(name), entities.LIST_ROW)
         if found is None or _is_being_deleted(found):
             raise NoSuch("list", name)
@@ -83,7 +83,7 @@ class ListService:
     async def page(
         self, *, prefix: str = "", limit: int = 100, after: str | None = None
     ) -> ListPage:
-        """Lists in the order of their names, all or those that begin with `prefix`."""
+        """Return lists in the order of their names, all or those that begin with `prefix`."""
         result = await self._index.query(
             KeyRange.only(entities.BY_NAME), KeyRange.prefix(prefix), limit=limit, after=after
         )
@@ -96,14 +96,14 @@ class ListService:
         return ListPage(lists, result.next, leaving)
 
     async def names(self, *, limit: int = 1000) -> list[ListName]:
-        """The first names in their order, for a choice: one look at the index."""
+        """Return the first names in order, with one query."""
         result = await self._index.query(KeyRange.only(entities.BY_NAME), limit=limit)
         return [ListName(entry.row) for entry in result.entities]
 
     async def edit(self, name: str, *, etag: str | None = None, **changes: object) -> MailingList:
         """Change the `PROPERTIES` that are given (not None).
 
-        With `etag`: `Overtaken` if somebody else saved first. `logo` names a stored picture
+        With `etag`: `Overtaken` if another change was saved first. `logo` names a stored picture
         (`LogoService`), or empty.
         """
         old = await self.get(name)
@@ -117,10 +117,11 @@ class ListService:
         return msgspec.structs.replace(new, etag=saved)
 
     async def delete(self, name: str, etag: str | None = None) -> int:
-        """Remove a list with its subscribers; answers how many there were. `NotNow`, `NoSuch`.
+        """Delete a list with its subscribers; return how many there were. `NotNow`, `NoSuch`.
 
-        First the list is marked, and from then on it is gone for everybody. Its rows go in batches;
-        an interrupted deletion is finished by deleting again, or by making a list of that name.
+        The list is marked first, and from then on it no longer exists for anybody. Its rows are
+        removed in batches; an interrupted deletion is finished by deleting the list again, or by
+        creating one of the same name.
         """
         list_name = parse_list_name(name)
         found = await self._lists.get(list_name, entities.LIST_ROW)
@@ -138,10 +139,10 @@ class ListService:
         return await self.finish_deletion(list_name, mark)
 
     async def finish_deletion(self, name: ListName, mark: str | None = None) -> int:
-        """Remove all rows of a marked list, whose row has the ETag `mark`; its own goes last.
+        """Remove all rows of a marked list, whose row has the ETag `mark`; that row comes last.
 
-        Each batch writes the mark again, under its ETag. So whoever is late, and finds a list that
-        was made anew under this name, takes nothing away from it.
+        Each batch writes the mark again, under its ETag. So a process that comes late removes
+        nothing from a new list of the same name.
         """
         removed = 0
         if mark is None:
@@ -157,7 +158,7 @@ class ListService:
                 deletions = [Delete(name, row) for row in rows]
                 mark = (await self._lists.apply([Merge(_mark(name), mark), *deletions]))[0]
             except Conflict:
-                # Somebody else deletes, too; or a row has lost its other half, and goes alone.
+                # Another process deletes as well; or one row of a pair is missing.
                 current = await self._find_mark(name)
                 in_pairs = current != mark
                 mark = current
@@ -166,7 +167,7 @@ class ListService:
         return removed
 
     async def _rows_to_remove(self, name: ListName, in_pairs: bool) -> list[str]:
-        """Some rows of a list: subscribers with their look-up rows, then whatever is left."""
+        """Return some rows of a list: subscribers with their look-up rows, then the others."""
         if in_pairs:
             found = await self._lists.query(
                 KeyRange.only(name), KeyRange.prefix(entities.EMAIL_PREFIX), limit=_PAIRS
@@ -179,9 +180,9 @@ class ListService:
         return [e.row for e in result.entities if e.row != entities.LIST_ROW]
 
     async def _remove_list(self, name: ListName, mark: str) -> None:
-        """Pictures and index entry, if they are still those of the marked list; then its row.
+        """Remove logos and index entry, if they still belong to the marked list; then its row.
 
-        Who left it is forgotten when nobody is on it any more: nobody can leave after that.
+        Departures are removed when the list has no subscribers: no more can follow.
         """
 
         async def are_ours() -> bool:
@@ -193,17 +194,17 @@ class ListService:
             for logo in (await self._logos.list(entities.logo_prefix(name))).blobs:
                 with contextlib.suppress(NotFound):
                     await self._logos.delete(logo.name)
-            with contextlib.suppress(Conflict):  # made anew at this moment: not ours any more
+            with contextlib.suppress(Conflict):  # a new list of this name has just been created
                 await self._index.delete(entry.partition, entry.row, entry.etag)
         await self._lists.delete(name, entities.LIST_ROW, mark)
 
     async def _find_mark(self, name: ListName) -> str | None:
-        """The ETag of a list that is being deleted; None if there is none, or one made anew."""
+        """Return the ETag of a list that is being deleted, or None."""
         found = await self._lists.get(name, entities.LIST_ROW)
         return None if found is None or not _is_being_deleted(found) else found.etag
 
     async def _insert(self, new: MailingList) -> str:
-        """Where a deletion was interrupted, it is finished first."""
+        """Insert a list, after finishing an interrupted deletion of the same name."""
         for _ in range(2):
             try:
                 return await self._lists.insert(entities.list_entity(new))
@@ -217,8 +218,8 @@ class ListService:
         async for message in self._messages.open_messages():
             if message.list_name == name and message.status not in FINAL:
                 raise NotNow(
-                    f"the list {name!r} cannot be deleted while the message {message.ref} for it"
-                    f" is {message.status}: cancel that first, or wait until it is done"
+                    f"the list {name!r} cannot be deleted while its message {message.ref} is"
+                    f" {message.status}: cancel the message, or wait until it is sent"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Subscribers: sign-up, confirmation, leaving, and what an administrator does.
+"""Subscribers: signing up, confirming, unsubscribing, and changes by an administrator.
 
 A subscriber is two rows of one partition, `email:KEY` and `guid:GUID`, written and removed in one
 batch: there is never one without the other. The key is the address without differences of case, so
@@ -52,7 +52,7 @@ from postroom.storage import (
     eq,
 )
 
-# A list that was there a moment ago need not be looked for: `_keep` tells if it no longer is.
+# A list that existed a moment ago is not read again: `_keep` notices if it was deleted.
 _SEEN_SECONDS = 5.0
 
 A = TypeVar("A")
@@ -60,7 +60,7 @@ B = TypeVar("B")
 
 
 class SubscriberPage(msgspec.Struct, frozen=True):
-    """Some subscribers in the order of their addresses; `next` goes on."""
+    """Some subscribers in the order of their addresses; `next` continues."""
 
     subscribers: list[Subscriber]
     next: str | None
@@ -79,22 +79,22 @@ class SubscriptionService:
         self._confirmations = store.queue(CONFIRM_QUEUE)
         self._lists = lists
         self._limits = limits or SignupLimits(store)
-        self._seen: dict[ListName, float] = {}  # the list that was last signed up for
+        self._seen: dict[ListName, float] = {}  # the list of the last sign-up, and when that was
         self._departures = Departures(store)
         self._counts = counts
 
-    # -- sign-up and leaving, by the subscriber ----------------------------------------------
+    # -- by the subscriber -------------------------------------------------------------------
 
     async def subscribe(
         self, list_name: str, email: str, *, language: str = "", place: str | None = None
     ) -> bool:
-        """Ask the owner of the address to confirm. False: is verified already, nothing is sent.
+        """Ask the owner of the address to confirm; return False if they already have.
 
-        Whoever signs up again before confirming gets the same link again, unless they were asked
-        too often of late: then nothing is done, and the answer is the same. `language` is what the
-        mail will speak, `place` where a visitor of the page comes from (see `SignupLimits`).
+        Signing up again before confirming sends the same link again, unless that has been done too
+        often recently: then nothing is sent, and the result is the same. `language` is that of the
+        email, `place` identifies the visitor of a page (see `SignupLimits`).
 
-        A program with a key signs up people whom nobody knows yet, mostly: that is tried first.
+        Programs with an API key mostly sign up new people, so that is tried first.
         """
         name = parse_list_name(list_name, "list_name")
         address = parse_address(email, "email_address")
@@ -115,7 +115,7 @@ class SubscriptionService:
         if signed_up.verified:
             return False
         if is_counted:
-            # The list may be deleted at this moment; then the item finds nobody to ask.
+            # If the list is deleted at this moment, the work item has no effect.
             await _both(
                 self._confirmations.put_many([_item(signed_up, language)]), self._keep(signed_up)
             )
@@ -124,10 +124,10 @@ class SubscriptionService:
         return True
 
     async def _sign_up_new(self, name: ListName, address: Address, language: str) -> bool:
-        """Rows, count and work item in one step of the store.
+        """Write rows, limit and work item with one call to the store.
 
-        False: the address is on the list, or the mailbox was counted today. Then the item is not
-        there yet, and whoever finds out what is will put it.
+        Return False if the address is on the list, or the mailbox was counted today. Then the work
+        item has not been put yet.
         """
         if time.monotonic() - self._seen.get(name, -_SEEN_SECONDS) >= _SEEN_SECONDS:
             await self._lists.get(name)
@@ -148,7 +148,7 @@ class SubscriptionService:
         return True
 
     async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:
-        """Whom a link belongs to: two point reads, however long the list is."""
+        """Return the owner of a link, with two point reads."""
         name, wanted = parse_list_name(list_name, "listName"), parse_guid(guid)
         found = await self._rows.get(name, entities.guid_row(wanted))
         if found is None:
@@ -160,9 +160,9 @@ class SubscriptionService:
         return subscriber if any(hmac.compare_digest(each, wanted) for each in known) else None
 
     async def confirm(self, list_name: str, guid: str) -> Subscriber | None:
-        """Verify the owner of a confirmation link. Repeating is harmless; None: no such link.
+        """Verify the owner of a confirmation link; return None for an unknown link. Repeatable.
 
-        That they had left before is forgotten first: whoever is interrupted here confirms again.
+        An earlier departure is forgotten first: after an interruption, the link is used again.
         """
 
         async def attempt() -> Subscriber | None:
@@ -177,9 +177,9 @@ class SubscriptionService:
         return await retry_on_conflict(attempt, "subscriber", guid)
 
     async def unsubscribe(self, list_name: str, guid: str) -> Subscriber | None:
-        """Remove the owner of an unsubscribe link; None: is off the list already.
+        """Remove the owner of an unsubscribe link; return None if they are not on the list.
 
-        That they left is remembered before they are removed: no import brings them back.
+        The departure is recorded before they are removed, so that no import adds them again.
         """
 
         async def attempt() -> Subscriber | None:
@@ -187,20 +187,20 @@ class SubscriptionService:
             if subscriber is None:
                 return None
             if not await self._leave(subscriber):
-                raise Overtaken("subscriber", guid)  # gone, or under another address by now
+                raise Overtaken("subscriber", guid)  # removed, or its address changed
             await self._limits.forget(subscriber.address)
             return subscriber
 
         return await retry_on_conflict(attempt, "subscriber", guid)
 
     async def left_at(self, list_name: ListName, address: Address) -> datetime | None:
-        """When the owner of an address left a list by their own act; None: did not."""
+        """Return when the owner of an address unsubscribed, or None if they did not."""
         return await self._departures.left_at(list_name, address)
 
     # -- by an administrator -----------------------------------------------------------------
 
     async def add(self, list_name: str, email: str, *, verified: bool = False) -> Subscriber:
-        """Put an address on a list. `Exists`."""
+        """Add an address to a list. `Exists`."""
         mailing_list = await self._lists.get(list_name)
         new = new_subscriber(mailing_list.name, parse_address(email), verified=verified)
         try:
@@ -209,27 +209,27 @@ class SubscriptionService:
             raise Exists("subscriber", new.address) from exc
 
     async def ask(self, list_name: str, email: str) -> Subscriber:
-        """Send the owner of an address that is not verified the mail to confirm. `NotNow` if it is
-        verified or blocked, or was asked too often of late (`SignupLimits`).
+        """Send the confirmation email again to an address that is not verified. `NotNow` if it is
+        verified or blocked, or has been asked too often recently (`SignupLimits`).
 
-        Counted before it is queued: what a crash leaves between is asked for again.
+        It is counted before it is queued: after a crash in between, it has to be sent again.
         """
         subscriber = await self.get(list_name, email)
         if subscriber.verified:
-            raise NotNow(f"{subscriber.address} is verified already: there is nothing to confirm")
+            raise NotNow(f"{subscriber.address} has already confirmed")
         if subscriber.blocked:
-            raise NotNow(f"{subscriber.address} is blocked: take that back first")
+            raise NotNow(f"{subscriber.address} is blocked: unblock it first")
         allowance = await self._limits.look(subscriber.address, subscriber.list_name, None)
         if allowance is None or not await self._limits.take(allowance):
             raise NotNow(
-                f"{subscriber.address} was asked too often of late: wait five minutes or, after"
-                " three times on one day, until tomorrow"
+                f"{subscriber.address} has been asked too often recently: wait five minutes or,"
+                " after three times on one day, until tomorrow"
             )
         await self._confirmations.put_many([_item(subscriber, "")])
         return subscriber
 
     async def get(self, list_name: str, email: str) -> Subscriber:
-        """The subscriber. `NoSuch` list or subscriber."""
+        """Return a subscriber. `NoSuch` list or subscriber."""
         mailing_list, address = await self._lists.get(list_name), parse_address(email)
         found = await self._find(mailing_list.name, address)
         if found is None:
@@ -257,7 +257,7 @@ class SubscriptionService:
         return SubscriberPage([entities.subscriber_from(e) for e in result.entities], result.next)
 
     async def all(self, list_name: ListName) -> AsyncIterator[Subscriber]:
-        """Every subscriber of a list, in flat memory."""
+        """Yield every subscriber of a list, in flat memory."""
         async for entity in self._rows.scan(
             KeyRange.only(list_name), KeyRange.prefix(entities.EMAIL_PREFIX)
         ):
@@ -272,7 +272,7 @@ class SubscriptionService:
         blocked: str | None = None,
         etag: str | None = None,
     ) -> Subscriber:
-        """Change what is given. With `etag`: `Overtaken` if somebody else saved first."""
+        """Change what is given. With `etag`: `Overtaken` if another change was saved first."""
         old = await self.get(list_name, email)
         new = old
         if verified is not None and verified != old.verified:
@@ -314,10 +314,10 @@ class SubscriptionService:
         return msgspec.structs.replace(new, etag=etags[0])
 
     async def move(self, list_name: str, email: str, to_list: str) -> Subscriber:
-        """To another list, with the same GUID.
+        """Move a subscriber to another list, with the same GUID.
 
-        Added there before it is removed here: at no moment is the subscriber on neither list, and
-        an interrupted move is finished by moving again.
+        It is added there before it is removed here: at every moment the subscriber is on one of the
+        lists, and an interrupted move is finished by repeating it.
         """
         old = await self.get(list_name, email)
         target = await self._lists.get(to_list)
@@ -335,7 +335,7 @@ class SubscriptionService:
         return new
 
     async def remove(self, list_name: str, email: str, etag: str | None = None) -> None:
-        """Take an address off a list. `NoSuch`, `Overtaken`."""
+        """Remove an address from a list. `NoSuch`, `Overtaken`."""
         subscriber = await self.get(list_name, email)
         try:
             await self._remove(subscriber, etag)
@@ -351,7 +351,7 @@ class SubscriptionService:
     async def _signed_up(
         self, name: ListName, address: Address, known: Subscriber | None
     ) -> Subscriber:
-        """Who is known, a new one, or the one that somebody else has added at the same moment."""
+        """Return the known subscriber, a new one, or one that was added at the same moment."""
         if known is not None:
             return known
         new = new_subscriber(name, address, verified=False)
@@ -366,16 +366,16 @@ class SubscriptionService:
         return msgspec.structs.replace(new, etag=etags[0])
 
     async def _insert(self, new: Subscriber) -> Subscriber:
-        """Both rows together. `AlreadyExists`; `NoSuch` if the list is being deleted meanwhile."""
+        """Insert both rows of a subscriber. `AlreadyExists`; `NoSuch` if the list is deleted."""
         etag = (await self._rows.apply(_insertion(new)))[0]
         await self._keep(new)
         await self._counts.changed(new.list_name, None, new)
         return msgspec.structs.replace(new, etag=etag)
 
     async def _keep(self, new: Subscriber) -> None:
-        """Look at the list again. `NoSuch` if it is being deleted: then the rows go, too.
+        """Check the list again. `NoSuch` if it is being deleted: then our rows are removed, too.
 
-        Its deletion may have gone past our rows: they would come back with a list of that name.
+        The deletion may have missed them, and they would reappear with a new list of that name.
         """
         try:
             await self._lists.get(new.list_name)
@@ -392,7 +392,7 @@ class SubscriptionService:
         return msgspec.structs.replace(new, etag=saved)
 
     async def _leave(self, subscriber: Subscriber) -> bool:
-        """Remember, then remove; False if somebody else was quicker."""
+        """Record the departure, then remove; return False if another process was faster."""
         name, address = subscriber.list_name, subscriber.address
         steps: list[Step] = [
             self._departures.noting(name, address, datetime.now(UTC)),
@@ -404,14 +404,14 @@ class SubscriptionService:
             try:
                 await self._lists.get(name)
             except NoSuch:
-                # Deleted meanwhile: its deletion may have gone past the row that we have written.
+                # Deleted in the meantime: the deletion may have missed the row that we wrote.
                 await self._departures.forget(name, address)
             return False
         await self._counts.changed(name, subscriber, None)
         return True
 
     async def _remove(self, subscriber: Subscriber, etag: str | None = None) -> bool:
-        """Both rows together; False if somebody else was quicker."""
+        """Remove both rows; return False if another process was faster."""
         try:
             await self._rows.apply(entities.subscriber_removal(subscriber, etag))
         except NotFound:
@@ -438,7 +438,7 @@ def _insertion(subscriber: Subscriber) -> list[Insert]:
 
 
 def _item(subscriber: Subscriber, language: str) -> NewMessage:
-    """For `mail/confirm`: whom to ask, and in which language."""
+    """Return a work item for `mail/confirm`: whom to ask, and in which language."""
     properties = {"language": language} if language else {}
     return NewMessage(f"{subscriber.guid},{subscriber.list_name}", properties=properties)
 
@@ -448,7 +448,7 @@ def _verified(subscriber: Subscriber) -> Subscriber:
 
 
 async def _both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
-    """Two steps at once: `gather` for two, at half its price, and none is left alone."""
+    """Run two coroutines at the same time, for half the cost of `gather`."""
     task = asyncio.ensure_future(other)
     try:
         return await one, await task

@@ -178,7 +178,7 @@ async def test_somebody_who_was_added_can_be_asked_to_confirm_within_the_limits(
     with pytest.raises(NotNow, match="blocked"):
         await use.ask(name, ANN)
     await use.edit(name, ANN, blocked="", verified=True)
-    with pytest.raises(NotNow, match="verified already"):
+    with pytest.raises(NotNow, match="has already confirmed"):
         await use.ask(name, ANN)
     with pytest.raises(NoSuch):
         await use.ask(name, "nobody@example.com")

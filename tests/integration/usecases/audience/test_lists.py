@@ -72,7 +72,7 @@ async def test_of_two_who_edit_one_wins_and_nothing_of_the_other_is_kept(
     seen = await services.lists.get("contoso1")
 
     first = await services.lists.edit("contoso1", description="Ann's", etag=seen.etag)
-    with pytest.raises(Overtaken, match="somebody else"):
+    with pytest.raises(Overtaken, match="someone else"):
         await services.lists.edit(
             "contoso1", description="Bob's", from_address="bob@contoso.example", etag=seen.etag
         )

@@ -47,7 +47,7 @@ async def test_applications_are_registered_once_and_removed(services: Services) 
 
     await services.apps.add(msgspec.structs.replace(ORDERS, origin="api"))  # the same again
     assert await services.apps.version() == versions[-1]
-    with pytest.raises(Exists, match=r"'/Shop/orders' exists already.* from: command line"):
+    with pytest.raises(Exists, match=r"'/Shop/orders' already exists.* from: command line"):
         await services.apps.add(changed(msgspec.structs.replace(ORDERS, path="/shop/ORDERS")))
 
     await services.apps.remove("/shop/orders")
