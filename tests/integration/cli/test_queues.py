@@ -5,8 +5,10 @@ import json
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from postroom.domain.queues.app_options import OnPoison
 from postroom.domain.queues.apps import App
 from postroom.services.queues.attempts import AttemptFailure
 from postroom.storage import open_store
@@ -122,11 +124,28 @@ def test_a_history_says_once_how_a_process_ended(cli: CommandLine) -> None:
     assert cli.json("queue", "history", identity)["items"][0]["exit_status"] == 9
 
 
-async def _died_of_it(file: Path) -> None:
+def test_messages_are_brought_back_from_the_senders_own_queue(cli: CommandLine) -> None:
+    cli.ok("queue", "put", "shop", "an order", "--property", "dead_letter_queue=senders/own")
+    cli.ok("queue", "put", "senders/own", "something else")
+    asyncio.run(_died_of_it(cli.folder / "postroom-data" / "postroom.db", reject=True))
+    again = ("queue", "redrive", "shop", "--from", "senders/own")
+    assert cli.ok(*again) == "1 message is back.\n"
+    assert [each["body"] for each in cli.json("queue", "peek", "shop")["items"]] == ["an order"]
+    assert cli.ok(*again) == "0 messages are back.\n"
+
+
+async def _died_of_it(file: Path, *, reject: bool = False) -> None:
     async with await open_store(f"sqlite:///{file}") as store:
         [message] = await store.queue("shop").receive(lease=60)
         failure = AttemptFailure("the process ended: exit status 9", exit_status=9)
         app = App(path="/shop", handler="orders:process", origin="test")
+        if reject:
+            changes = {
+                "on_poison": OnPoison.REJECT,
+                "receive_retry_count": 0,
+                "max_retry_cycles": 0,
+            }
+            app = msgspec.structs.replace(app, **changes)
         await Services(store).queues.failed(message, app, failure)
 
 
