@@ -123,3 +123,13 @@ def folder_for(name: str, user: str | None) -> Iterator[Path]:
         if user is not None:
             shutil.chown(made, user)
         yield Path(made)
+
+
+@contextmanager
+def without_nohup() -> Iterator[None]:
+    """Start processes that follow SIGHUP, also if the test run itself was started with `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -12,7 +12,7 @@ from typing import NoReturn
 import click
 
 from postroom import __version__
-from postroom.cli.support.stopping import STOP_SIGNALS
+from postroom.cli.support.stopping import stop_signals
 from postroom.errors import PostroomError
 
 # Heading → command → (module and function, summary). A command is imported when it is used, so that
@@ -142,7 +142,7 @@ def main() -> None:
 
 def _exit_cleanly_when_stopped() -> None:
     """Exit with status 0 on a signal, until the part installs its own handlers."""
-    for number in STOP_SIGNALS:
+    for number in stop_signals():
         signal.signal(number, lambda *_: sys.exit(0))
 
 

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+"""Signals that every process of a command gets from its terminal: Ctrl-C, and when it is closed."""
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36

@@ -12,6 +12,7 @@ import pytest
 
 from postroom.wiring import Services
 from tests.acceptance.harness import POSTROOM, Postroom, SumChecker, address_of, fill, schedule
+from tests.services.process import without_nohup
 from tests.services.recording_smtp import RecordingSmtp, Rule
 
 COUNT = 1_000
@@ -33,15 +34,16 @@ async def test_a_closed_terminal_loses_nothing_and_doubles_nothing(
         os.setsid()
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
-    sender = subprocess.Popen(  # noqa: ASYNC220
-        [POSTROOM, "sender"],
-        cwd=postroom.folder,
-        env={**os.environ, **postroom.environment()},
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        preexec_fn=take_terminal,
-    )
+    with without_nohup():
+        sender = subprocess.Popen(  # noqa: ASYNC220
+            [POSTROOM, "sender"],
+            cwd=postroom.folder,
+            env={**os.environ, **postroom.environment()},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            preexec_fn=take_terminal,
+        )
     postroom.processes.append(sender)
     os.close(slave)
     await checker.until(lambda _, counts: counts.done >= 200, seconds=30, why="no progress")

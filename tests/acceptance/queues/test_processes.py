@@ -15,6 +15,7 @@ from postroom.wiring import Services
 from tests.acceptance.hosting import ON_ONE_ENGINE, Hosting, children_of, is_alive
 from tests.contract.conftest import StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
+from tests.services.process import without_nohup
 
 KILLS = 20
 
@@ -84,6 +85,7 @@ async def test_a_host_that_stops_at_its_drain_limit_gives_back_without_an_attemp
     assert message.dequeue_count == 0
 
 
+@ON_ONE_ENGINE
 async def test_a_process_is_replaced_while_the_old_one_still_takes_messages(
     hosting: Hosting,
 ) -> None:
@@ -160,6 +162,23 @@ async def test_a_host_that_is_asked_to_stop_finishes_what_it_began_and_gives_bac
     await hosting.start()
     await hosting.until_empty("shop/orders")
     assert set(hosting.times_handled().values()) == {1}
+
+
+@ON_ONE_ENGINE
+async def test_a_closed_terminal_lets_a_host_finish_what_it_began(hosting: Hosting) -> None:
+    """The shell sends SIGHUP to every process of the job, so to the zygote as well."""
+    await hosting.add("/shop", max_processes=1)
+    with without_nohup():
+        host = await hosting.start()
+    await hosting.put("shop/orders", "await:open")
+    await hosting.until_begun(1)
+    for pid in (*children_of(host.pid), host.pid):
+        os.kill(pid, signal.SIGHUP)
+    hosting.touch("open")
+    assert await asyncio.to_thread(host.wait, 60) == 0
+    assert "the zygote has died" not in hosting.logs()
+    assert [each.attempt for each in hosting.ended("await:open")] == [1]
+    assert await hosting.copies("shop/orders") == 0
 
 
 @ON_ONE_ENGINE

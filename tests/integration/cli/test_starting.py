@@ -14,6 +14,7 @@ import pytest
 from postroom.cli.main import PARTS
 from postroom.folders import FolderError, make_private, make_writable
 from tests.services.postroom import CommandLine
+from tests.services.process import without_nohup
 from tests.services.waiting import accepts_connections, free_ports, wait_until
 
 
@@ -117,20 +118,24 @@ def test_who_is_stopped_while_it_starts_ends_well(number: signal.Signals, cli: C
         starting.communicate()
 
 
-def test_ctrl_c_while_the_host_comes_up_is_no_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP], ids=["Ctrl-C", "closed"])
+def test_what_a_terminal_sends_while_the_host_comes_up_is_no_error(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     """It reaches every process of the terminal, also one that is still loading its modules."""
     postroom = Path(sys.executable).with_name("postroom")
-    process = subprocess.Popen(
-        [postroom, "up", "--port", str(free_ports(1)[0])],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    with without_nohup():
+        process = subprocess.Popen(
+            [postroom, "up", "--port", str(free_ports(1)[0])],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         wait_until(lambda: bool(children.read_text()), seconds=60, what="a child")
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, number)
         told, _ = process.communicate(timeout=60)
     finally:
         process.kill()
@@ -165,6 +170,35 @@ def test_a_second_signal_ends_a_command_that_does_not_stop(blocking: bool) -> No
         assert process.wait(60) == 128 + signal.SIGINT
         assert process.stderr is not None
         assert "Stopped at once" in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_command_under_nohup_outlives_its_terminal() -> None:
+    program = (
+        "import asyncio\n"
+        "from postroom.cli.support import running\n"
+        "async def work(stopping):\n"
+        "    print('started', flush=True)\n"
+        "    await stopping.wait()\n"
+        "asyncio.run(running._until_stopped(work))\n"
+    )
+    process = subprocess.Popen(
+        ["nohup", sys.executable, "-c", program],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        assert not _catches(status, signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()

@@ -5,7 +5,7 @@
 | SIGTERM, SIGINT | finish and end | end at once |
 | SIGHUP          | finish and end | ignored     |
 
-SIGHUP comes when the terminal of a command is closed.
+SIGHUP comes when the terminal of a command is closed. `nohup` makes a command ignore it.
 
 To handle another signal, add it to `STOP_SIGNALS`, and to `INSISTING` if its repetition ends the
 process at once.
@@ -35,6 +35,12 @@ INSISTING = frozenset({signal.SIGTERM, signal.SIGINT})
 _SAME_REQUEST_SECONDS = 0.5
 
 
+def stop_signals() -> list[signal.Signals]:
+    """Return those of `STOP_SIGNALS` that this process should follow."""
+    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [each for each in STOP_SIGNALS if not (is_nohup and each is signal.SIGHUP)]
+
+
 class StopRequests:
     """Turns signals into `stopping`, and a repeated signal into the end of the process."""
 
@@ -44,7 +50,7 @@ class StopRequests:
         self._first_at: float | None = None
 
     def listen(self) -> None:
-        for number in STOP_SIGNALS:
+        for number in stop_signals():
             self._loop.add_signal_handler(number, self._requested)
 
     def _requested(self) -> None:

@@ -163,8 +163,8 @@ class Launcher:
 
     def _started(self, line: int) -> subprocess.Popen[bytes]:
         # Ctrl-C is ours to answer. The zygote inherits this, and so is not interrupted before it
-        # can say that it ignores the signal.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # can say that it ignores such signals.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, parents.FROM_TERMINAL)
         try:
             return subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-P", "-m", ZYGOTE, str(line), *self._preload],

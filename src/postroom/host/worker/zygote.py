@@ -85,10 +85,10 @@ class _Zygote:
         self._woken.setblocking(False)
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # The host decides when to stop: Ctrl-C in its terminal reaches us, too.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see launcher.py
+        # The host decides when to stop: what its terminal sends reaches us, too.
+        for number in (*parents.FROM_TERMINAL, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, parents.FROM_TERMINAL)  # see launcher.py
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
@@ -131,7 +131,7 @@ class _Zygote:
         parents.die_with(parent)
         os.setsid()  # so that all that it starts can be found, and Ctrl-C does not reach it
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGCHLD, signal.SIGTERM, *parents.FROM_TERMINAL):
             signal.signal(number, signal.SIG_DFL)
         self._selector.close()
         for inherited in (self._host, self._wake, self._woken):
