@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, ExceptionHandler, Scope
+from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from postroom.web.admin import ADMIN_VIEWS
 from postroom.web.api import API_VIEWS, make_api, mounted
@@ -36,13 +36,28 @@ class _Files(StaticFiles):
         return response
 
 
+class _ApiFirst:
+    """Passes calls of the API on directly, without trying the routes of all pages."""
+
+    def __init__(self, api: Mount, pages: ASGIApp) -> None:
+        self._api = api
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match, child_scope = self._api.matches(scope)
+        if match is Match.NONE:
+            await self._pages(scope, receive, send)
+        else:
+            scope.update(child_scope)
+            await self._api.handle(scope, receive, send)
+
+
 def make_app(context: WebContext) -> ASGIApp:
     templates = make_environment()
     routes: list[BaseRoute] = [
         *health_routes(context),
         metrics_route(context),
         Mount("/static", _Files(directory=STATIC)),
-        mounted(make_api(context)),
         *(view.route(context, templates) for view in VIEWS),
     ]
     on_error = _error_handler(context, templates)
@@ -50,7 +65,7 @@ def make_app(context: WebContext) -> ASGIApp:
     app.router.redirect_slashes = False  # it would trust the Host header: see `_without_slash`
     hsts = hsts_of(context.settings.web.hsts, is_behind_tls=context.is_behind_tls)
     # Outermost, so that responses to internal errors have the headers, too.
-    return Measured(SecureHeaders(app, hsts=hsts))
+    return Measured(SecureHeaders(_ApiFirst(mounted(make_api(context)), app), hsts=hsts))
 
 
 def _error_handler(context: WebContext, templates: jinja2.Environment) -> ExceptionHandler:

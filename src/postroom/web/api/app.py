@@ -45,6 +45,8 @@ def make_api(context: WebContext) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         root_path_in_servers=False,
+        # Postroom has its own traces; FastAPI would look for OpenTelemetry with every request.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     api.state.context = context
     for router in ROUTERS:
