@@ -21,8 +21,8 @@ from postroom.sender.confirmations import Confirmations, ConfirmationSettings
 from postroom.sender.doubts import DoubtService
 from postroom.sender.limits.connection_share import shared_connections
 from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.limits.email_rates import DomainRates, EmailRate
 from postroom.sender.limits.pacing import PacedTransport
-from postroom.sender.limits.rates import DomainRates, Rate
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services.accounts.access_links import AccessLinks
 from postroom.services.accounts.api_keys import ApiKeyService
@@ -202,7 +202,7 @@ def make_sender(services: Services, transport: Transport, settings: Settings) ->
     )
     if settings.storage.url.startswith("sqlite:"):
         # This engine has threads, and writes at the same moment share one transaction.
-        how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, most_in_hand=32)
+        how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, most_pages=32)
     return Sender(
         services,
         _paced(services.store, transport, settings.sender.rate),
@@ -238,14 +238,14 @@ def _retry_plan(settings: Settings) -> RetryPlan:
 
 
 def _paced(store: Store, transport: Transport, rate: float | None) -> Transport:
-    return PacedTransport(transport, store, Rate(rate)) if rate else transport
+    return PacedTransport(transport, store, EmailRate(rate)) if rate else transport
 
 
 def _domain_limits(store: Store, settings: Settings) -> DomainLimits | None:
     given: dict[str, float] = settings.sender.rate_per_domain
     if not given:
         return None
-    rates = {ascii_domain(domain): Rate(rate) for domain, rate in given.items()}
+    rates = {ascii_domain(domain): EmailRate(rate) for domain, rate in given.items()}
     others = rates.pop("*", None)
     return DomainLimits(store, DomainRates(rates, others))
 

@@ -11,7 +11,13 @@ from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Recipient
 from postroom.mail.placeholders import Parts
-from postroom.transport.contract import Result, ResultKind, Scope, Transport, TransportError
+from postroom.transport.contract import (
+    FaultScope,
+    Result,
+    ResultKind,
+    Transport,
+    TransportError,
+)
 from tests.services.destinations import LOCAL, REMOTE, Destination, running_destination
 from tests.services.plain_mailing import Notes, TemplatedMailing, kinds, many, recipients
 from tests.services.waiting import wait_until
@@ -116,7 +122,7 @@ async def test_a_message_that_cannot_be_composed_is_held_and_raises_nothing(
 
     results, notes = await send(destination.transport, many(3), Broken())
 
-    assert {(each.kind, each.scope) for each in results} == {(HELD, Scope.MESSAGE)}
+    assert {(each.kind, each.scope) for each in results} == {(HELD, FaultScope.MESSAGE)}
     assert all(each.reason and "no such template" in each.reply for each in results)
     assert notes.handed_over == []
 
@@ -128,7 +134,7 @@ async def test_without_a_destination_everything_is_held_and_the_check_fails(
     try:
         results, notes = await send(transport, many(3))
 
-        assert {(each.kind, each.scope) for each in results} == {(HELD, Scope.ACCOUNT)}
+        assert {(each.kind, each.scope) for each in results} == {(HELD, FaultScope.ACCOUNT)}
         assert all(each.reason for each in results)
         assert notes.handed_over == []
         with pytest.raises(TransportError, match="cannot be"):

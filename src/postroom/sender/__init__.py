@@ -1,6 +1,6 @@
-"""Takes work items, sends the emails of each page, and records what became of every one."""
+"""Takes work items, sends the emails of each page, and records the outcome of every email."""
 
+from postroom.sender.sender_settings import SenderSettings
 from postroom.sender.sending import Sender
-from postroom.sender.settings import SenderSettings
 
 __all__ = ["Sender", "SenderSettings"]

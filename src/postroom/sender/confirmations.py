@@ -1,12 +1,12 @@
-"""Confirmation emails: who signed up is asked whether it was them.
+"""Sends confirmation emails to people who signed up.
 
-Work items (`GUID,LISTNAME`, with the language of the mail as a property) come from the queue
-`mail/confirm`. An item is deleted when its email was accepted or refused, or when there is nobody
-to ask any more; until then it comes back. Sent twice, a confirmation does no harm and has the same
-Message-ID: so there is no journal, and what is in doubt is sent again.
+Work items (`GUID,LISTNAME`, with the language as a property) come from the queue `mail/confirm`. An
+item is deleted when its email was accepted or refused, or when it is no longer needed; until then
+it comes back. A duplicate does no harm and has the same Message-ID: so there is no journal, and
+emails in doubt are sent again.
 
-How it stops (SIGTERM): it takes no more items; the transport finishes what is on the wire; items
-that are not done are released, those that were not sent at once.
+Order of a shutdown (SIGTERM): it takes no more items; the transport finishes the emails in
+progress; unfinished items are released, those that were not sent at once.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from postroom.mail.system_mail import compile_confirmation
 from postroom.sender.faults.faults import Faults
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.policy import RetryPlan
-from postroom.sender.settings import SenderServices
+from postroom.sender.sender_settings import SenderServices
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.messages.holds import ACCOUNT
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
-from postroom.transport.contract import Result, ResultKind, Scope, Transport
+from postroom.transport.contract import FaultScope, Result, ResultKind, Transport
 from postroom.watchdog import Doing
 
 log = logging.getLogger(__name__)
 
 POISON_QUEUE: Final = f"{CONFIRM_QUEUE};poison"
 IN_DOUBT_PAUSE: Final = timedelta(seconds=30)
-"""The longest pause before an email is sent again whose answer did not come."""
+"""The longest pause before an unanswered email is sent again."""
 
 _WAIT_SECONDS = 5.0
 _HELD_SECONDS = 0.5
-_LONGEST_WAIT = 60.0  # for a hold, which may be lifted any time
+_LONGEST_WAIT = 60.0  # for a hold, which may be lifted at any time
 _NO_MESSAGE = MessageRef("confirmation")
 _UNKNOWN_REFUSALS = 3
-"""Attempts before a refusal by an unknown reply is believed: it may be about us."""
+"""Attempts before a refusal by an unknown reply counts: it may be about us."""
 _STORE_SECONDS = 1.0
 
 
@@ -70,17 +70,17 @@ class ConfirmationSettings(msgspec.Struct, frozen=True):
     base_url: str
     retry: RetryPlan = RetryPlan()
     lease: float = 60.0
-    in_hand: int = 4
+    most_items: int = 4
 
 
 class _Watcher:
-    """What is known of the one email."""
+    """The result of the one email."""
 
     def __init__(self) -> None:
         self.result: Result | None = None
 
     def handing_over(self, position: int) -> None:
-        self.result = Result(ResultKind.IN_DOUBT, "no answer before the end")
+        self.result = Result(ResultKind.IN_DOUBT, "no reply before the end")
 
     def settled(self, position: int, result: Result) -> None:
         self.result = result
@@ -102,22 +102,22 @@ class Confirmations:
         self._poison = services.store.queue(POISON_QUEUE)
         self._lists = services.lists
         self._subscriptions = services.subscriptions
-        self._in_hand: set[asyncio.Task[None]] = set()
+        self._active: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[list[Result]]] = set()
         self._stopping = False
-        self._turns = 0  # of the loop that takes items
+        self._turns = 0  # iterations of the main loop
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has confirmations in hand."""
-        return bool(self._in_hand)
+        """Whether confirmations are being sent."""
+        return bool(self._active)
 
     def doing(self) -> dict[str, Doing]:
-        """What must make progress now (see `watchdog.py`). A mail server may take its time."""
+        """Return what must make progress now (see `watchdog.py`). Mail servers may be slow."""
         return {"looking for work": Doing(self._turns, patience=15.0, rest=_WAIT_SECONDS)}
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Until `stopping`: take and send."""
+        """Take and send confirmations until `stopping`."""
         stop = asyncio.create_task(stopping.wait())
         try:
             while not stop.done():
@@ -129,29 +129,28 @@ class Confirmations:
             await asyncio.gather(stop, return_exceptions=True)
 
     async def _take(self, stop: asyncio.Task[bool]) -> None:
-        """Take what there is room for, or wait for room or work."""
-        room = self._settings.in_hand - len(self._in_hand)
+        """Take as many items as there is room for, or wait for room or work."""
+        room = self._settings.most_items - len(self._active)
         if not room:
-            await asyncio.wait([stop, *self._in_hand], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stop, *self._active], return_when=asyncio.FIRST_COMPLETED)
             return
         try:
-            if await self._nothing_goes(stop):
+            if await self._all_held(stop):
                 return
             messages = await self._queue.receive(room, lease=self._settings.lease)
         except StoreOutage as exc:
-            log.warning("no confirmations for now: %s", exc)
+            log.warning("no confirmations can be sent now: %s", exc)
             await asyncio.wait([stop], timeout=_STORE_SECONDS)
             return
         for message in messages:
             task = asyncio.create_task(self._work(message))
-            self._in_hand.add(task)
+            self._active.add(task)
             task.add_done_callback(self._end)
         if not messages:
             await self._wait_for_work(stop)
 
-    async def _nothing_goes(self, stop: asyncio.Task[bool]) -> bool:
-        """Whether all emails wait for a hold whose probe is not due: then items stay where they
-        are, and it is looked at again soon."""
+    async def _all_held(self, stop: asyncio.Task[bool]) -> bool:
+        """Wait a moment and return True if all emails are held and no probe is due."""
         hold = (await self._faults.holds()).by_key.get(ACCOUNT)
         if hold is None or hold.is_due(datetime.now(UTC)):
             return False
@@ -167,17 +166,17 @@ class Confirmations:
             await asyncio.gather(arrival, return_exceptions=True)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        self._in_hand.discard(task)
+        self._active.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a confirmation failed and will be taken again", exc_info=task.exception())
 
     async def _drain(self) -> None:
         self._stopping = True
-        while self._in_hand:
+        while self._active:
             self._turns += 1
             for sending in self._sending:
                 sending.cancel()
-            await asyncio.wait(list(self._in_hand), timeout=0.5)
+            await asyncio.wait(list(self._active), timeout=0.5)
 
     # -- one item ----------------------------------------------------------------------------
 
@@ -195,7 +194,7 @@ class Confirmations:
         except Invalid as exc:
             await self._set_aside(message, exc)
             return
-        subscriber = await self._who_is_asked(name, guid)
+        subscriber = await self._recipient_of(name, guid)
         if subscriber is None:
             await self._queue.delete(message)
             return
@@ -212,7 +211,7 @@ class Confirmations:
             await self._queue.delete(message)  # the list has just been deleted
             return
         except Invalid as exc:
-            cannot = Result(ResultKind.DEFERRED, f"it cannot be made: {exc}")
+            cannot = Result(ResultKind.DEFERRED, f"it cannot be composed: {exc}")
             await self._settle(message, subscriber, cannot)
             return
         admission = await self._faults.admit(_NO_MESSAGE, [recipient])
@@ -222,7 +221,7 @@ class Confirmations:
             return
         message, result = await self._send(message, mailing, recipient)
         if result is not None and result.kind is ResultKind.HELD:
-            if result.scope is Scope.MESSAGE:  # the text of this list's confirmation
+            if result.scope is FaultScope.MESSAGE:  # the text of this list's confirmation
                 result = Result(ResultKind.DEFERRED, result.reply, reason=result.reason)
             else:
                 self._faults.met(_NO_MESSAGE, recipient.address, result)
@@ -232,15 +231,15 @@ class Confirmations:
         await self._settle(message, subscriber, result)
 
     async def _until_probe(self, recipient: Recipient) -> float:
-        """Return in how many seconds an email within a hold is worth another look."""
+        """Return in how many seconds to try a held email again."""
         hold = (await self._faults.holds()).covering(_NO_MESSAGE, recipient.address)
         if hold is None:
             return 0.0
         wait = (hold.next_probe - datetime.now(UTC)).total_seconds()
         return min(max(wait, _HELD_SECONDS), _LONGEST_WAIT)
 
-    async def _who_is_asked(self, name: ListName, guid: SubscriberGuid) -> Subscriber | None:
-        """None: gone, verified meanwhile, or wants no mail of ours."""
+    async def _recipient_of(self, name: ListName, guid: SubscriberGuid) -> Subscriber | None:
+        """Return the subscriber; None if removed, verified meanwhile or blocked."""
         subscriber = await self._subscriptions.by_guid(name, guid)
         if subscriber is None or subscriber.verified or subscriber.blocked:
             return None
@@ -261,7 +260,7 @@ class Confirmations:
     async def _send(
         self, message: QueueMessage, mailing: Mailing, recipient: Recipient
     ) -> tuple[QueueMessage, Result | None]:
-        """The message with its last receipt, and the result; None: it was not handed over."""
+        """Return the message with its last receipt, and the result; None if not handed over."""
         if self._stopping:
             return message, None
         watcher = _Watcher()
@@ -315,7 +314,7 @@ class Confirmations:
                 return
 
     async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:
-        """What is no work item will never be one."""
+        """Move a message that is not a work item to the poison queue."""
         log.error("a queue message is set aside in %s: %s", POISON_QUEUE, why)
         await self._poison.put(message.body, properties={"error": str(why)[:1000]})
         await self._queue.delete(message)
@@ -326,7 +325,7 @@ def _is_suspect(message: QueueMessage) -> bool:
 
 
 def parse_item(body: str) -> tuple[SubscriberGuid, ListName]:
-    """`GUID,LISTNAME`. `Invalid`."""
+    """Parse `GUID,LISTNAME`; raise `Invalid`."""
     guid, _, name = body.partition(",")
     try:
         return parse_guid(guid), parse_list_name(name)
@@ -337,7 +336,7 @@ def parse_item(body: str) -> tuple[SubscriberGuid, ListName]:
 def pause_after(
     result: Result, message: QueueMessage, plan: RetryPlan, now: datetime
 ) -> float | None:
-    """Seconds until the email is tried again; None: never."""
+    """Return in how many seconds to try the email again; None for never."""
     pause = plan.pause(message.dequeue_count)
     match result.kind:
         case ResultKind.ACCEPTED | ResultKind.REFUSED:

@@ -1,4 +1,4 @@
-"""An administrator's decision on emails in doubt: it was sent, or it is to be sent again."""
+"""Applies an administrator's decision on an email in doubt: it was sent, or send it again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLAIM_SECONDS = 10.0
 
 
 class DoubtService:
-    """Works under the page's claim, like a sender, so that the two do not meet."""
+    """Claims the page, as a sender does, so that the two do not interfere."""
 
     def __init__(self, store: Store, outcomes: OutcomeService) -> None:
         self._outcomes = outcomes
@@ -33,10 +33,10 @@ class DoubtService:
         self._pages = PageStore(store)
 
     async def decide(self, message: Message, address: Address, *, was_sent: bool) -> None:
-        """End the doubt about one email. `NoSuch`, `NotNow`, `Overtaken`.
+        """End the doubt about one email; raise `NoSuch`, `NotNow` or `Overtaken`.
 
-        A work item is put first and the claim ends last: wherever this is interrupted, a sender
-        comes to the page and counts it anew.
+        A work item is put first and the claim ends last: if this is interrupted, a sender takes the
+        page and counts it again.
         """
         if message.status in FINAL:
             raise NotNow(f"the message {message.ref} is {message.status}")
@@ -50,7 +50,7 @@ class DoubtService:
             claim = await self._claims.take(item, self._owner, _CLAIM_SECONDS)
             await self._queue.put(str(item), delay=1.0)
             if claim.doubtful:
-                # From a sender that did not finish: what it had in hand is for a sender to settle.
+                # From a sender that did not finish: another sender must settle the page.
                 raise Overtaken("email", address)
             if was_sent:
                 check_outcome(found.outcome, EmailOutcome.ACCEPTED)
@@ -61,7 +61,7 @@ class DoubtService:
                 archived = await self._archive.get(item.partition, found.row)
                 if archived is None:
                     raise NotFound(f"email to {address}")
-                # One more attempt: without a reply again, it goes back into doubt.
+                # One more attempt: without a reply, it is in doubt again.
                 await self._pages.reopen(archived, {"WasInDoubt": True, "Doubts": MOST_COPIES - 1})
             loaded = await self._pages.load(msgspec.structs.replace(claim, taken_over=True))
             if loaded is not None:

@@ -1,4 +1,4 @@
-"""Messages and their mails, made ready once and remembered for as long as they are needed."""
+"""A cache of messages and their compiled mailings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing
 from postroom.services.messages.lifecycle import MessageService
 
-_STATUS_SECONDS = 0.5  # how old a message's status may be: a pause takes effect within a second
+_STATUS_SECONDS = 0.5  # maximum age of a message's status: a pause takes effect within a second
 _REMEMBERED = 8  # mailings: a body may have 10 MB
 
 
@@ -26,7 +26,7 @@ class _Known(msgspec.Struct):
     read_at: float = -math.inf
     mailing: asyncio.Task[Mailing] | None = None
     content: tuple[str, str] = ("", "")
-    """Version and subject of the mail."""
+    """The body version and subject that it was compiled from."""
 
 
 class Mailings:
@@ -36,7 +36,7 @@ class Mailings:
         self._known: OrderedDict[MessageRef, _Known] = OrderedDict()
 
     async def message(self, ref: MessageRef) -> Message | None:
-        """The message as it was at most half a second ago; None if there is none."""
+        """Return the message as it was at most half a second ago; None if it does not exist."""
         known = self._about(ref)
         if time.monotonic() - known.read_at < _STATUS_SECONDS:
             return known.message
@@ -58,30 +58,32 @@ class Mailings:
         return known
 
     def forget_status(self, ref: MessageRef) -> None:
-        """It has just been changed by ourselves."""
+        """Read the message again next time: this process has changed it."""
         if ref in self._known:
             self._known[ref].read_at = -math.inf
 
     async def mailing(self, message: Message) -> Mailing:
-        """The message's mail, made once: the pages that come first all want it at the same moment.
-        Only a message of which nothing was sent gets another content."""
+        """Return the compiled message. It is compiled once, although the first pages ask at the
+        same moment, and again if its content changes, which only unsent messages allow."""
         known = self._about(message.ref)
         content = message.body_version, message.subject
         if known.mailing is None or known.content != content:
             known.content = content
-            known.mailing = asyncio.create_task(self._make(message))
-        making = known.mailing
+            known.mailing = asyncio.create_task(self._compile(message))
+        compiling = known.mailing
         try:
-            return await asyncio.shield(making)
+            return await asyncio.shield(compiling)
         except Exception:
-            if known.mailing is making:
-                known.mailing = None  # who comes later tries again
+            if known.mailing is compiling:
+                known.mailing = None  # the next call tries again
             raise
 
-    async def _make(self, message: Message) -> Mailing:
+    async def _compile(self, message: Message) -> Mailing:
         bodies = await self._messages.bodies(message)
         if message.from_address is None:
-            raise NotNow(f"the message {message.ref} has not been queued: it has no sender yet")
+            raise NotNow(
+                f"the message {message.ref} has not been queued: it has no From address yet"
+            )
         return compile_mailing(
             ref=message.ref,
             subject=message.subject,

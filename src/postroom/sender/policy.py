@@ -1,4 +1,4 @@
-"""What follows from a transport's answer: pure decisions, without a store or a socket."""
+"""Decides what follows from a transport's result, without a store or a socket."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import msgspec
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.transport.contract import Result, ResultKind
 
-_ACCEPTED = EmailOutcome.ACCEPTED  # to look up a member takes longer than all the rest
+_ACCEPTED = EmailOutcome.ACCEPTED  # looking up a member takes longer than all the rest
 
 
 class WhenInDoubt(StrEnum):
     RESEND = "resend"
-    """Send it again, and keep the mark that it may have come twice."""
+    """Send it again, marked as a possible duplicate."""
 
     HOLD = "hold"
     """Leave it in doubt until an administrator decides."""
 
 
 MOST_COPIES = 3
-"""Attempts in all of an email that stays in doubt: then an administrator has to decide."""
+"""After so many attempts in doubt, an administrator has to decide."""
 
 _DOUBT_PAUSES = (timedelta(seconds=5), timedelta(seconds=30))
-"""Pauses after the first and the second attempt in doubt. Short, because mostly a sender was killed
-and the mail server is well; growing, in case it is the server that hangs up."""
+"""Pauses after the first and second attempt in doubt. Short, because usually a sender was killed
+and the mail server works; growing, in case the server hangs up."""
 
 
 class RetryPlan(msgspec.Struct, frozen=True):
@@ -38,13 +38,13 @@ class RetryPlan(msgspec.Struct, frozen=True):
     give_up_after: timedelta = timedelta(days=5)
 
     def pause(self, tries: int) -> timedelta:
-        """The pause after the `tries`-th attempt."""
+        """Return the pause after the `tries`-th attempt."""
         return min(self.first * float(1 << min(tries - 1, 30)), self.longest)
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """What is known of an email before it is tried (again). `doubts` counts the attempts that were
-    handed over without a reply: each may have delivered a copy."""
+    """The past attempts of an email. `doubts` counts those that were handed over without a reply:
+    each may have delivered a copy."""
 
     tries: int = 0
     first_tried_at: datetime | None = None
@@ -55,8 +55,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
         return self.doubts > 0
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """Where an email stands after an attempt. Pending ones are tried again at `next_try_at`."""
+class EmailVerdict(msgspec.Struct, frozen=True, gc=False):
+    """The state of an email after an attempt. A pending one is tried again at `next_try_at`."""
 
     outcome: EmailOutcome
     reply: str
@@ -65,24 +65,24 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
 
 class Judge:
-    """Decides on attempts that were made together, at the moment `now`."""
+    """Decides on attempts that were made together at `now`."""
 
     def __init__(self, now: datetime, plan: RetryPlan, in_doubt: WhenInDoubt) -> None:
         self._now = now
         self._plan = plan
         self._in_doubt = in_doubt
-        # Most emails of a page have the same behind them: nothing.
+        # Most emails of a page have the same past: none.
         self._before: Attempt | None = None
         self._after = Attempt()
 
-    def verdict(self, result: Result, before: Attempt) -> Verdict:
-        """On an attempt that ended with `result`."""
+    def verdict(self, result: Result, before: Attempt) -> EmailVerdict:
+        """Decide on an attempt that ended with `result`."""
         attempt = self._attempted(before)
         match result.kind:
             case ResultKind.ACCEPTED:
-                return Verdict(_ACCEPTED, result.reply, attempt)
+                return EmailVerdict(_ACCEPTED, result.reply, attempt)
             case ResultKind.REFUSED:
-                return Verdict(EmailOutcome.REFUSED, result.reply, attempt)
+                return EmailVerdict(EmailOutcome.REFUSED, result.reply, attempt)
             case ResultKind.DEFERRED:
                 return self._deferred(result.reply, attempt)
             case ResultKind.IN_DOUBT:
@@ -92,21 +92,21 @@ class Judge:
             case _:
                 assert_never(result.kind)
 
-    def held(self, reply: str, before: Attempt) -> Verdict:
-        """Decide on an email that met a fault of somebody else: this was no attempt."""
-        return Verdict(EmailOutcome.PENDING, reply, before)
+    def held(self, reply: str, before: Attempt) -> EmailVerdict:
+        """Decide on an email that failed for a reason other than its recipient: not an attempt."""
+        return EmailVerdict(EmailOutcome.PENDING, reply, before)
 
-    def doubted(self, reply: str, before: Attempt) -> Verdict:
-        """Decide on an email that was handed over without a reply: sent again after a growing
-        pause, and left in doubt after `MOST_COPIES` such attempts."""
+    def doubted(self, reply: str, before: Attempt) -> EmailVerdict:
+        """Decide on an email that was handed over without a reply: send it again after a growing
+        pause, or leave it in doubt after `MOST_COPIES` such attempts."""
         attempt = self._attempted(before)
         if self._in_doubt is WhenInDoubt.HOLD:
-            return Verdict(EmailOutcome.IN_DOUBT, reply, attempt)
+            return EmailVerdict(EmailOutcome.IN_DOUBT, reply, attempt)
         marked = msgspec.structs.replace(attempt, doubts=attempt.doubts + 1)
         if marked.doubts >= MOST_COPIES:
-            return Verdict(EmailOutcome.IN_DOUBT, reply, marked)
+            return EmailVerdict(EmailOutcome.IN_DOUBT, reply, marked)
         next_try = self._now + _DOUBT_PAUSES[marked.doubts - 1]
-        return Verdict(EmailOutcome.PENDING, reply, marked, next_try)
+        return EmailVerdict(EmailOutcome.PENDING, reply, marked, next_try)
 
     def _attempted(self, before: Attempt) -> Attempt:
         if before is not self._before:
@@ -115,10 +115,10 @@ class Judge:
             self._after = Attempt(before.tries + 1, first, before.doubts)
         return self._after
 
-    def _deferred(self, reply: str, attempt: Attempt) -> Verdict:
+    def _deferred(self, reply: str, attempt: Attempt) -> EmailVerdict:
         first = attempt.first_tried_at or self._now
         next_try = self._now + self._plan.pause(attempt.tries)
         if next_try > first + self._plan.give_up_after:
-            given_up = f"given up after {attempt.tries} attempts; last answer: {reply}"
-            return Verdict(EmailOutcome.REFUSED, given_up, attempt)
-        return Verdict(EmailOutcome.PENDING, reply, attempt, next_try)
+            given_up = f"given up after {attempt.tries} attempts; last reply: {reply}"
+            return EmailVerdict(EmailOutcome.REFUSED, given_up, attempt)
+        return EmailVerdict(EmailOutcome.PENDING, reply, attempt, next_try)

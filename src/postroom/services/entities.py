@@ -16,7 +16,7 @@
 |                  |               |                 | of `done` ones, when they ended      |
 | `messageindex`   | `retry`       | ref             | the message that retries its refused |
 | `departed`       | list          | a digest        | see `audience/departures.py`         |
-| `throttle`       | limit         | domain          | see `sender/limits/throttle.py`      |
+| `throttle`       | limit         | domain          | see `sender/limits/stored_limits.py`      |
 | `holds`          | `hold`        | what is held    | see `messages/hold_rows.py`          |
 | `signuplimit`    | end of time   | who or what     | see `audience/signup_limits.py`      |
 | `storeinfo`      | `store`       | `data`          | see `operations/conversions.py`      |

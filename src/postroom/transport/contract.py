@@ -42,7 +42,7 @@ class ResultKind(StrEnum):
     """Handed over completely, but never answered: it may or may not have been delivered."""
 
 
-class Scope(StrEnum):
+class FaultScope(StrEnum):
     """Whose fault a reply is, and so which emails would get the same one."""
 
     RECIPIENT = "recipient"
@@ -68,7 +68,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 
     kind: ResultKind
     reply: str = ""
-    scope: Scope = Scope.RECIPIENT
+    scope: FaultScope = FaultScope.RECIPIENT
     reason: str = ""
 
     @property

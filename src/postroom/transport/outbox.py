@@ -34,9 +34,9 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.contract import (
     INVALID_ADDRESS,
     INVALID_MESSAGE,
+    FaultScope,
     Result,
     ResultKind,
-    Scope,
     Transport,
     TransportError,
     Watcher,
@@ -186,7 +186,7 @@ class OutboxTransport(Transport):
             return _held(exc)
         except Exception as exc:  # the other emails of the batch must still be sent
             problem = f"the mail cannot be composed: {exc!r}"
-            return Result(ResultKind.HELD, problem, Scope.MESSAGE, INVALID_MESSAGE)
+            return Result(ResultKind.HELD, problem, FaultScope.MESSAGE, INVALID_MESSAGE)
 
     def _try_to_write(self) -> None:
         make_private(self._folder)
@@ -205,7 +205,9 @@ def _rename(temporary: Path, final: Path) -> Result:
 
 def _held(exc: OSError) -> Result:
     problem = f"cannot be kept in the outbox: {exc.strerror}"
-    return Result(ResultKind.HELD, problem, Scope.ACCOUNT, "The outbox folder cannot be written to")
+    return Result(
+        ResultKind.HELD, problem, FaultScope.ACCOUNT, "The outbox folder cannot be written to"
+    )
 
 
 def _file_name(mail: bytes, mailing: Mailing, recipient: Recipient) -> str:

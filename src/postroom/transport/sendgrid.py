@@ -14,7 +14,7 @@ import msgspec
 
 from postroom.mail.mailing import Recipient
 from postroom.mail.wire_addresses import envelope_address
-from postroom.transport.contract import Result, ResultKind, Scope, TransportError
+from postroom.transport.contract import FaultScope, Result, ResultKind, TransportError
 from postroom.transport.http.provider import (
     HttpProvider,
     HttpResponse,
@@ -100,12 +100,12 @@ class SendgridProvider(HttpProvider):
                     refused.setdefault(int(named[1]), result)
         return refused
 
-    def fault(self, response: HttpResponse) -> tuple[Scope, str] | None:
+    def fault(self, response: HttpResponse) -> tuple[FaultScope, str] | None:
         # twilio.com/docs/sendgrid: 401 and 403 "Maximum credits exceeded", 403 for the sender.
         if response.status in (401, 403) and "credits exceeded" in response.text.lower():
-            return Scope.ACCOUNT, "This account has reached SendGrid's sending limit"
+            return FaultScope.ACCOUNT, "This account has reached SendGrid's sending limit"
         if any(field == "from" or field.startswith("from.") for field, _ in response.errors):
-            return Scope.ACCOUNT, "SendGrid does not allow this From address"
+            return FaultScope.ACCOUNT, "SendGrid does not allow this From address"
         return None
 
     def check(self, response: HttpResponse, body: bytes) -> str:

@@ -13,7 +13,8 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
-from postroom.sender.limits import connection_share, throttle
+from postroom.sender.limits import connection_share
+from postroom.sender.limits import stored_limits as throttle
 from postroom.services import entities
 from postroom.services.accounts.users import Role
 from postroom.services.audience.subscriptions import new_subscriber

@@ -16,7 +16,7 @@ from postroom.services.idempotency import Begun, fingerprint_of
 from postroom.services.messages.holds import ACCOUNT, Fault
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.waiting_reasons import WaitingReasons
-from postroom.transport.contract import Scope
+from postroom.transport.contract import FaultScope
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill
 from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting
@@ -233,7 +233,7 @@ def test_what_became_of_each_email_is_counted_listed_and_decided(
         message = await services.messages.get(ref)
         later = datetime.now(UTC) + timedelta(hours=1)
         await settle_waiting(services, message, WaitingReasons(50, later, "450 busy"), page=2)
-        await services.holds.open(Fault(Scope.ACCOUNT, ACCOUNT, "It is away", "refused"))
+        await services.holds.open(Fault(FaultScope.ACCOUNT, ACCOUNT, "It is away", "refused"))
 
     api.run(hold_and_defer)
     shown = client.get(place).json()

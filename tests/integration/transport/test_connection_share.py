@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.sender.limits.connection_share import PARTITION, shared_connections
-from postroom.sender.limits.throttle import TABLE
+from postroom.sender.limits.stored_limits import TABLE
 from postroom.storage import Entity, Store, open_store
 from postroom.transport.contract import Transport
 from postroom.transport.registry import open_transport

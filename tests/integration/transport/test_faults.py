@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import trustme
 
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
@@ -50,7 +50,7 @@ async def send(transport: SmtpTransport, *names: str) -> list[Result]:
     return results
 
 
-def fault_of(result: Result) -> tuple[ResultKind, Scope]:
+def fault_of(result: Result) -> tuple[ResultKind, FaultScope]:
     return result.kind, result.scope
 
 
@@ -108,17 +108,17 @@ async def test_every_email_ends_in_exactly_one_right_result(
     assert results[3].kind is wanted
     if stage in BEFORE_RCPT:
         # Nobody is touched, and everybody waits for the same reason.
-        assert {fault_of(each) for each in results} == {(HELD, Scope.ACCOUNT)}
+        assert {fault_of(each) for each in results} == {(HELD, FaultScope.ACCOUNT)}
         assert all(each.reason for each in results)
         assert not taken
     elif fault == "421":
         # The mail server closes: what was not sent before waits with it.
         assert {each.kind for each in results} <= {ACCEPTED, HELD}
-        assert results[3].scope is Scope.ACCOUNT
+        assert results[3].scope is FaultScope.ACCOUNT
     else:
         # Only the one who met the fault is concerned.
         assert len(taken) == 6
-        assert results[3].scope is Scope.RECIPIENT
+        assert results[3].scope is FaultScope.RECIPIENT
     # Then: who is accepted has one copy; who is not has none, except where nobody can know.
     for name, result in zip([*good[:3], bad, *good[3:]], results, strict=True):
         count = copies[f"{name}@example.com"]
@@ -151,7 +151,7 @@ async def test_after_a_refusal_the_next_batch_asks_the_server() -> None:
         async with transport_to(server.url.replace("//", "//me:secret@")) as transport:
             for attempt in range(1, 6):
                 results = await send(transport, "a", "b")
-                assert {fault_of(each) for each in results} == {(HELD, Scope.ACCOUNT)}
+                assert {fault_of(each) for each in results} == {(HELD, FaultScope.ACCOUNT)}
                 assert server.connections() == attempt, "answered from memory"
 
             server.script()
@@ -166,7 +166,7 @@ async def test_after_an_outage_the_next_batch_asks_the_server() -> None:
         async with transport_to(server.url) as transport:
             for _ in range(4):
                 [result] = await send(transport, "a")
-                assert fault_of(result) == (HELD, Scope.ACCOUNT)
+                assert fault_of(result) == (HELD, FaultScope.ACCOUNT)
                 assert result.reason == "The mail server cannot be reached"
             await asyncio.to_thread(server.start)
 
@@ -191,17 +191,17 @@ async def test_emails_that_wait_together_ask_once() -> None:
 @pytest.mark.parametrize(
     ("rule", "scope", "reason"),
     [
-        (Rule("MAIL", "", "530 5.7.0 Authentication required"), Scope.ACCOUNT, "password"),
-        (Rule("RCPT", "", "554 5.7.1 <x>: Relay access denied"), Scope.ACCOUNT, "relay"),
-        (Rule("MAIL", "", "550 5.7.1 Sender address rejected"), Scope.ACCOUNT, "From address"),
-        (Rule("end", "", "550 5.4.5 Daily sending quota exceeded"), Scope.ACCOUNT, "limit"),
-        (Rule("end", "", "552 5.3.4 Message too big"), Scope.MESSAGE, "large"),
-        (Rule("end", "", "550 5.7.1 Command rejected"), Scope.MESSAGE, "content"),
+        (Rule("MAIL", "", "530 5.7.0 Authentication required"), FaultScope.ACCOUNT, "password"),
+        (Rule("RCPT", "", "554 5.7.1 <x>: Relay access denied"), FaultScope.ACCOUNT, "relay"),
+        (Rule("MAIL", "", "550 5.7.1 Sender address rejected"), FaultScope.ACCOUNT, "From address"),
+        (Rule("end", "", "550 5.4.5 Daily sending quota exceeded"), FaultScope.ACCOUNT, "limit"),
+        (Rule("end", "", "552 5.3.4 Message too big"), FaultScope.MESSAGE, "large"),
+        (Rule("end", "", "550 5.7.1 Command rejected"), FaultScope.MESSAGE, "content"),
     ],
     ids=lambda value: value.stage if isinstance(value, Rule) else str(value),
 )
 async def test_a_fault_of_the_account_or_message_touches_few_recipients(
-    rule: Rule, scope: Scope, reason: str
+    rule: Rule, scope: FaultScope, reason: str
 ) -> None:
     with running_recording_smtp(rule) as server:
         async with transport_to(server.url, connections=8) as transport:
@@ -224,7 +224,7 @@ async def test_a_provider_that_throttles_does_not_slow_down_others() -> None:
             names = [*slow, *(f"u{n}" for n in range(475))]
             results = await send(transport, *names)
 
-    assert {fault_of(each) for each in results[:25]} == {(HELD, Scope.PROVIDER)}
+    assert {fault_of(each) for each in results[:25]} == {(HELD, FaultScope.PROVIDER)}
     assert set(kinds(results[25:])) == {ACCEPTED}
 
 
@@ -262,7 +262,7 @@ async def test_everything_is_held_only_if_no_server_can_be_used() -> None:
         async with transport_to(first.url, f"smtp://127.0.0.1:{port}") as transport:
             results = await send(transport, "a", "b", "c")
 
-    assert {fault_of(each) for each in results} == {(HELD, Scope.ACCOUNT)}
+    assert {fault_of(each) for each in results} == {(HELD, FaultScope.ACCOUNT)}
     assert "Sender address rejected" in results[0].reply
 
 
@@ -271,7 +271,7 @@ async def test_two_servers_that_are_away_are_both_named() -> None:
     async with transport_to(f"smtp://127.0.0.1:{one}", f"smtp://127.0.0.1:{other}") as transport:
         [result] = await send(transport, "a")
 
-    assert fault_of(result) == (HELD, Scope.ACCOUNT)
+    assert fault_of(result) == (HELD, FaultScope.ACCOUNT)
     assert result.reason == "The mail server cannot be reached"
     assert str(one) in result.reply
     assert str(other) in result.reply

@@ -12,7 +12,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.mail.mailing import Recipient
-from postroom.transport.contract import ResultKind, Scope, TransportError
+from postroom.transport.contract import FaultScope, ResultKind, TransportError
 from postroom.transport.outbox import OutboxTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 
@@ -141,7 +141,7 @@ async def test_a_folder_that_cannot_be_written_holds_everything(tmp_path: Path) 
     outbox = OutboxTransport(tmp_path / "outbox")
 
     for result in await outbox.send(PlainMailing(), many(2), Notes()):
-        assert (result.kind, result.scope) == (ResultKind.HELD, Scope.ACCOUNT)
+        assert (result.kind, result.scope) == (ResultKind.HELD, FaultScope.ACCOUNT)
         assert result.reason == "The outbox folder cannot be written to"
     with pytest.raises(TransportError, match="cannot be written"):
         await outbox.check()

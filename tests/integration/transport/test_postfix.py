@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
 from tests.services.postfix import Postfix, running_postfix
@@ -33,7 +33,7 @@ async def test_the_submission_port_without_a_login_refuses_nobody(postfix: Postf
 
     results = await send(postfix.submission_url, PlainMailing(), *names)
 
-    assert {(each.kind, each.scope) for each in results} == {(HELD, Scope.ACCOUNT)}
+    assert {(each.kind, each.scope) for each in results} == {(HELD, FaultScope.ACCOUNT)}
     assert "Client host rejected: Access denied" in results[0].reply
     assert results[0].reason == "The mail server does not accept mail from this computer"
 
@@ -43,7 +43,7 @@ async def test_a_server_that_does_not_relay_for_us_refuses_nobody(postfix: Postf
 
     results = await send(postfix.url, PlainMailing(), *names)
 
-    assert {(each.kind, each.scope) for each in results} == {(HELD, Scope.ACCOUNT)}
+    assert {(each.kind, each.scope) for each in results} == {(HELD, FaultScope.ACCOUNT)}
     assert "Relay access denied" in results[0].reply
 
 
@@ -65,12 +65,12 @@ async def test_content_that_is_rejected_holds_the_message(postfix: Postfix) -> N
 
     results = await send(postfix.url, mailing, *["known@local.example"] * 3)
 
-    assert {(each.kind, each.scope) for each in results} == {(HELD, Scope.MESSAGE)}
+    assert {(each.kind, each.scope) for each in results} == {(HELD, FaultScope.MESSAGE)}
     assert "content" in results[0].reason
 
 
 async def test_a_message_that_is_too_large_is_held(postfix: Postfix) -> None:
     results = await send(postfix.url, PlainMailing(50_000), *["known@local.example"] * 3)
 
-    assert {(each.kind, each.scope) for each in results} == {(HELD, Scope.MESSAGE)}
+    assert {(each.kind, each.scope) for each in results} == {(HELD, FaultScope.MESSAGE)}
     assert "large" in results[0].reason

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from postroom.transport.contract import ResultKind, Scope, TransportError
+from postroom.transport.contract import FaultScope, ResultKind, TransportError
 from postroom.transport.http.transport import HttpTransport
 from postroom.transport.sendgrid import SendgridProvider
 from tests.services.plain_mailing import (
@@ -120,25 +120,25 @@ async def test_an_address_that_cannot_be_sent_to_is_refused_at_once() -> None:
 @pytest.mark.parametrize(
     ("status", "field", "scope", "reason"),
     [
-        (400, "from.email", Scope.ACCOUNT, "From address"),
-        (400, "", Scope.MESSAGE, "rejects"),
-        (400, "content.0.value", Scope.MESSAGE, "rejects"),
-        (400, "personalizations.99.to", Scope.MESSAGE, "rejects"),
-        (400, "personalizations.0.headers", Scope.MESSAGE, "rejects"),
-        (400, "personalizations.1.substitutions", Scope.MESSAGE, "rejects"),
-        (400, "personalizations.0.topic", Scope.MESSAGE, "rejects"),
-        (400, "personalizations.0", Scope.MESSAGE, "rejects"),
-        (401, "", Scope.ACCOUNT, "API key"),
-        (403, "from", Scope.ACCOUNT, "From address"),
-        (403, "", Scope.ACCOUNT, "API key"),
-        (404, "", Scope.ACCOUNT, "unexpected"),
-        (413, "", Scope.MESSAGE, "too large"),
-        (429, "", Scope.ACCOUNT, "limiting"),
-        (500, "", Scope.ACCOUNT, "temporary"),
-        (503, "", Scope.ACCOUNT, "temporary"),
+        (400, "from.email", FaultScope.ACCOUNT, "From address"),
+        (400, "", FaultScope.MESSAGE, "rejects"),
+        (400, "content.0.value", FaultScope.MESSAGE, "rejects"),
+        (400, "personalizations.99.to", FaultScope.MESSAGE, "rejects"),
+        (400, "personalizations.0.headers", FaultScope.MESSAGE, "rejects"),
+        (400, "personalizations.1.substitutions", FaultScope.MESSAGE, "rejects"),
+        (400, "personalizations.0.topic", FaultScope.MESSAGE, "rejects"),
+        (400, "personalizations.0", FaultScope.MESSAGE, "rejects"),
+        (401, "", FaultScope.ACCOUNT, "API key"),
+        (403, "from", FaultScope.ACCOUNT, "From address"),
+        (403, "", FaultScope.ACCOUNT, "API key"),
+        (404, "", FaultScope.ACCOUNT, "unexpected"),
+        (413, "", FaultScope.MESSAGE, "too large"),
+        (429, "", FaultScope.ACCOUNT, "limiting"),
+        (500, "", FaultScope.ACCOUNT, "temporary"),
+        (503, "", FaultScope.ACCOUNT, "temporary"),
     ],
 )
-async def test_an_answer_for_all(status: int, field: str, scope: Scope, reason: str) -> None:
+async def test_an_answer_for_all(status: int, field: str, scope: FaultScope, reason: str) -> None:
     async with running_api() as (api, transport):
         api.answers(status, (field, "that is why"))
         results = await transport.send(TemplatedMailing(), recipients("a", "b"), Notes())
@@ -155,7 +155,7 @@ async def test_credits_that_are_used_up_are_a_limit_of_the_account() -> None:
         api.answers(401, ("", "Maximum credits exceeded"))
         [result] = await transport.send(TemplatedMailing(), recipients("a"), Notes())
 
-        assert (result.kind, result.scope) == (HELD, Scope.ACCOUNT)
+        assert (result.kind, result.scope) == (HELD, FaultScope.ACCOUNT)
         assert "limit" in result.reason
 
 
@@ -300,7 +300,10 @@ async def test_nobody_there_is_held() -> None:
     results = await transport.send(TemplatedMailing(), recipients("a"), notes)
 
     assert kinds(results) == [HELD]
-    assert (results[0].scope, results[0].reason) == (Scope.ACCOUNT, "SendGrid cannot be reached")
+    assert (results[0].scope, results[0].reason) == (
+        FaultScope.ACCOUNT,
+        "SendGrid cannot be reached",
+    )
     assert notes.handed_over == []
     with pytest.raises(TransportError, match="cannot be reached"):
         await transport.check()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
@@ -296,7 +296,7 @@ async def test_an_unreachable_server_holds_everything_after_a_little_patience() 
         results, _ = await send(transport, ["a", "b"])
 
     assert kinds(results) == [HELD, HELD]
-    assert {each.scope for each in results} == {Scope.ACCOUNT}
+    assert {each.scope for each in results} == {FaultScope.ACCOUNT}
     assert "cannot be reached" in results[0].reply
     assert results[0].reason == "The mail server cannot be reached"
     assert 1.4 < time.monotonic() - started < 30
@@ -448,7 +448,7 @@ async def test_a_mail_too_large_for_the_server_is_held_before_it_is_sent() -> No
             results, notes = await send(transport, ["a"], size=5000)
 
     assert kinds(results) == [HELD]
-    assert results[0].scope is Scope.MESSAGE
+    assert results[0].scope is FaultScope.MESSAGE
     assert notes.handed_over == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from postroom.transport.contract import ResultKind, Scope, TransportError
+from postroom.transport.contract import FaultScope, ResultKind, TransportError
 from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
@@ -209,7 +209,7 @@ async def test_no_tls_to_a_server_that_expects_it_is_recognised_soon(
         finally:
             await transport.close()
 
-    assert (result.kind, result.scope) == (HELD, Scope.ACCOUNT)
+    assert (result.kind, result.scope) == (HELD, FaultScope.ACCOUNT)
     assert time.monotonic() - started < 2 * 6  # once for each
 
 

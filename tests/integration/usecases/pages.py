@@ -20,7 +20,7 @@ from postroom.scheduler import fan_out
 from postroom.scheduler.fan_out import FanOut
 from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.page import PageStore
-from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.policy import Attempt, EmailVerdict
 from postroom.services import entities
 from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import Store
@@ -72,8 +72,8 @@ async def check_pages(store: Store, message: Message) -> list[Address]:
     return addresses
 
 
-def verdict(outcome: EmailOutcome, reply: str = "250 2.0.0 ok") -> Verdict:
-    return Verdict(outcome, reply, Attempt(tries=1))
+def verdict(outcome: EmailOutcome, reply: str = "250 2.0.0 ok") -> EmailVerdict:
+    return EmailVerdict(outcome, reply, Attempt(tries=1))
 
 
 async def settle(
@@ -95,7 +95,7 @@ async def settle_waiting(
     services: Services,
     message: Message,
     wait: WaitingReasons,
-    verdict: Verdict | None = None,
+    verdict: EmailVerdict | None = None,
     *,
     page: int = 0,
 ) -> None:

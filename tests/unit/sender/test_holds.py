@@ -11,7 +11,7 @@ from postroom.domain.messages.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
 from postroom.sender.faults.refusals import RecentResults, Suspicion
 from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
-from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.policy import Attempt, EmailVerdict
 from postroom.services.entities import EmailRow
 from postroom.services.messages.holds import (
     ACCOUNT,
@@ -31,23 +31,23 @@ from postroom.services.messages.waiting_reasons import (
     with_waiting,
 )
 from postroom.storage import Entity, Value
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 REF = MessageRef("634852858215726983")
 ANN, BOB = Address("ann@gmail.com"), Address("bob@contoso.com")
-UNREACHABLE = Fault(Scope.ACCOUNT, ACCOUNT, "The mail server is unreachable", "refused")
+UNREACHABLE = Fault(FaultScope.ACCOUNT, ACCOUNT, "The mail server is unreachable", "refused")
 
 
-def held(scope: Scope = Scope.ACCOUNT) -> Result:
+def held(scope: FaultScope = FaultScope.ACCOUNT) -> Result:
     return Result(ResultKind.HELD, "451 later", scope, "It throttles us")
 
 
-def hold_of(scope: Scope, key: str = ACCOUNT) -> Hold:
+def hold_of(scope: FaultScope, key: str = ACCOUNT) -> Hold:
     return opened(Fault(scope, HoldKey(key), "Trouble", "451 later"), None, NOW)
 
 
-def seconds_between_probes(scope: Scope) -> list[float]:
+def seconds_between_probes(scope: FaultScope) -> list[float]:
     hold, now, pauses = hold_of(scope), NOW, []
     for _ in range(9):
         pauses.append((hold.next_probe - now).total_seconds())
@@ -70,9 +70,9 @@ def test_domains_of_one_family_are_one_provider() -> None:
 def test_each_scope_covers_its_emails_and_no_others() -> None:
     other = MessageRef("634852858215726984")
     for scope, covered in (
-        (Scope.ACCOUNT, {(REF, ANN), (REF, BOB), (other, ANN), (other, BOB)}),
-        (Scope.PROVIDER, {(REF, ANN), (other, ANN)}),
-        (Scope.MESSAGE, {(REF, ANN), (REF, BOB)}),
+        (FaultScope.ACCOUNT, {(REF, ANN), (REF, BOB), (other, ANN), (other, BOB)}),
+        (FaultScope.PROVIDER, {(REF, ANN), (other, ANN)}),
+        (FaultScope.MESSAGE, {(REF, ANN), (REF, BOB)}),
     ):
         holds = Holds([hold_of(scope, hold_key(scope, REF, ANN))])
         everything = [(ref, address) for ref in (REF, other) for address in (ANN, BOB)]
@@ -80,18 +80,21 @@ def test_each_scope_covers_its_emails_and_no_others() -> None:
 
 
 def test_the_pause_between_probes_grows_from_seconds_to_minutes() -> None:
-    assert seconds_between_probes(Scope.ACCOUNT) == [2, 4, 8, 15, 30, 60, 120, 120, 120]
-    assert seconds_between_probes(Scope.PROVIDER)[-3:] == [120, 300, 300]
+    assert seconds_between_probes(FaultScope.ACCOUNT) == [2, 4, 8, 15, 30, 60, 120, 120, 120]
+    assert seconds_between_probes(FaultScope.PROVIDER)[-3:] == [120, 300, 300]
 
 
 @pytest.mark.parametrize(
     ("result", "is_lifted"),
     [
         (Result(ResultKind.ACCEPTED, "250 ok"), True),
-        (Result(ResultKind.REFUSED, "550 5.1.1 unknown", reason="The mailbox is unknown"), True),
+        (
+            Result(ResultKind.REFUSED, "550 5.1.1 unknown", reason="The mailbox is unknown"),
+            True,
+        ),
         (Result(ResultKind.DEFERRED, "450 greylisted"), True),
-        (held(Scope.PROVIDER), True),
-        (held(Scope.ACCOUNT), False),
+        (held(FaultScope.PROVIDER), True),
+        (held(FaultScope.ACCOUNT), False),
         (Result(ResultKind.IN_DOUBT), False),
     ],
 )
@@ -103,7 +106,7 @@ def test_a_probe_lifts_the_hold_unless_it_meets_the_fault_again(
 
 
 def test_a_probe_that_meets_another_fault_changes_the_reason() -> None:
-    wrong = Result(ResultKind.HELD, "535 5.7.8 no", Scope.ACCOUNT, "Wrong password")
+    wrong = Result(ResultKind.HELD, "535 5.7.8 no", FaultScope.ACCOUNT, "Wrong password")
     hold = probed(opened(UNREACHABLE, None, NOW), wrong, NOW)
     assert (hold.is_open, hold.reason, hold.reply) == (True, "Wrong password", "535 5.7.8 no")
 
@@ -136,7 +139,7 @@ def test_the_same_reply_to_most_recipients_is_a_fault_of_the_account() -> None:
     assert all(isinstance(each, Suspicion) for each in faults[3:-1]), "to be compared with others"
     fault = faults[-1]
     assert isinstance(fault, Fault)
-    assert (fault.scope, len(fault.refused)) == (Scope.ACCOUNT, 12)
+    assert (fault.scope, len(fault.refused)) == (FaultScope.ACCOUNT, 12)
 
 
 def test_refusals_among_many_accepted_are_the_recipients_own() -> None:
@@ -188,8 +191,8 @@ def test_a_provider_that_alone_refuses_is_held_alone() -> None:
 
 def test_a_page_whose_emails_all_wait_for_a_hold_needs_no_work_item() -> None:
     emails = {ANN: EmailRow("1"), BOB: EmailRow("2")}
-    holds = Holds([hold_of(Scope.PROVIDER, "provider:gmail.com")])
-    done = {BOB: Verdict(EmailOutcome.ACCEPTED, "ok", Attempt(1, NOW))}
+    holds = Holds([hold_of(FaultScope.PROVIDER, "provider:gmail.com")])
+    done = {BOB: EmailVerdict(EmailOutcome.ACCEPTED, "ok", Attempt(1, NOW))}
     found = waiting(REF, emails, done, holds, NOW)
     assert found.is_held
     assert (found.deferred, found.held_by) == (1, ("provider:gmail.com",))
@@ -202,7 +205,7 @@ def test_a_page_whose_emails_all_wait_for_a_hold_needs_no_work_item() -> None:
 def test_a_page_comes_back_when_its_first_deferred_email_is_due() -> None:
     later = NOW + timedelta(minutes=5)
     emails = {ANN: EmailRow("1", NextTryAt=later, Reply="450 busy"), BOB: EmailRow("2")}
-    deferred = Verdict(
+    deferred = EmailVerdict(
         EmailOutcome.PENDING, "450 busy", Attempt(1, NOW), later + timedelta(hours=1)
     )
     found = waiting(REF, emails, {BOB: deferred}, Holds(), NOW)

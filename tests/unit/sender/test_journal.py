@@ -116,7 +116,10 @@ def test_emails_without_an_answer_are_known(tmp_path: Path) -> None:
     journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
     sending = journal.sending(PAGE, [Address(f"{n}é@example.com") for n in range(5)])
     assert sending.unanswered() == []
-    refused, accepted = Result(ResultKind.REFUSED, "550 no"), Result(ResultKind.ACCEPTED, "250")
+    refused, accepted = (
+        Result(ResultKind.REFUSED, "550 no"),
+        Result(ResultKind.ACCEPTED, "250"),
+    )
     sending.settled(0, refused)  # without having been handed over
     for position in (1, 3, 4):
         sending.handing_over(position)

@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.domain.messages.emails import EmailOutcome
-from postroom.sender.policy import Attempt, Judge, RetryPlan, Verdict, WhenInDoubt
+from postroom.sender.policy import Attempt, EmailVerdict, Judge, RetryPlan, WhenInDoubt
 from postroom.transport.contract import Result, ResultKind
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 PLAN = RetryPlan()
 
 
-def verdict_on(kind: ResultKind, before: Attempt | None = None, hold: bool = False) -> Verdict:
+def verdict_on(kind: ResultKind, before: Attempt | None = None, hold: bool = False) -> EmailVerdict:
     when = WhenInDoubt.HOLD if hold else WhenInDoubt.RESEND
     return Judge(NOW, PLAN, when).verdict(Result(kind, "the reply"), before or Attempt())
 

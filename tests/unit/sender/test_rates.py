@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.sender.limits.rates import Admission, DomainRates, Rate, admit, available, reserve
+from postroom.sender.limits.email_rates import (
+    DomainRates,
+    EmailRate,
+    RateAdmission,
+    admit,
+    available,
+    reserve,
+)
 
 START = 1_800_000_000.0
 
@@ -15,7 +22,7 @@ class Line:
     """Emails that ask for slots one batch after the other, and when each of them may go."""
 
     def __init__(self, per_second: float) -> None:
-        self.rate = Rate(per_second)
+        self.rate = EmailRate(per_second)
         self.used_up = 0.0
         self.went: list[float] = []
 
@@ -52,7 +59,7 @@ def test_a_limit_below_one_a_second_lets_one_go_at_a_time() -> None:
 
 @pytest.mark.parametrize("ahead", [3600, 10**8])
 def test_a_clock_that_was_ahead_does_not_stop_the_mail(ahead: float) -> None:
-    assert reserve(Rate(10), START + ahead, 1, START).at == START
+    assert reserve(EmailRate(10), START + ahead, 1, START).at == START
 
 
 @given(
@@ -82,7 +89,7 @@ def test_no_span_of_time_gets_more_than_its_share_and_a_burst(
 def test_what_is_available_can_be_reserved_in_time(
     per_second: float, used: float, wait: float
 ) -> None:
-    rate, deadline = Rate(per_second), START + wait
+    rate, deadline = EmailRate(per_second), START + wait
     count = available(rate, START + used, START, deadline)
     if count:
         assert reserve(rate, START + used, count, START).at <= deadline + 1e-5
@@ -93,10 +100,10 @@ def test_what_is_available_can_be_reserved_in_time(
 
 
 def ask(
-    per_second: float, count: int, before: Admission | None = None, now: float = START
-) -> Admission:
+    per_second: float, count: int, before: RateAdmission | None = None, now: float = START
+) -> RateAdmission:
     used_up, queue_end = (before.used_up, before.queue_end) if before else (0.0, 0.0)
-    return admit(Rate(per_second), used_up, queue_end, count, now, now)
+    return admit(EmailRate(per_second), used_up, queue_end, count, now, now)
 
 
 def test_those_who_cannot_go_now_come_back_in_small_groups_each_at_its_time() -> None:
@@ -120,14 +127,14 @@ def test_each_group_finds_its_slots_when_it_comes_back() -> None:
     for count, at in admission.later:
         back = ask(10, count, admission, at + 0.05)
         assert back.count == count
-        admission = Admission(back.count, back.at, back.used_up, admission.queue_end)
+        admission = RateAdmission(back.count, back.at, back.used_up, admission.queue_end)
         went += back.count
     assert went == 100
 
 
 def test_slots_shortly_ahead_can_be_waited_for() -> None:
     before = ask(1, 1)
-    admission = admit(Rate(1), before.used_up, 0.0, 2, START + 0.4, START + 1.4)
+    admission = admit(EmailRate(1), before.used_up, 0.0, 2, START + 0.4, START + 1.4)
     assert admission.count == 1
     assert admission.at == pytest.approx(START + 1.0)
 
@@ -141,7 +148,7 @@ def test_a_queue_in_which_nobody_is_left_is_forgotten() -> None:
 
 
 def test_nobody_is_sent_away_for_longer_than_a_quarter_of_an_hour() -> None:
-    admission: Admission | None = None
+    admission: RateAdmission | None = None
     for _ in range(50):
         admission = ask(1, 100, admission)
         assert all(START < at <= START + 900 for _, at in admission.later)
@@ -149,6 +156,6 @@ def test_nobody_is_sent_away_for_longer_than_a_quarter_of_an_hour() -> None:
 
 
 def test_a_domain_has_its_own_limit_or_that_of_the_others() -> None:
-    rates = DomainRates({"gmail.com": Rate(20)}, Rate(5))
-    assert (rates.of("gmail.com"), rates.of("example.org")) == (Rate(20), Rate(5))
-    assert DomainRates({"gmail.com": Rate(20)}).of("example.org") is None
+    rates = DomainRates({"gmail.com": EmailRate(20)}, EmailRate(5))
+    assert (rates.of("gmail.com"), rates.of("example.org")) == (EmailRate(20), EmailRate(5))
+    assert DomainRates({"gmail.com": EmailRate(20)}).of("example.org") is None

@@ -5,20 +5,20 @@ from datetime import UTC, datetime
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.sender.pages.settling import settlement
-from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.policy import Attempt, EmailVerdict
 from postroom.services.entities import EmailRow
 from postroom.storage import DeleteMany, Merge
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 FIRST, SECOND = Attempt(1, NOW), Attempt(2, NOW, doubts=1)
 VERDICTS = {
-    "a@x": Verdict(EmailOutcome.ACCEPTED, "ok", FIRST),
-    "b@x": Verdict(EmailOutcome.REFUSED, "no", FIRST),
-    "c@x": Verdict(EmailOutcome.ACCEPTED, "ok", FIRST),
-    "d@x": Verdict(EmailOutcome.ACCEPTED, "ok", SECOND),
-    "e@x": Verdict(EmailOutcome.PENDING, "later", FIRST, NOW),
-    "f@x": Verdict(EmailOutcome.REFUSED, "no", SECOND),
-    "g@x": Verdict(EmailOutcome.ACCEPTED, "ok", Attempt(1, NOW)),
+    "a@x": EmailVerdict(EmailOutcome.ACCEPTED, "ok", FIRST),
+    "b@x": EmailVerdict(EmailOutcome.REFUSED, "no", FIRST),
+    "c@x": EmailVerdict(EmailOutcome.ACCEPTED, "ok", FIRST),
+    "d@x": EmailVerdict(EmailOutcome.ACCEPTED, "ok", SECOND),
+    "e@x": EmailVerdict(EmailOutcome.PENDING, "later", FIRST, NOW),
+    "f@x": EmailVerdict(EmailOutcome.REFUSED, "no", SECOND),
+    "g@x": EmailVerdict(EmailOutcome.ACCEPTED, "ok", Attempt(1, NOW)),
 }
 
 

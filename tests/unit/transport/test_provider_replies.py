@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.transport.contract import ResultKind, Scope
+from postroom.transport.contract import FaultScope, ResultKind
 from postroom.transport.smtp.replies import Stage, parse_reply
 from postroom.transport.smtp.reply_meaning import judge
 
@@ -32,7 +32,7 @@ def test_a_reply_is_the_fault_of(stage: str, fault: str, word: str, text: str) -
 
     result = judge(STAGES[stage], reply)
 
-    if fault in list(Scope):
+    if fault in list(FaultScope):
         assert (result.kind, result.scope) == (ResultKind.HELD, fault)
     else:
         assert result.kind == fault

@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.mail.mailing import Recipient
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.backlog import MOST_ATTEMPTS, Backlog, SmtpBatch
 from postroom.transport.smtp.dialogue import PIECE, Dialogue
 from postroom.transport.smtp.replies import Extensions
@@ -208,7 +208,7 @@ def test_a_sender_not_accepted_for_now_holds_everything_that_waits() -> None:
 
     assert talk.kinds == dict.fromkeys(range(3), HELD)
     for result in talk.notes.settled_as.values():
-        assert (result.reply, result.scope) == ("451 4.3.0 later", Scope.ACCOUNT)
+        assert (result.reply, result.scope) == ("451 4.3.0 later", FaultScope.ACCOUNT)
         assert result.reason == "The mail server is busy at the moment"
     assert said == b""
     assert talk.rests
@@ -233,7 +233,7 @@ def test_what_one_server_refuses_goes_to_another(replies: bytes) -> None:
     assert talk.kinds == {}
     assert talk.backlog.size == 2
     assert len(talk.failures) == 1
-    assert talk.failures[0].scope is Scope.ACCOUNT
+    assert talk.failures[0].scope is FaultScope.ACCOUNT
 
 
 def test_a_message_that_is_rejected_is_not_offered_again_but_others_are() -> None:
@@ -245,7 +245,7 @@ def test_a_message_that_is_rejected_is_not_offered_again_but_others_are() -> Non
 
     assert talk.kinds == {0: HELD, 2: HELD, 3: HELD}  # 1 is on the other connection
     assert talk.content("c") not in talk.said
-    assert {each.scope for each in talk.notes.settled_as.values()} == {Scope.MESSAGE}
+    assert {each.scope for each in talk.notes.settled_as.values()} == {FaultScope.MESSAGE}
     assert other.kinds == {}
 
 
@@ -255,7 +255,7 @@ def test_a_provider_that_throttles_stops_nobody_else() -> None:
     said = talk.heard(b"250 ok\r\n451 4.7.0 [TSS04] deferred\r\n503 no\r\n")
 
     assert talk.kinds == {0: HELD}
-    assert talk.notes.settled_as[0].scope is Scope.PROVIDER
+    assert talk.notes.settled_as[0].scope is FaultScope.PROVIDER
     assert envelope("b") in said
 
 
@@ -363,7 +363,7 @@ def test_421_that_blames_the_sender_is_no_reason_to_try_again() -> None:
     talk.heard(b"250 ok\r\n421 4.7.0 unusual rate of mail\r\n")
 
     assert talk.kinds == {0: HELD}
-    assert talk.notes.settled_as[0].scope is Scope.PROVIDER
+    assert talk.notes.settled_as[0].scope is FaultScope.PROVIDER
     assert talk.hung_up
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from postroom.transport.contract import Result, ResultKind, Scope, same_reply_key
+from postroom.transport.contract import FaultScope, Result, ResultKind, same_reply_key
 from postroom.transport.smtp.replies import Reply, Stage, parse_reply
 from postroom.transport.smtp.reply_meaning import judge
 from postroom.transport.smtp.reply_table import RULES
@@ -81,7 +81,7 @@ def test_what_is_said_before_a_recipient_is_named_is_about_the_account(
 ) -> None:
     result = judge(stage, reply(text))
 
-    assert (result.kind, result.scope) == (HELD, Scope.ACCOUNT)
+    assert (result.kind, result.scope) == (HELD, FaultScope.ACCOUNT)
     assert result.reason
 
 
@@ -116,30 +116,30 @@ def test_an_unknown_reply_concerns_its_recipient_and_has_no_reason(
             " mx.b.example[192.0.2.1] said: 550 5.7.1 blocked using zen.spamhaus.org (in reply to"
             " RCPT TO command)",
             HELD,
-            Scope.PROVIDER,
+            FaultScope.PROVIDER,
         ),
         (
             "450 4.1.1 <a@b.example>: Recipient address rejected: unverified address: host"
             " mx.b.example[192.0.2.1] said: 554 5.7.1 Relay access denied",
             HELD,
-            Scope.PROVIDER,
+            FaultScope.PROVIDER,
         ),
         (
             "550 5.1.1 <a@b.example>: Recipient address rejected: undeliverable address: host"
             " mx.b.example[192.0.2.1] said: 550-5.1.1 no such user",
             REFUSED,
-            Scope.RECIPIENT,
+            FaultScope.RECIPIENT,
         ),
         (
             "450 4.1.1 <a@b.example>: Recipient address rejected: unverified address: host"
             " mx.b.example[192.0.2.1] said: 550 5.1.1 no such user",
             DEFERRED,
-            Scope.RECIPIENT,
+            FaultScope.RECIPIENT,
         ),
     ],
 )
 def test_what_a_provider_said_stops_nobody_elsewhere(
-    text: str, kind: ResultKind, scope: Scope
+    text: str, kind: ResultKind, scope: FaultScope
 ) -> None:
     result = judge(Stage.RCPT, reply(text))
 

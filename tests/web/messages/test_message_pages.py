@@ -18,7 +18,7 @@ from postroom.services.messages.holds import ACCOUNT, Fault
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.progress import Progress
 from postroom.services.messages.waiting_reasons import WaitingReasons
-from postroom.transport.contract import Scope
+from postroom.transport.contract import FaultScope
 from postroom.web.admin.messages.message_details import rate_of
 from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting
 from tests.web.site import Site, Visitor
@@ -302,7 +302,7 @@ async def test_holds_and_deferred_emails_are_shown_and_can_be_tried_at_once(
     assert (await editor.post(f"{place}/try-now")).status_code == 409  # no hold
     reply = "connection refused by <b>mail.example</b>"
     await site.services.holds.open(
-        Fault(Scope.ACCOUNT, ACCOUNT, "The mail server is unreachable", reply)
+        Fault(FaultScope.ACCOUNT, ACCOUNT, "The mail server is unreachable", reply)
     )
     for path in (place, f"{place}/waiting", "/"):
         page = (await editor.get(path)).text

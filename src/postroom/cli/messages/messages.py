@@ -287,7 +287,7 @@ def test(
     """Send a test email, marked [Test], to one address. Nothing is stored."""
 
     async def work(services: Services) -> Result:
-        from postroom.sender.test_emails import send_test
+        from postroom.sender.draft_mail import send_test
         from postroom.services.messages.message_contents import checked_bodies, with_text
         from postroom.wiring import opened_transport
 

@@ -1,6 +1,6 @@
-"""Faults that are not a recipient's, as one sender meets them: what it may send, and what it tells.
+"""Faults that are not the recipient's: stops what they affect, opens holds and probes them.
 
-Holds are read from the store twice a second at most. A fault that this sender has just met counts
+Holds are read from the store at most twice per second. A fault that this sender has just met counts
 at once: everything within its scope stops, and the hold is written before the page is settled.
 """
 
@@ -20,9 +20,8 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Recipient
-from postroom.sender.faults.refusals import ENOUGH, RecentResults, Suspicion
-from postroom.sender.faults.suspicions import Suspicions
-from postroom.sender.settings import SenderServices
+from postroom.sender.faults.refusals import ENOUGH, RecentResults, SharedSuspicions, Suspicion
+from postroom.sender.sender_settings import SenderServices
 from postroom.services.messages.holds import (
     ACCOUNT,
     Fault,
@@ -35,7 +34,7 @@ from postroom.services.messages.holds import (
     opened,
 )
 from postroom.storage import StoreError
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +46,9 @@ _MORE: Final = 2
 _NONE: Final = Holds()
 
 
-class Admission(msgspec.Struct, frozen=True):
-    """Who of a page may go now; `probes` are the holds that some of them probe."""
+class HoldAdmission(msgspec.Struct, frozen=True):
+    """The recipients of a page that may be sent to now; `probes` has the holds that some of them
+    probe."""
 
     recipients: list[Recipient]
     probes: dict[Address, HoldKey] = {}
@@ -58,7 +58,7 @@ class Faults:
     def __init__(
         self, services: SenderServices, owner: str, stop: Callable[[MessageRef | None], None]
     ) -> None:
-        """`stop` ends what is being sent: of one message, or everything."""
+        """`stop` stops sending: one message, or all."""
         self._service = services.holds
         self._stop = stop
         self._recent = RecentResults()
@@ -66,10 +66,10 @@ class Faults:
         self._read_at = -math.inf
         self._reading = asyncio.Lock()
         self._met: dict[HoldKey, Fault] = {}
-        """Faults that the store does not have yet."""
-        self._suspicions = Suspicions(services.store, owner)
+        """Faults that are not in the store yet."""
+        self._suspicions = SharedSuspicions(services.store, owner)
         self._suspected: Suspicion | None = None
-        """To be compared with what other senders have met: until then nothing is sent."""
+        """To be compared with other senders; until then nothing is sent."""
         self._compared = ("", 0, -math.inf)
         """The suspicion that was compared last, with how many refusals, and when."""
         self._comparing = asyncio.Lock()
@@ -77,8 +77,8 @@ class Faults:
     # -- before sending ------------------------------------------------------------------------
 
     async def holds(self) -> Holds:
-        """Return the holds as they were half a second ago at most, with what we met since. Never
-        raises: during an outage of the store, what was known last counts."""
+        """Return the holds as they were at most half a second ago, with the faults met since. Never
+        raises: during a store outage, the last known holds count."""
         if time.monotonic() - self._read_at >= _FRESH_SECONDS:
             async with self._reading:
                 if time.monotonic() - self._read_at >= _FRESH_SECONDS:
@@ -102,11 +102,11 @@ class Faults:
             log.warning("holds cannot be read: %s", exc)
         self._read_at = read_at
 
-    async def admit(self, ref: MessageRef, recipients: Sequence[Recipient]) -> Admission:
-        """Leave out whom a hold covers, except for one recipient for each probe that is due."""
+    async def admit(self, ref: MessageRef, recipients: Sequence[Recipient]) -> HoldAdmission:
+        """Leave out held recipients, except for one for each probe that is due."""
         holds = await self.holds()
         if not holds:
-            return Admission(list(recipients))
+            return HoldAdmission(list(recipients))
         going: list[Recipient] = []
         covered: dict[HoldKey, list[Recipient]] = {}
         for recipient in recipients:
@@ -118,14 +118,14 @@ class Faults:
         probes: dict[Address, HoldKey] = {}
         for key, waiting in covered.items():
             if await self.may_probe(holds.by_key[key]):
-                # Any of them: the first one may have a fault of its own.
+                # A random one: the first may have a problem of its own.
                 chosen = random.choice(waiting)  # noqa: S311
                 probes[chosen.address] = key
                 going.append(chosen)
-        return Admission(going, probes)
+        return HoldAdmission(going, probes)
 
     async def may_probe(self, hold: Hold) -> bool:
-        """Take the right to probe this hold now, if it is due."""
+        """Claim the probe of this hold if it is due; return whether we got it."""
         if hold.key in self._met or not hold.is_due(datetime.now(UTC)):
             return False
         claimed = await self._service.claim_probe(hold.key)
@@ -137,18 +137,18 @@ class Faults:
     def listener(
         self, ref: MessageRef, page: int, tried: Callable[[Address], bool]
     ) -> FaultListener:
-        """Return who hears of the results of a page. `tried` says which recipients have had an
-        attempt before: their refusals prove nothing new."""
+        """Return the listener for the results of a page. `tried` returns whether a recipient had an
+        attempt before: then its refusal proves nothing new."""
         return FaultListener(self, ref, page, tried, self._recent.accepted)
 
     def met(self, ref: MessageRef, address: Address, result: Result) -> None:
-        """Note a result that is no recipient's fault."""
+        """Note a result that is not the recipient's fault."""
         key = hold_key(result.scope, ref, address)
         reason = result.reason or "The mail server does not accept our mail"
         self._note(ref, Fault(_scope(result.scope), key, reason, result.reply))
 
     def refused(self, refusal: Refusal, result: Result) -> None:
-        """Note a refusal by a reply that nobody knows."""
+        """Note a refusal by an unknown reply."""
         found = self._recent.refused(refusal, result)
         if isinstance(found, Fault):
             self._note(refusal.ref, found)
@@ -171,11 +171,11 @@ class Faults:
             return
         self._met[fault.key] = fault
         log.warning("a hold for %s: %s (%s)", fault.key, fault.reason, fault.reply)
-        if fault.scope is not Scope.PROVIDER:
-            self._stop(ref if fault.scope is Scope.MESSAGE else None)
+        if fault.scope is not FaultScope.PROVIDER:
+            self._stop(ref if fault.scope is FaultScope.MESSAGE else None)
 
     def has_met(self, ref: MessageRef) -> bool:
-        """Whether a fault, or the suspicion of one, has just stopped this message."""
+        """Return whether a fault, or the suspicion of one, has just stopped this message."""
         is_suspected = self._suspected is not None
         return is_suspected or ACCOUNT in self._met or message_key(ref) in self._met
 
@@ -184,8 +184,8 @@ class Faults:
     async def conclude(
         self, probes: dict[Address, HoldKey], results: dict[Address, Result | None]
     ) -> None:
-        """Write down new holds and what probes have found. Should the store be away, new holds wait
-        for the next page, and a probe for its lease to run out."""
+        """Record new holds and the results of probes. During a store outage, new holds wait for the
+        next page, and probes for their lease to expire."""
         if not probes and not self._met and self._suspected is None:
             return
         try:
@@ -201,7 +201,7 @@ class Faults:
 
     async def _compare(self) -> None:
         """Find out whether the reply that refuses most recipients here does so at other senders,
-        too. They may be about to find out the same, so they are given a moment."""
+        too. They get a moment to share their refusals."""
         async with self._comparing:
             suspicion = self._suspected
             mine: tuple[Refusal, ...] = ()
@@ -225,12 +225,12 @@ class Faults:
                 self._read_at = -math.inf
 
     async def is_account_held(self) -> bool:
-        """Whether nothing at all can be sent."""
+        """Return whether nothing at all can be sent."""
         return ACCOUNT in await self.holds()
 
 
 class FaultListener:
-    """Hears of each result at once: a fault of ours must not reach many recipients."""
+    """Gets each result at once, so that a fault of ours does not reach many recipients."""
 
     def __init__(
         self,
@@ -253,6 +253,6 @@ class FaultListener:
             self._faults.refused(Refusal(self._ref, self._page, address), result)
 
 
-def _scope(scope: Scope) -> Scope:
-    """An email that is held without a scope of its own waits for the account."""
-    return Scope.ACCOUNT if scope is Scope.RECIPIENT else scope
+def _scope(scope: FaultScope) -> FaultScope:
+    """Return the scope of a hold: without one of its own, it is the account."""
+    return FaultScope.ACCOUNT if scope is FaultScope.RECIPIENT else scope

@@ -1,9 +1,9 @@
-"""Noticing that the store has lost records of emails which this sender has sent (a failover).
+"""Notices that the store has lost records of emails that this sender has sent (a failover).
 
 A standby that is promoted may lack the last transactions of the primary. So a sender remembers for
-a minute whom it has sent to, in memory and in files that its successor reads (`SentLog`). An email
-that was sent and that the store shows as pending without a mark is in doubt: the sender that sends
-it again must mark it as a possible duplicate.
+a minute whom it has sent to, in memory and in files that the next sender reads (`SentLog`). An
+email that was sent and that the store shows as pending without a mark is in doubt: the sender that
+sends it again must mark it as a possible duplicate.
 
 When the server is not the one that the store or this sender knows, or the store's mark is behind
 (`StoreHistory`), every sender compares what it remembers with the store. Before they take further
@@ -26,8 +26,8 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.sender.journal.sent_log import KEPT_SECONDS, DeadSentLog, SentLog, dead_sent_logs
 from postroom.sender.pages.claims import Claim, Claims, PageLost, PageTaken
 from postroom.sender.pages.page import LoadedPage, PageStore
-from postroom.sender.policy import Judge, Verdict
-from postroom.sender.settings import SenderServices, SenderSettings
+from postroom.sender.policy import EmailVerdict, Judge
+from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.services.events import Severity
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import Server
@@ -55,7 +55,7 @@ class _SentPage(msgspec.Struct):
 
 
 class LostHistory:
-    """What one sender remembers, and what it does when the store knows less."""
+    """What one sender remembers, compared with the store."""
 
     def __init__(
         self,
@@ -63,13 +63,13 @@ class LostHistory:
         owner: str,
         settings: SenderSettings,
         history: StoreHistory | None,
-        is_in_hand: Callable[[str], bool],
+        is_active: Callable[[str], bool],
     ) -> None:
         self._store = store = services.store
         self._events = services.events
         self._settings = settings
         self._history = history
-        self._is_in_hand = is_in_hand
+        self._is_in_hand = is_active
         self._queue = store.queue(SEND_QUEUE)
         self._pages = PageStore(store)
         self._claims = Claims(store, owner)
@@ -90,7 +90,7 @@ class LostHistory:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no page may be taken, because other senders may know more than the store."""
+        """Whether no page may be taken, because other senders may remember more than the store."""
         return self._server is None or time.monotonic() < self._wait_until
 
     def remember(self, item: WorkItem, addresses: set[Address]) -> None:
@@ -117,7 +117,7 @@ class LostHistory:
                 self._adopted.append(dead)
 
     def close(self) -> None:
-        """Leave what was sent to the next sender on this machine."""
+        """Leave the files to the next sender on this machine."""
         for dead in self._adopted:
             dead.leave()
         self._log.close()
@@ -198,7 +198,7 @@ class LostHistory:
         )
 
     async def _has_lost_history(self) -> bool:
-        """Whether the marks say so. If more is missing than senders remember, messages pause."""
+        """Return whether records are missing; pause messages if more than senders remember is."""
         if self._history is None:
             self._restores = 0
             return False
@@ -275,7 +275,9 @@ class LostHistory:
         await self._pages.settle(claim, loaded, self.doubts(doubted, loaded), parked=parked)
         return len(doubted)
 
-    def doubts(self, addresses: Iterable[Address], loaded: LoadedPage) -> dict[Address, Verdict]:
+    def doubts(
+        self, addresses: Iterable[Address], loaded: LoadedPage
+    ) -> dict[Address, EmailVerdict]:
         """Return the verdicts on emails whose records are lost."""
         judge = Judge(datetime.now(UTC), self._settings.retry, self._settings.in_doubt)
         return {a: judge.doubted(LOST_RECORD, loaded.before(a)) for a in addresses}

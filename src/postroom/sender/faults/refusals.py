@@ -1,27 +1,43 @@
-"""The last results of this sender: whether one reply refuses nearly everybody.
+"""Finds out whether one unknown reply refuses nearly all recipients: then it is not about them.
 
-They are kept in memory: a row that all senders change with every email would cost too much. After a
-few refusals by one reply a sender compares them with those of the others (`suspicions.py`).
+The last results of this sender are kept in memory, because a row that all senders change with every
+email would cost too much. After a few refusals by one reply, senders share them in the store, so
+that not each of them has to meet as many as one alone:
+
+| table   | partition   | row        | holds                                                       |
+|---------|-------------|------------|-------------------------------------------------------------|
+| `holds` | `suspicion` | the sender | `Refusal`: the reply, without what differs each time;       |
+|         |             |            | `Refused`: whom it refused; `At`: when the row was written  |
 """
 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.providers import provider_of
+from postroom.services.entities import read
+from postroom.services.messages.hold_rows import TABLE
 from postroom.services.messages.holds import ACCOUNT, Fault, Refusal, provider_key
-from postroom.transport.contract import Result, Scope, same_reply_key
+from postroom.storage import Entity, KeyRange, NotFound, Store, Value
+from postroom.transport.contract import FaultScope, Result, same_reply_key
 
+_PARTITION: Final = "suspicion"
+_KEPT: Final = timedelta(minutes=1)
+_FRESH: Final = timedelta(seconds=10)
+"""Senders that meet the same fault do so at about the same time."""
+_LONGEST_KEY: Final = 1000
 _LAST: Final = 50
 _FEW: Final = 4
-"""Refusals after which a sender stops to compare. What is on its connections at that moment may be
-refused as well, and nothing more: the transport begins one email at a time then."""
+"""Refusals after which a sender stops and compares. Emails in progress at that moment may be
+refused as well, but no more: the transport then starts one email at a time."""
 ENOUGH: Final = 12
-"""Refusals by one reply, of all senders, that show that it is not about the recipients."""
+"""Refusals by one reply, at all senders, that prove that it is not about the recipients."""
 
 REASON: Final = "The mail server is refusing nearly all recipients with the same reply"
 
@@ -32,7 +48,7 @@ class _Refused(msgspec.Struct, frozen=True):
 
 
 class Suspicion(msgspec.Struct, frozen=True):
-    """One reply has refused most recipients so far, but only a few. `key` is what such replies have
+    """One reply has refused most recipients, but only a few so far. `key` is what such replies have
     in common."""
 
     key: str
@@ -81,7 +97,46 @@ class RecentResults:
         )
         self._last.clear()
         if len(providers) == 1 and elsewhere:
-            # Others take our mail: it is this provider that does not.
+            # Others accept our mail: the problem is this provider.
             provider = provider_key(refused[0].address)
-            return Fault(Scope.PROVIDER, provider, REASON, reply, key, refused)
-        return Fault(Scope.ACCOUNT, ACCOUNT, REASON, reply, key, refused)
+            return Fault(FaultScope.PROVIDER, provider, REASON, reply, key, refused)
+        return Fault(FaultScope.ACCOUNT, ACCOUNT, REASON, reply, key, refused)
+
+
+class SharedRefusals(msgspec.Struct, frozen=True):
+    """Whom one reply has refused within the last minute, at any sender. `fresh` of them were
+    reported within the last seconds."""
+
+    refused: tuple[Refusal, ...]
+    fresh: int
+
+
+class SharedSuspicions:
+    """The suspicions of all senders, in the store."""
+
+    def __init__(self, store: Store, owner: str) -> None:
+        self._table = store.table(TABLE)
+        self._owner = owner
+
+    async def share(self, key: str, refused: tuple[Refusal, ...]) -> None:
+        """Share with other senders whom such a reply has refused here."""
+        properties: dict[str, Value] = {
+            "At": datetime.now(UTC),
+            "Refusal": key[:_LONGEST_KEY],
+            "Refused": msgspec.json.encode(refused).decode(),
+        }
+        await self._table.upsert(Entity(_PARTITION, self._owner, properties))
+
+    async def refused_by(self, key: str) -> SharedRefusals:
+        """Return whom such a reply has refused at all senders."""
+        now, found, fresh = datetime.now(UTC), dict[Refusal, None](), 0
+        async for row in self._table.scan(KeyRange.only(_PARTITION)):
+            age = now - read(row, "At", datetime)
+            if age > _KEPT:
+                with suppress(NotFound):
+                    await self._table.delete(_PARTITION, row.row)
+            elif read(row, "Refusal", str) == key[:_LONGEST_KEY]:
+                refused = msgspec.json.decode(read(row, "Refused", str), type=list[Refusal])
+                found |= dict.fromkeys(refused)
+                fresh += len(refused) if age <= _FRESH else 0
+        return SharedRefusals(tuple(found), fresh)

@@ -1,7 +1,7 @@
-"""Recipients who were refused by a reply that was not about them become pending again.
+"""Makes recipients pending again who were refused by a reply that was not about them.
 
-The hold names them (at most 50) until that is done, so whoever is interrupted leaves the work to
-the next sender. It is done under each page's claim, as a sender or an administrator does it.
+The hold names them (at most 50) until that is done, so an interruption leaves the work to the next
+sender. It is done under each page's claim.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef
 from postroom.sender.pages.claims import ADMINISTRATOR, Claims, PageLost, PageTaken
 from postroom.sender.pages.page import PageStore
-from postroom.sender.settings import SenderServices
+from postroom.sender.sender_settings import SenderServices
 from postroom.services import entities
 from postroom.services.messages.holds import Refusal
 from postroom.storage import Conflict, KeyRange
@@ -32,7 +32,7 @@ _CLAIM_SECONDS = 10.0
 class Restoring:
     def __init__(self, services: SenderServices, owner: str) -> None:
         store = services.store
-        # It hands nothing over: a page that is taken from it is not in doubt.
+        # It hands nothing over, so a page that is taken over from it is not in doubt.
         self._owner = f"{ADMINISTRATOR}{owner}"
         self._archive = store.table(entities.ARCHIVE)
         self._queue = store.queue(SEND_QUEUE)
@@ -42,8 +42,8 @@ class Restoring:
         self._holds = services.holds
 
     async def restore(self) -> None:
-        """Make everybody pending again whom a hold names. Pages that a sender has in hand are left
-        for the next call."""
+        """Make all recipients pending again that a hold names. Pages that are active at a sender
+        are left for the next call."""
         for hold in await self._holds.all():
             by_page = groupby(sorted(hold.refused, key=_page), key=_page)
             for (ref, page), refusals in by_page:
@@ -52,10 +52,10 @@ class Restoring:
                     await self._holds.restored(hold, these)
 
     async def _restore(self, ref: MessageRef, page: int, refusals: Sequence[Refusal]) -> bool:
-        """Whether nothing is left to do for these emails of a page.
+        """Return whether nothing is left to do for these emails of a page.
 
-        A work item is put first and the claim ends last: wherever this is interrupted, a sender
-        comes to the page and counts it again.
+        A work item is put first and the claim ends last: if this is interrupted, a sender takes the
+        page and counts it again.
         """
         try:
             message = await self._messages.get(ref)
@@ -69,7 +69,7 @@ class Restoring:
             claim = await self._claims.take(item, self._owner, _CLAIM_SECONDS)
             await self._queue.put(str(item), delay=1.0)
             if claim.doubtful:
-                return False  # for a sender to settle
+                return False  # a sender must settle it
             archived = (await self._archive.query(KeyRange.only(item.partition))).entities
             reopened = 0
             for email in archived:

@@ -1,1 +1,1 @@
-"""What a sender was doing, kept in a local file for its successor."""
+"""Local files in which a sender records its work for the next sender, in case it is killed."""

@@ -1,17 +1,16 @@
-"""What this sender was doing, in a local file: so that its successor knows, should it be killed.
+"""A sender's journal: a local file from which the next sender settles its pages if it is killed.
 
-Before an email can leave the process, a mark says so; when its answer comes, a line does. The file
-is mapped into memory: what is written is there for the successor at once, without a call into the
-system, and SIGKILL leaves a line whole or without its end. (A crash of the machine may
-lose the last lines; then the pages in hand are in doubt.) The file is locked for as long as its
-sender lives. Another sender on this machine that can lock it knows that the first one is dead, and
-settles its pages from what is written (`recovery.py`).
+Before an email can leave the process, a mark is set; when its result comes, a line is added. The
+file is mapped into memory: writing needs no system call, and SIGKILL leaves a line whole or without
+its end. (A crash of the machine may lose the last lines; then the active pages are in doubt.) The
+file is locked for as long as its sender lives. Another sender on this machine that can lock it
+knows that the first one is dead, and settles its pages (`recovery.py`).
 
     P page item receipt body     a page was taken, with the work item that names it
     R page receipt               its lease was renewed
     A page marks address …       its emails are being sent; a mark for each: `-`, or `H` as soon as
                                  it is about to be handed over
-    S page number kind reply     the answer to the email of this number
+    S page number kind reply     the result of the email with this number
     E page                       the page is settled in the store, or given back
 """
 
@@ -37,11 +36,11 @@ _SIZE = 8 * 1024 * 1024
 _LONGEST_REPLY = 500
 _NOT_YET = "-"
 _HANDED_OVER = ord("H")
-_ACCEPTED = ResultKind.ACCEPTED  # to look up a member takes longer than to compare it
+_ACCEPTED = ResultKind.ACCEPTED  # looking up a member takes longer than comparing it
 
 
 class JournalledPage(msgspec.Struct):
-    """What a journal says of a page that was not settled."""
+    """An unsettled page in a journal."""
 
     item_id: str
     receipt: str
@@ -52,7 +51,7 @@ class JournalledPage(msgspec.Struct):
 
     @property
     def may_have_arrived(self) -> set[Address]:
-        """The emails that the mail server has accepted, or has not replied to."""
+        """Emails that were accepted, or handed over without a reply."""
         return {
             address
             for address in self.handed_over
@@ -61,7 +60,7 @@ class JournalledPage(msgspec.Struct):
 
 
 class Journal:
-    """The journal of this process. Long work goes into further files; done ones are removed."""
+    """The journal of this process. It continues in further files; finished ones are removed."""
 
     def __init__(self, folder: Path, owner: str) -> None:
         make_writable(folder)
@@ -72,7 +71,7 @@ class Journal:
         self._pages: dict[str, _File] = {}
 
     def prepare(self) -> None:
-        """Make sure that further pages can be written down. `StoreFull` if there is no room."""
+        """Make sure that there is room for more pages; raise `StoreFull`."""
         self._room()
 
     def _room(self) -> _File:
@@ -88,7 +87,7 @@ class Journal:
         return self._current
 
     def page_taken(self, page: str, item_id: str, receipt: str, item_body: str) -> None:
-        # A page that could not be settled before goes on where the rest of it is written.
+        # A page that could not be settled before continues in its file.
         file = self._pages.setdefault(page, self._room())
         file.pages.add(page)
         file.write(f"P\t{page}\t{item_id}\t{receipt}\t{item_body}\n")
@@ -97,10 +96,10 @@ class Journal:
         self._pages[page].write(f"R\t{page}\t{receipt}\n")
 
     def sending(
-        self, page: str, addresses: Sequence[Address], listener: Listener | None = None
+        self, page: str, addresses: Sequence[Address], listener: ResultListener | None = None
     ) -> JournalledSending:
         """Note that the emails of a page are about to be sent; return their watcher."""
-        return JournalledSending(self._pages[page], page, addresses, listener or _NOBODY)
+        return JournalledSending(self._pages[page], page, addresses, listener or _NO_LISTENER)
 
     def page_ended(self, page: str) -> None:
         file = self._pages.pop(page)
@@ -113,7 +112,7 @@ class Journal:
                 file.remove()
 
     def close(self) -> None:
-        """Remove what tells nothing any more; pages that could not be settled are left to tell."""
+        """Remove files without unsettled pages; leave the others to the next sender."""
         files = set(self._pages.values())
         if self._current is not None:
             files.add(self._current)
@@ -124,8 +123,8 @@ class Journal:
                 file.remove()
 
 
-class Listener(Protocol):
-    """Hears of each result once it is written down. Called for every email, so it must be quick."""
+class ResultListener(Protocol):
+    """Gets each result after it is recorded. Called for every email, so it must be quick."""
 
     @property
     def accepted(self) -> Callable[[Address], None]: ...
@@ -133,7 +132,7 @@ class Listener(Protocol):
     def failed(self, address: Address, result: Result) -> None: ...
 
 
-class _Nobody:
+class _NoListener:
     def accepted(self, address: Address) -> None:
         return
 
@@ -141,14 +140,14 @@ class _Nobody:
         return
 
 
-_NOBODY = _Nobody()
+_NO_LISTENER = _NoListener()
 
 
 class JournalledSending:
-    """Writes down what happens to the emails of a page, and keeps their results. A `Watcher`."""
+    """Records what happens to the emails of a page, and keeps their results. A `Watcher`."""
 
     def __init__(
-        self, file: _File, page: str, addresses: Sequence[Address], listener: Listener
+        self, file: _File, page: str, addresses: Sequence[Address], listener: ResultListener
     ) -> None:
         self._memory = file.memory
         start = f"A\t{page}\t"
@@ -177,7 +176,7 @@ class JournalledSending:
             self._failed(self._addresses[position], result)
 
     def unanswered(self) -> list[int]:
-        """Which were handed over, and have no result."""
+        """Return the emails that were handed over and have no result."""
         marks = self._memory[self._marks : self._marks + len(self.results)]
         return [
             position
@@ -187,13 +186,13 @@ class JournalledSending:
 
 
 class _File:
-    """A file of fixed size, locked, in memory. What is not written yet is zeros."""
+    """A locked, memory-mapped file of fixed size; the unwritten rest is zeros."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = create_locked(path)
         try:
-            # Reserved now: memory whose disk is full would end the process when it is written.
+            # Reserved now: with a full disk, writing to the memory later would kill the process.
             os.posix_fallocate(self._file, 0, _SIZE)
             self.memory = mmap.mmap(self._file, _SIZE)
         except OSError:
@@ -203,7 +202,7 @@ class _File:
 
     @property
     def is_full(self) -> bool:
-        """No room for further pages: those that are open may still need the other half."""
+        """Whether there is no room for more pages: open ones may need the other half."""
         return self.memory.tell() > _SIZE // 2
 
     def write(self, line: str) -> None:
@@ -225,7 +224,7 @@ class _File:
 
 
 class DeadJournal:
-    """The journal of a sender that is dead, locked by us."""
+    """The journal of a dead sender, locked by us."""
 
     def __init__(self, path: Path, file: int) -> None:
         self.path = path
@@ -236,7 +235,7 @@ class DeadJournal:
         return self.path.name.removesuffix(_SUFFIX).rpartition(".")[0]
 
     def open_pages(self) -> dict[str, JournalledPage]:
-        """The pages that were not settled, by their partition."""
+        """Return the unsettled pages by partition."""
         pages: dict[str, JournalledPage] = {}
         written = self.path.read_bytes().partition(b"\0")[0]
         for line in written.splitlines(keepends=True):
@@ -249,12 +248,12 @@ class DeadJournal:
         os.close(self._file)
 
     def leave(self) -> None:
-        """For another time."""
+        """Close it without removing it."""
         os.close(self._file)
 
 
 def has_journal(folder: Path, owner: str) -> bool:
-    """Whether a sender's journal is on this machine: it lives, or is still to be settled."""
+    """Return whether a sender's journal is on this machine: it is alive, or not settled yet."""
     return any(folder.glob(f"{glob.escape(owner)}.*{_SUFFIX}"))
 
 
@@ -267,21 +266,21 @@ def dead_journals(folder: Path) -> Iterator[DeadJournal]:
 def _apply(words: list[str], pages: dict[str, JournalledPage]) -> None:
     match words:
         case ["P", page, item_id, receipt, body]:
-            # Taken again before it was settled: what was handed over before still was.
-            told = pages.setdefault(page, JournalledPage(item_id, receipt, body))
-            told.item_id, told.receipt, told.item_body = item_id, receipt, body
+            # Taken again before it was settled: earlier hand-overs still count.
+            found = pages.setdefault(page, JournalledPage(item_id, receipt, body))
+            found.item_id, found.receipt, found.item_body = item_id, receipt, body
         case ["R", page, receipt] if page in pages:
             pages[page].receipt = receipt
         case ["A", page, marks, *addresses] if page in pages:
-            told = pages[page]
-            told.addresses = [Address(address) for address in addresses]
-            again = {a for a, m in zip(told.addresses, marks, strict=True) if m == "H"}
-            told.handed_over |= again
-            for address in again:  # the answer to this attempt is still to come
-                told.results.pop(address, None)
+            found = pages[page]
+            found.addresses = [Address(address) for address in addresses]
+            again = {a for a, m in zip(found.addresses, marks, strict=True) if m == "H"}
+            found.handed_over |= again
+            for address in again:  # this attempt has no result yet
+                found.results.pop(address, None)
         case ["S", page, number, kind, reply] if page in pages:
-            told = pages[page]
-            told.results[told.addresses[int(number)]] = Result(ResultKind(kind), reply)
+            found = pages[page]
+            found.results[found.addresses[int(number)]] = Result(ResultKind(kind), reply)
         case ["E", page]:
             pages.pop(page, None)
 

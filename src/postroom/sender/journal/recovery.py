@@ -1,8 +1,8 @@
-"""Settling what a dead sender of this machine had in hand, from its journal.
+"""Settles the pages of a dead sender on this machine, from its journal.
 
-The work items of the dead one are still leased to it; the journal has their receipts, so its pages
-go on at once instead of when the lease runs out. An email that was handed over and not answered is
-in doubt: at most one for each connection that the dead one had.
+Its work items are still leased; the journal has their receipts, so its pages continue at once
+instead of when the lease expires. An email that was handed over without a reply is in doubt: at
+most one per connection.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem, parse_work_item
 from postroom.sender.journal.journal import DeadJournal, JournalledPage, dead_journals
 from postroom.sender.pages.claims import Claims, PageLost
 from postroom.sender.pages.page import LoadedPage, PageStore
-from postroom.sender.policy import Judge, RetryPlan, Verdict, WhenInDoubt
-from postroom.sender.settings import SenderServices
+from postroom.sender.policy import EmailVerdict, Judge, RetryPlan, WhenInDoubt
+from postroom.sender.sender_settings import SenderServices
 from postroom.services.messages.holds import Holds
 from postroom.storage import LeaseLost, QueueMessage
 
 log = logging.getLogger(__name__)
 
-UNANSWERED = "handed over; the sender was killed before the answer came"
+UNANSWERED = "handed over; the sender was killed before the reply came"
 
 
 class Recovery:
@@ -50,8 +50,8 @@ class Recovery:
         self._lease = lease
         self._remember = remember
 
-    async def settle_the_dead(self, folder: Path) -> int:
-        """Settle the pages of every dead sender of this machine; answers how many there were."""
+    async def settle_dead_senders(self, folder: Path) -> int:
+        """Settle the pages of all dead senders on this machine; return how many there were."""
         settled = 0
         for journal in dead_journals(folder):
             try:
@@ -73,10 +73,10 @@ class Recovery:
         self._remember(item, page.may_have_arrived)
         found = await self._claims.find(item)
         if found is None:
-            await self._hand_back(page, done=False)  # killed before it had begun, or at the end
+            await self._hand_back(page, done=False)  # killed before the claim, or after settling
             return
         if found.owner != journal.owner:
-            return  # somebody else has it by now
+            return  # another sender has it by now
         try:
             claim = await self._claims.take_over(
                 item,
@@ -104,10 +104,11 @@ class Recovery:
 
     def _verdicts(
         self, page: JournalledPage, loaded: LoadedPage, holds: Holds, *, doubtful: bool
-    ) -> dict[Address, Verdict]:
-        """Of a doubtful page: the dead one had it from another, of whom nothing is known."""
+    ) -> dict[Address, EmailVerdict]:
+        """Return the verdicts. A doubtful page was taken over from a sender whose journal is
+        unavailable, so all of its emails are in doubt."""
         judge = Judge(datetime.now(UTC), self._plan, self._in_doubt)
-        verdicts: dict[Address, Verdict] = {}
+        verdicts: dict[Address, EmailVerdict] = {}
         for address in loaded.emails if doubtful else page.handed_over & loaded.emails.keys():
             before = loaded.before(address)
             result = page.results.get(address)
@@ -120,7 +121,7 @@ class Recovery:
         return verdicts
 
     async def _hand_back(self, page: JournalledPage, *, done: bool) -> None:
-        """End the dead one's lease with its own receipt."""
+        """End the dead sender's lease with its receipt."""
         message = QueueMessage(
             page.item_id, SEND_QUEUE, page.item_body, {}, 0, datetime.now(UTC), page.receipt
         )
@@ -130,4 +131,4 @@ class Recovery:
             else:
                 await self._queue.release(message, count_attempt=False)
         except LeaseLost:
-            return  # it ran out meanwhile, and somebody has the item
+            return  # it expired meanwhile, and another sender has the item

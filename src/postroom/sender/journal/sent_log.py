@@ -35,7 +35,7 @@ _SUFFIX = ".sent"
 
 
 class SentLog:
-    """What this process has sent."""
+    """The emails that this process has sent."""
 
     def __init__(self, folder: Path, owner: str) -> None:
         make_writable(folder)
@@ -46,18 +46,18 @@ class SentLog:
         self._is_failing = False
 
     def add(self, server: Server, item: WorkItem, addresses: Iterable[Address]) -> None:
-        """Write down that emails of a page were sent, before `server` records it."""
+        """Record that emails of a page were sent, before `server` does."""
         try:
             self._file_for(server).write("\t".join([str(item), *addresses]))
             self._is_failing = False
         except OSError as exc:
-            # Still in memory: missed only by the successor of a sender that is killed now.
+            # Still in memory: missing only if this sender is killed now.
             if not self._is_failing:
-                log.warning("which emails were sent is not kept in a file for now: %s", exc)
+                log.warning("sent emails cannot be recorded in a file now: %s", exc)
             self._is_failing = True
 
     def prune(self) -> None:
-        """Remove the files of which nothing is needed any more."""
+        """Remove the files that are no longer needed."""
         oldest = time.monotonic() - _FILE_SECONDS - KEPT_SECONDS
         for file in [each for each in self._files if each.created_at < oldest]:
             file.remove()
@@ -104,7 +104,7 @@ class _File:
 
 
 class DeadSentLog:
-    """A file of a sender that is dead, locked by us."""
+    """A file of a dead sender, locked by us."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._path = path
@@ -136,6 +136,6 @@ class DeadSentLog:
 
 
 def dead_sent_logs(folder: Path) -> Iterator[DeadSentLog]:
-    """Yield what dead senders of this machine have sent, each file locked."""
+    """Yield the files of dead senders on this machine, each locked."""
     for path, file in lock_of_dead_owners(folder, _SUFFIX):
         yield DeadSentLog(path, file)

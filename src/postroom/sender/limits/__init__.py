@@ -1,1 +1,1 @@
-"""How many emails may go out: per second, per domain, per connection."""
+"""Limits on sending: emails per second, per domain, and connections."""

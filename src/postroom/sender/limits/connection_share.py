@@ -1,12 +1,12 @@
-"""Connections to a mail server, shared by all senders: each takes its part of a common limit.
+"""Shares a limit of connections to a mail server among all senders.
 
 | table      | partition     | row        | holds                    |
 |------------|---------------|------------|--------------------------|
-| `throttle` | `connections` | the sender | At: when it said so last |
+| `throttle` | `connections` | the sender | At: its last sign of life |
 
-Whoever sends says so every few seconds and counts the others. A sender that begins counts itself
-before it opens a connection, and the others hear of it within seconds; one that died is forgotten
-as soon. In between there may be a few connections more, or fewer, than the limit allows.
+Every few seconds, each sender writes a sign of life and counts the others. A new sender counts
+itself before it opens a connection, and the others notice within seconds; a dead one is dropped as
+quickly. Meanwhile there may be a few connections more, or fewer, than the limit allows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
-from postroom.sender.limits.throttle import TABLE
+from postroom.sender.limits.stored_limits import TABLE
 from postroom.services.entities import read
 from postroom.storage import Entity, KeyRange, NotFound, Store, StoreError
 from postroom.transport.contract import Transport
@@ -34,7 +34,7 @@ _FORGOTTEN = timedelta(minutes=5)
 async def shared_connections(
     store: Store, transport: Transport, owner: str, most: int | None
 ) -> AsyncIterator[None]:
-    """Keep to our part of `most` connections while we send. None: everybody as they like."""
+    """Keep to our share of `most` connections while we send. None: no common limit."""
     if most is None:
         yield
         return
@@ -62,10 +62,10 @@ class _Share:
             try:
                 await self.take()
             except StoreError as exc:
-                log.warning("connections stay as they are: %s", exc)
+                log.warning("the number of connections stays as it is: %s", exc)
 
     async def take(self) -> None:
-        """Say that we are here, count who is, and take our part: one connection at least."""
+        """Write a sign of life, count the senders, and take our share: at least one connection."""
         now = datetime.now(UTC)
         await self._table.upsert(Entity(PARTITION, self._owner, {"At": now}))
         alive = 0

@@ -1,4 +1,4 @@
-"""Limits by recipient domain: who cannot go now comes back later, and holds nobody up."""
+"""Limits by recipient domain: emails above the limit come back later, without delaying others."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ import msgspec
 from postroom.domain.audience.addresses import Address, domain_of
 from postroom.mail.mailing import Recipient
 from postroom.mail.wire_addresses import ascii_domain
-from postroom.sender.limits.rates import Admission, DomainRates, Rate, admit
-from postroom.sender.limits.throttle import DOMAIN, Clock, Found, Moments, Throttle
+from postroom.sender.limits.email_rates import DomainRates, EmailRate, RateAdmission, admit
+from postroom.sender.limits.stored_limits import DOMAIN, Clock, Found, Moments, StoredLimits
 from postroom.storage import Store
 
 PATIENCE_SECONDS: Final = 1.0
-"""So long a page waits if nobody on it can go at once. Longer, and pages that wait would take the
-places of pages that could be sent."""
+"""How long a page waits if none of its emails may be sent at once. Longer, and waiting pages would
+take the places of pages that could be sent."""
 
 
 class _Limited(msgspec.Struct, frozen=True):
     """The recipients of a domain that has a limit."""
 
-    rate: Rate
+    rate: EmailRate
     recipients: list[Recipient] = msgspec.field(default_factory=list)
 
 
 class DomainLimits:
     def __init__(self, store: Store, rates: DomainRates, clock: Clock = time.time) -> None:
-        self._throttle = Throttle(store, DOMAIN)
+        self._throttle = StoredLimits(store, DOMAIN)
         self._rates = rates
         self._clock = clock
 
     async def admit(
         self, recipients: Sequence[Recipient]
     ) -> tuple[list[Recipient], dict[Address, datetime]]:
-        """Those who may go now, and when the others (of up to 100) are to come back. Waits for at
-        most `PATIENCE_SECONDS`, if nobody can go at once."""
+        """Return the recipients that may be sent to now, and when the others come back (up to 100
+        in all). Wait up to `PATIENCE_SECONDS` if none may be sent at once."""
         limited = self._limited(recipients)
         if not limited:
             return list(recipients), {}
@@ -66,7 +66,7 @@ class DomainLimits:
 
     def _decide(
         self, limited: Mapping[str, _Limited], found: Found, may_wait: bool
-    ) -> tuple[Found, Mapping[str, Admission]]:
+    ) -> tuple[Found, Mapping[str, RateAdmission]]:
         now = self._clock()
         admissions = _admitted(limited, found, now, now)
         if may_wait and not any(each.count for each in admissions.values()):
@@ -79,7 +79,7 @@ class DomainLimits:
 
 def _admitted(
     limited: Mapping[str, _Limited], found: Found, now: float, deadline: float
-) -> dict[str, Admission]:
+) -> dict[str, RateAdmission]:
     return {
         domain: admit(
             each.rate,
@@ -93,7 +93,7 @@ def _admitted(
     }
 
 
-def _later(recipients: Sequence[Recipient], admission: Admission) -> dict[Address, datetime]:
+def _later(recipients: Sequence[Recipient], admission: RateAdmission) -> dict[Address, datetime]:
     later: dict[Address, datetime] = {}
     waiting = iter(recipients[admission.count :])
     for count, at in admission.later:

@@ -1,4 +1,4 @@
-"""A limit on all emails per second: a transport that waits for its time."""
+"""The limit on all emails per second, as a transport that waits."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from collections.abc import Sequence
 from typing import Final
 
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.sender.limits.rates import Rate, reserve
-from postroom.sender.limits.throttle import OVERALL, Clock, Found, Moments, Throttle
+from postroom.sender.limits.email_rates import EmailRate, reserve
+from postroom.sender.limits.stored_limits import OVERALL, Clock, Found, Moments, StoredLimits
 from postroom.storage import Store, StoreOutage
 from postroom.transport.contract import Result, Transport, Watcher
 
 log = logging.getLogger(__name__)
 
-# What goes together: without it a low limit would send in fits, and a crash would waste more.
+# Emails sent together: without this, a low limit would send in bursts, and a crash waste more.
 _CHUNK_SECONDS: Final = 0.25
 _STORE_SECONDS: Final = 1.0
 
 
 class PacedTransport(Transport):
-    """The emails of a batch go in chunks, each at its time; batches one after the other, not all of
-    them a little: so the first are soon done, and what was found out for them is not old."""
+    """Sends a batch in chunks, each at its time, and one batch after the other, so that the first
+    ones finish soon and their data is still fresh."""
 
     def __init__(
-        self, transport: Transport, store: Store, rate: Rate, clock: Clock = time.time
+        self, transport: Transport, store: Store, rate: EmailRate, clock: Clock = time.time
     ) -> None:
         self._transport = transport
-        self._throttle = Throttle(store, OVERALL)
+        self._throttle = StoredLimits(store, OVERALL)
         self._rate = rate
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -38,16 +38,15 @@ class PacedTransport(Transport):
 
     @property
     def at_once(self) -> int:
-        """No more than what may go in a second."""
+        """At most the emails of one second."""
         return min(self._transport.at_once, math.ceil(self._rate.per_second))
 
     async def send(
         self, mailing: Mailing, recipients: Sequence[Recipient], watcher: Watcher
     ) -> list[Result]:
-        """Cancelled while it waits, it hands over nothing more."""
+        """If cancelled while waiting, hand over nothing more."""
         chunks: list[asyncio.Task[list[Result]]] = []
-        # A chunk whose time has come does not wait for the answers to the one before; nor does the
-        # next batch, once it is its turn.
+        # A chunk does not wait for the results of the one before; nor does the next batch.
         async with asyncio.TaskGroup() as under_way, self._turn:
             for start in range(0, len(recipients), self._chunk):
                 chunk = recipients[start : start + self._chunk]
@@ -67,14 +66,14 @@ class PacedTransport(Transport):
         await asyncio.sleep(max(0.0, at - self._clock()))
 
     async def _reserve(self, count: int) -> float:
-        """When so many may go. Without the store nobody may, but our page is ours for a while."""
+        """Return when so many emails may be sent. During a store outage they wait."""
         while True:
             try:
                 return await self._throttle.change(
                     [OVERALL], lambda found: self._slots(found, count)
                 )
             except StoreOutage as exc:
-                log.warning("emails wait, because their limit cannot be read: %s", exc)
+                log.warning("emails wait because the limit cannot be read: %s", exc)
                 await asyncio.sleep(_STORE_SECONDS)
 
     def _slots(self, found: Found, count: int) -> tuple[Found, float]:
@@ -83,7 +82,7 @@ class PacedTransport(Transport):
 
 
 class _Shifted:
-    """Tells the watcher of a batch about the emails of a chunk that begins at `start`."""
+    """Passes the results of a chunk that begins at `start` to the watcher of the batch."""
 
     def __init__(self, watcher: Watcher, start: int) -> None:
         self._watcher = watcher

@@ -1,6 +1,7 @@
-"""Who has a page in hand: a row beside the page's own, whose ETag is the fence.
+"""Claims on pages: a row beside the page's own, whose ETag is the fence.
 
-Who has lost a page cannot settle it. The end of a claim is part of the batch that records the page.
+An owner that has lost a page cannot settle it: the end of a claim is part of the batch that records
+the page.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from postroom.storage import (
 )
 
 ADMINISTRATOR = "administrator-"
-"""How owners begin who decide on emails in doubt: they hand nothing over."""
+"""The prefix of owners that decide on emails in doubt: they hand nothing over."""
 
 _SOON = timedelta(seconds=1)
 _LONG_AGO = 7 * 24 * 3600.0
@@ -33,7 +34,7 @@ _AFTER_OUTAGE = timedelta(seconds=15)  # senders look for the store every second
 
 
 class PageTaken(PostroomError):
-    """Another sender has the page in hand, until `free_at` at most."""
+    """Another sender has claimed the page, until `free_at` at most."""
 
     def __init__(self, free_at: datetime) -> None:
         super().__init__(f"until {free_at}")
@@ -41,12 +42,12 @@ class PageTaken(PostroomError):
 
 
 class PageLost(PostroomError):
-    """Somebody else has taken the page over; nothing of ours counts any more."""
+    """Another sender has taken the page over; our results no longer count."""
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Our right to a page. `taken_over`: from somebody who did not finish. `doubtful`: who may have
-    handed emails over, and left no word of it."""
+    """Our claim on a page. `taken_over`: from an owner that did not finish. `doubtful`: that owner
+    may have handed over emails, and its journal is unavailable."""
 
     item: WorkItem
     etag: str
@@ -55,13 +56,13 @@ class Claim(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> Delete:
-        """What ends it, in a batch with what was done under it."""
+        """The operation that ends it, for the batch with the results."""
         return Delete(*_key(self.item), self.etag)
 
 
 class FoundClaim(msgspec.Struct, frozen=True):
-    """Who has a page in hand. `doubtful`: it was taken over from a sender that nothing is known of,
-    so whatever has no record is in doubt."""
+    """The claim on a page. `doubtful`: it was taken over from a sender whose journal is
+    unavailable, so every email without a record is in doubt."""
 
     owner: str
     etag: str
@@ -79,9 +80,9 @@ class Claims:
         has_sent: Callable[[WorkItem], bool] = lambda _: True,
         steady_for: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        """`is_neighbour` tells of an owner whether its journal is on this machine, `has_sent` of a
-        page whether this owner may have handed over emails of it that nobody has settled.
-        `steady_for` tells for how many seconds the store has been usable without a break."""
+        """`is_neighbour` returns whether an owner's journal is on this machine, `has_sent` whether
+        this owner may have handed over emails of a page that are not settled, `steady_for` for how
+        many seconds the store has been usable without a break."""
         self._pages = store.table(entities.PAGES)
         self._owner = owner
         self._is_neighbour = is_neighbour
@@ -89,24 +90,24 @@ class Claims:
         self._steady_for = steady_for
 
     async def take(self, item: WorkItem, item_id: str, lease: float) -> Claim:
-        """Take a page. `PageTaken` if another work item's receiver has it."""
+        """Claim a page; raise `PageTaken` if the receiver of another work item has it."""
         entity = self._entity(item, item_id, lease)
         try:
             return Claim(item, await self._pages.insert(entity), taken_over=False)
         except AlreadyExists:
             found = await self._pages.get(entity.partition, entity.row)
         if found is None:
-            return await self.take(item, item_id, lease)  # it was given up just now
+            return await self.take(item, item_id, lease)  # it has just been given up
         now = datetime.now(UTC)
         # No claim lasts longer than a lease, unless a clock was set back since.
         until = min(entities.read(found, "Until", datetime), now + timedelta(seconds=lease))
         same_item = entities.read(found, "ItemId", str) == item_id
         if not same_item and until > now:
             raise PageTaken(until)
-        # The receiver of this very item has lost its lease, or the other one is overdue.
+        # The previous receiver of this item has lost its lease, or the other claim is overdue.
         other = _found_claim(found)
         if other.owner == self._owner and not self._has_sent(item):
-            # Ours, from before the store went away for a while.
+            # Ours, from before a store outage.
             return await self.take_over(item, item_id, lease, other.etag, doubtful=other.doubtful)
         if now < self._free_at(other.owner, until, lease, now):
             raise PageTaken(now + _SOON)
@@ -114,11 +115,11 @@ class Claims:
         return await self.take_over(item, item_id, lease, other.etag, doubtful=doubtful)
 
     def _free_at(self, owner: str, until: datetime, lease: float, now: datetime) -> datetime:
-        """When an overdue claim may be taken over. Whoever does so without knowing what its owner
-        has sent must doubt the whole page, so the owner gets some time.
+        """Return when an overdue claim may be taken over. Without the owner's journal the whole
+        page would be in doubt, so the owner gets some time.
 
-        After an outage of the store every claim is overdue, and its owner is about to settle it.
-        And on this machine an owner may be slow, or dead and soon settled from its journal.
+        After a store outage every claim is overdue, and its owner is about to settle it. An owner
+        on this machine may be slow, or dead and soon settled from its journal.
         """
         grace = timedelta(seconds=lease)
         if self._is_neighbour(owner):
@@ -127,14 +128,14 @@ class Claims:
         return max(until, _ago(now, self._steady_for()) + min(grace, _AFTER_OUTAGE))
 
     async def take_together(self, items: Mapping[WorkItem, str], lease: float) -> list[Claim]:
-        """Take neighbouring pages of a message with one step.
+        """Claim consecutive pages of a message in one step.
 
-        Answers nothing, and has done nothing, if they are no neighbours, if somebody may have been
-        at work on one of them, or if one is not free: then each is to be taken by itself.
+        Return an empty list and change nothing if they are not consecutive, if one is not free, or
+        if a sender may have worked on one: then each must be claimed alone.
         """
         numbers = [item.page for item in items]
-        neighbours = max(numbers) - min(numbers) + 1 == len(items)
-        if not neighbours or any(item.restarted for item in items):
+        are_consecutive = max(numbers) - min(numbers) + 1 == len(items)
+        if not are_consecutive or any(item.restarted for item in items):
             return []
         entities = [self._entity(item, item_id, lease) for item, item_id in items.items()]
         try:
@@ -155,11 +156,12 @@ class Claims:
         *,
         doubtful: bool = True,
     ) -> Claim:
-        """Take a claim from a sender that did not finish. `PageLost` if another one was quicker.
+        """Take over the claim of a sender that did not finish; raise `PageLost` if another sender
+        was faster.
 
-        `owner` keeps the claim under the dead one's name: who settles from its journal may be
-        killed, too, and the next one must still know whose journal tells about the page. If no
-        journal does, the page is `doubtful`, and the claim says so for as long as it lasts.
+        `owner` keeps the claim in the dead sender's name: if we are killed, too, the next sender
+        must still know which journal to read. Without a journal the page is `doubtful` for as long
+        as the claim lasts.
         """
         entity = self._entity(item, item_id, lease, owner, doubtful=doubtful)
         try:
@@ -169,17 +171,17 @@ class Claims:
         return Claim(item, taken, taken_over=True, doubtful=doubtful)
 
     async def find(self, item: WorkItem) -> FoundClaim | None:
-        """Who has a page in hand."""
+        """Return the claim on a page, if there is one."""
         found = await self._pages.get(*_key(item))
         return None if found is None else _found_claim(found)
 
     async def renew(self, claim: Claim, item_id: str, lease: float) -> Claim:
-        """Extend a claim. `PageLost` if another sender has taken the page over."""
+        """Extend a claim; raise `PageLost` if another sender has taken the page over."""
         entity = self._entity(claim.item, item_id, lease, doubtful=claim.doubtful)
         try:
             etag = await self._pages.replace(entity, claim.etag)
         except Conflict as exc:
-            # It may have been renewed when an outage began, without an answer.
+            # An outage may have hidden the success of an earlier renewal.
             found = await self.find(claim.item)
             if found is None or found.owner != self._owner:
                 raise PageLost from exc

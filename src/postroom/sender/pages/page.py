@@ -1,16 +1,16 @@
-"""A page in hand: who is on it, what is known of them, and how its outcomes are recorded.
+"""Loads the emails of a page and records their outcomes.
 
 The order of the writes when a page is settled:
 
 1. outcomes into `messagearchive`;
-2. emails that are done out of `message`, those to be tried again marked, in one batch;
+2. finished emails out of `message`, those to be retried marked, in one batch;
 3. the page's counts, and in the same batch the end of our claim;
 4. the work item, last.
 
-All four are handed to the store in one call (`Store.write_in_order`); some engines make one
-transaction of it. A crash between them leaves the claim and the work item, so the page is taken
-again, and what the archive has is not sent again. The claim's ETag is the fence: who has lost a
-page cannot settle it.
+All four are one call of the store (`Store.write_in_order`), and one transaction in some engines. A
+crash between them leaves the claim and the work item, so the page is taken again, and archived
+emails are not sent again. The claim's ETag is the fence: an owner that has lost a page cannot
+settle it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from postroom.domain.messages.emails import Counts, EmailOutcome, check_outcome
 from postroom.domain.messages.pages import WorkItem
 from postroom.sender.pages.claims import Claim, PageLost
 from postroom.sender.pages.settling import recounted, settlement
-from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.policy import Attempt, EmailVerdict
 from postroom.services import entities
 from postroom.services.messages.waiting_reasons import WaitingReasons, with_waiting
 from postroom.storage import (
@@ -54,25 +54,25 @@ _NO_WAIT = WaitingReasons()
 _spelling = attrgetter("EmailAddress")
 
 Emails: TypeAlias = Mapping[Address, entities.EmailRow]
-"""The emails of a page that are not done, by the spelling that they are sent to."""
+"""The pending emails of a page, by the address as it was entered."""
 
 
 class LoadedPage(msgspec.Struct, frozen=True):
-    """The emails of a page that are not done, and the counts of those that are."""
+    """The pending emails of a page, and the counts of the finished ones."""
 
     page: Entity
     emails: Emails
     counts: Counts
     leftover: Sequence[str] = ()
-    """Rows of emails that the archive has already: only to be removed."""
+    """Rows of emails that are archived already and only have to be removed."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the emails that were found are those that are pending."""
+        """Whether the number of emails found is the number of pending ones."""
         return len(self.emails) == self.counts.pending
 
     def before(self, address: Address) -> Attempt:
-        """What is behind an email."""
+        """Return the past attempts of an email."""
         email = self.emails[address]
         if not email.Tries and not email.WasInDoubt:
             return _NO_ATTEMPT  # the common case
@@ -87,7 +87,7 @@ class PageStore:
         self._pages = store.table(entities.PAGES)
 
     async def load_together(self, claims: Sequence[Claim]) -> list[LoadedPage | None]:
-        """As `load`, for neighbouring pages of a message, with two queries for all of them."""
+        """Like `load`, for consecutive pages of a message, with two queries in all."""
         items = [claim.item for claim in claims]
         numbers = [item.page for item in items]
         found, read = await asyncio.gather(
@@ -108,10 +108,10 @@ class PageStore:
         return pages
 
     async def load(self, claim: Claim) -> LoadedPage | None:
-        """What is left of a page; None if there is no such page.
+        """Return what is left of a page; None if it does not exist.
 
-        Read after the claim, so that nobody else changes it meanwhile. The archive is consulted
-        where an earlier attempt may have got half-way.
+        It must be claimed, so that no other process changes it. The archive is read if an earlier
+        attempt may have been interrupted.
         """
         item = claim.item
         page = await self._page(item)
@@ -119,14 +119,14 @@ class PageStore:
             return None
         emails = await self._read(item)
         loaded = _loaded(page, emails)
-        # Fewer or more emails than are pending: somebody who had lost the page came late.
+        # If the number of emails is wrong, an owner that had lost the page has written late.
         if not claim.taken_over and not item.restarted and loaded.is_whole:
             return loaded
         return await self._without_archived(item, page, emails)
 
     async def load_again(self, claim: Claim) -> LoadedPage:
-        """What is left of a page that was settled, nobody knows how far. `PageLost` if it is gone,
-        and with it the claim."""
+        """Return what is left of a page that may be settled in part; raise `PageLost` if it is
+        gone."""
         page = await self._page(claim.item)
         if page is None:
             raise PageLost
@@ -144,7 +144,7 @@ class PageStore:
         return _spelled(await self._emails.read(entities.EmailRow, item.partition))
 
     async def _without_archived(self, item: WorkItem, page: Entity, emails: Emails) -> LoadedPage:
-        """The page, by what the archive has of it."""
+        """Return the page without the emails that are archived already."""
         done = (await self._archive.query(KeyRange.only(item.partition))).entities
         archived = {entities.read_spelling(entity) for entity in done}
         left = {address: email for address, email in emails.items() if address not in archived}
@@ -161,7 +161,7 @@ class PageStore:
         self,
         claim: Claim,
         loaded: LoadedPage,
-        verdicts: Mapping[Address, Verdict],
+        verdicts: Mapping[Address, EmailVerdict],
         *,
         parked: bool,
         item: QueueMessage | None = None,
@@ -169,7 +169,7 @@ class PageStore:
         wait: WaitingReasons = _NO_WAIT,
     ) -> Counts:
         """Record the verdicts and end the claim, and the work item, too, if nothing is left to do
-        for it: if no email is pending, the page is parked, or its emails wait for a hold.
+        for it: if no email is pending, the page is parked, or its emails wait for a hold. Raise
         `PageLost`."""
         partition = claim.item.partition
         planned = settlement(
@@ -195,19 +195,19 @@ class PageStore:
                 counts = await self._archive_beside(partition, planned.archive, counts.planned)
                 await self._store.write_in_order(rest(counts))
         except Conflict as exc:
-            # Who took the page over from us has been here.
+            # Another sender has taken the page over.
             raise PageLost from exc
         except LeaseLost:
-            # Only of the work item, which comes last. Its receiver finds the page done.
+            # Only of the work item, which comes last. Its receiver finds the page finished.
             return counts
         return counts
 
     async def _archive_beside(
         self, partition: str, archive: Sequence[InsertMany], planned: int
     ) -> Counts:
-        """Somebody who took the page over from us, or from whom we took it, has archived the same.
-
-        Both may have sent it: the record that is there is kept, with the mark that says so.
+        """Archive emails of which some are archived already, by a sender that took the page over
+        from us or from which we took it. Both may have sent them: keep the existing records and
+        mark them as possible duplicates.
         """
         there = {e.row for e in (await self._archive.query(KeyRange.only(partition))).entities}
         operations: list[Operation] = []
@@ -221,9 +221,9 @@ class PageStore:
         return recounted(planned, (await self._archive.query(KeyRange.only(partition))).entities)
 
     async def reopen(self, archived: Entity, marks: Mapping[str, Value]) -> None:
-        """Make an email pending again that is done, for whoever has claimed its page. The page must
-        be loaded from the archive and settled afterwards: until then its row counts the old
-        outcome. `NotNow` if this outcome is final."""
+        """Make a finished email pending again; raise `NotNow` if its outcome is final. The caller
+        has claimed its page, and must load it from the archive and settle it afterwards: until then
+        the page counts the old outcome."""
         outcome = EmailOutcome(entities.read(archived, "Outcome", str))
         check_outcome(outcome, EmailOutcome.PENDING)
         kept = {
@@ -235,7 +235,7 @@ class PageStore:
         await self._archive.delete(archived.partition, archived.row, archived.etag)
 
     async def park(self, claim: Claim) -> None:
-        """The message is paused: the page waits without a work item until it goes on."""
+        """Let a page of a paused message wait, without a work item, until it is resumed."""
         page = Entity(*_key(claim.item), {"Parked": True})
         try:
             await self._pages.apply([Merge(page), claim.end])
@@ -248,10 +248,10 @@ def _key(item: WorkItem) -> tuple[str, str]:
 
 
 def _spelled(rows: dict[str, entities.EmailRow]) -> Emails:
-    """Return emails by address; in the table their rows are the addresses' keys."""
+    """Return emails by address; their rows are the keys of the addresses."""
     if any(map(_spelling, rows.values())):
         return {Address(email.EmailAddress or row): email for row, email in rows.items()}
-    return cast(Emails, rows)  # most addresses are spelled like their keys
+    return cast(Emails, rows)  # most addresses equal their keys
 
 
 def _loaded(page: Entity, emails: Emails) -> LoadedPage:
@@ -261,7 +261,7 @@ def _loaded(page: Entity, emails: Emails) -> LoadedPage:
 def _ended(
     claim: Claim, page: Entity, counts: Counts, wait: WaitingReasons, *, parked: bool
 ) -> list[Operation]:
-    """The page as it is after its settlement, and the end of our claim."""
+    """Return the operations that record the settled page and end our claim."""
     properties = {**page.properties, **entities.counts_properties(counts)}
     properties["Parked"] = parked and counts.pending > 0
     with_waiting(properties, wait)

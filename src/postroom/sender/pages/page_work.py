@@ -1,4 +1,4 @@
-"""What is done for one page: its emails are sent, and what became of each is recorded."""
+"""The work on one page: send its emails and record the outcome of each."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from postroom.observability.metrics import EMAILS
 from postroom.observability.spans import note, span
 from postroom.sender.faults.faults import Faults
 from postroom.sender.faults.lost_history import LostHistory
-from postroom.sender.faults.store_wait import StoreWait
+from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.journal.journal import Journal, has_journal
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.mailings import Mailings
+from postroom.sender.pages.active_pages import ActivePage, Leases, TakenPage
 from postroom.sender.pages.claims import Claim, Claims, PageTaken
-from postroom.sender.pages.in_hand import InHand, Leases, TakenPage
 from postroom.sender.pages.page import LoadedPage, PageStore
 from postroom.sender.pages.recipients import Recipients
 from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
-from postroom.sender.policy import Attempt, Judge, Verdict
-from postroom.sender.settings import SenderServices, SenderSettings
+from postroom.sender.policy import Attempt, EmailVerdict, Judge
+from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.services.entities import EmailRow
 from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import NotFound, StoreOutage
@@ -43,8 +43,8 @@ from postroom.transport.contract import Result, ResultKind, Transport
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-LOST_OWNER = "another sender had the page in hand and did not come back"
-LEFT = "no longer a verified subscriber when its turn came"
+LOST_OWNER = "another sender had claimed the page and did not finish it"
+LEFT = "no longer a verified subscriber at the time of sending"
 CANCELLED = "the message was cancelled"
 LIMITED = "waits: the emails per second to its domain are limited"
 _BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
@@ -56,7 +56,7 @@ _next_try_at = attrgetter("NextTryAt")
 
 
 class PageWork:
-    """Knows how to work on pages; which, and how many at once, is decided elsewhere."""
+    """Works on pages; `Sender` decides on which, and on how many at once."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class PageWork:
         sending: Callable[[], None],
         stop: Callable[[MessageRef | None], None],
     ) -> None:
-        """`sending` is called when it is known what a page has to send, `stop` when nothing more of
-        a message (or of all) should be sent."""
+        """`sending` is called when the number of emails of a page is known, `stop` when nothing
+        more of one message, or of all, should be sent."""
         store = services.store
         self._transport = transport
         self._settings = settings
@@ -78,8 +78,8 @@ class PageWork:
         self._journal = journal
         self._lost_history = lost_history
         self._sending = sending
-        # Pages of which emails may have been handed over, without a record: also after the page was
-        # lost, because the answers are then forgotten.
+        # Pages with emails that may have been handed over and have no record, even after the page
+        # was lost: its results are discarded then.
         self._unsettled: set[str] = set()
         self._queue = store.queue(SEND_QUEUE)
         self._messages = services.messages
@@ -90,24 +90,23 @@ class PageWork:
             journal.owner,
             is_neighbour=lambda owner: has_journal(settings.journals, owner),
             has_sent=lambda item: item.partition in self._unsettled,
-            steady_for=lambda: self.store_wait.steady_for,
+            steady_for=lambda: self.store_outages.steady_for,
         )
-        self.store_wait = StoreWait()
+        self.store_outages = StoreOutages()
         self.faults = Faults(services, journal.owner, stop)
         self.leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.mailings = Mailings(self._messages, settings.base_url)
         self.is_stopping = False
-        """Nothing new is begun."""
+        """Whether to start nothing new."""
 
-    async def take_together(self, ref: MessageRef, pages: Sequence[InHand]) -> None:
-        """Claim and read pages of one message at once. Where that cannot be, each of them is left
-        to itself."""
+    async def take_together(self, ref: MessageRef, pages: Sequence[ActivePage]) -> None:
+        """Claim and read pages of one message together, if possible."""
         message = await self.mailings.message(ref)
         if self.is_stopping or message is None or message.status not in _BEING_SENT:
             return
         if (await self.faults.holds()).covering_message(ref) is not None:
-            return  # they are only put aside
-        items = {in_hand.item: in_hand.message.id for in_hand in pages}
+            return  # they are only held
+        items = {active.item: active.message.id for active in pages}
         claims = await self._claims.take_together(items, self._settings.lease)
         if not claims:
             return
@@ -116,47 +115,47 @@ class PageWork:
         for page in loaded:
             emails.update(page.emails if page is not None else {})
         recipients = await self._recipients.allowed(message.list_name, emails)
-        for in_hand, claim, page in zip(pages, claims, loaded, strict=True):
-            in_hand.claim = claim
-            in_hand.taken = TakenPage(page, recipients)
+        for active, claim, page in zip(pages, claims, loaded, strict=True):
+            active.claim = claim
+            active.taken = TakenPage(page, recipients)
 
-    async def work_on(self, in_hand: InHand) -> float | None:
-        """Do what is to be done for a page now. Answers in how many seconds there is more to do,
-        or None if the work item is no longer needed and has been deleted."""
-        item = in_hand.item
+    async def work_on(self, active: ActivePage) -> float | None:
+        """Do what is due for a page. Return in how many seconds there is more to do, or None if the
+        work item is no longer needed and has been deleted."""
+        item = active.item
         message = await self.mailings.message(item.ref)
         if message is None:
-            if in_hand.claim is not None:
-                await self._claims.give_up(in_hand.claim)
-            await self._queue.delete(in_hand.message)  # deleted, or never was
+            if active.claim is not None:
+                await self._claims.give_up(active.claim)
+            await self._queue.delete(active.message)  # the message was deleted
             return None
-        if self.is_stopping and in_hand.claim is None:
+        if self.is_stopping and active.claim is None:
             return 0.0
         if message.status is MessageStatus.PAUSED:
-            # Parked pages wait for the scheduler: only if it is paused still.
+            # Parked pages wait for the scheduler, so make sure that it is still paused.
             self.mailings.forget_status(item.ref)
             message = await self.mailings.message(item.ref) or message
         if message.status in _BEING_SENT:
             message = await self._ready_to_send(message)
-        claim = in_hand.claim
+        claim = active.claim
         if claim is None:
-            claim = await self._claims.take(item, in_hand.message.id, self._settings.lease)
-            in_hand.claim = claim
+            claim = await self._claims.take(item, active.message.id, self._settings.lease)
+            active.claim = claim
         if message.status is MessageStatus.PAUSED and not claim.doubtful:
             await self._pages.park(claim)
-            await self._queue.delete(in_hand.message)
+            await self._queue.delete(active.message)
             return None
-        taken = in_hand.taken
+        taken = active.taken
         loaded = taken.page if taken is not None else await self._pages.load(claim)
         if loaded is None:
             await self._claims.give_up(claim)
-            await self._queue.delete(in_hand.message)
+            await self._queue.delete(active.message)
             return None
         if (free_at := await self._lost_history.free_at()) is not None:
-            await self._claims.give_up(claim)  # read from a store that may have lost records
+            await self._claims.give_up(claim)  # the store may have lost records
             raise PageTaken(free_at)
         with span("page", parent=message.trace, message=item.ref, page=item.page):
-            verdicts = await self._verdicts(message, claim, loaded, in_hand)
+            verdicts = await self._verdicts(message, claim, loaded, active)
             note(emails=len(verdicts), reply=_last_reply(verdicts))
         # It may have been paused or cancelled while we were sending.
         current = await self._until_done(lambda: self.mailings.message(item.ref), item)
@@ -166,7 +165,7 @@ class PageWork:
         parked = status is MessageStatus.PAUSED
         now = datetime.now(UTC)
         wait = waiting(item.ref, loaded.emails, verdicts, await self.faults.holds(), now)
-        counts = await self._settle(in_hand, claim, loaded, verdicts, wait, parked=parked)
+        counts = await self._settle(active, claim, loaded, verdicts, wait, parked=parked)
         for outcome, number in Counter(map(_outcome, verdicts.values())).items():
             EMAILS.add(number, _LABELS.get(outcome, outcome.value))
         if not counts.pending or parked:
@@ -178,15 +177,15 @@ class PageWork:
 
     async def _settle(
         self,
-        in_hand: InHand,
+        active: ActivePage,
         claim: Claim,
         loaded: LoadedPage,
-        verdicts: dict[Address, Verdict],
+        verdicts: dict[Address, EmailVerdict],
         wait: WaitingReasons,
         *,
         parked: bool,
     ) -> Counts:
-        """Record the verdicts. During an outage of the store they wait: nobody else knows them."""
+        """Record the verdicts. During a store outage they wait: no other process knows them."""
         is_certain = True
 
         async def record() -> Counts:
@@ -196,8 +195,8 @@ class PageWork:
                 # Some of it may have been recorded before the outage.
                 loaded = await self._pages.load_again(claim)
                 verdicts = {a: v for a, v in verdicts.items() if a in loaded.emails}
-            async with in_hand.held:
-                current, work = await self.leases.secure(in_hand, claim, is_certain=was_certain)
+            async with active.held:
+                current, work = await self.leases.secure(active, claim, is_certain=was_certain)
                 counts = await self._pages.settle(
                     current,
                     loaded,
@@ -207,44 +206,44 @@ class PageWork:
                     patience=self._settings.settle_together,
                     wait=wait,
                 )
-                in_hand.claim = None
+                active.claim = None
                 return counts
 
-        counts = await self._until_done(record, in_hand.item)
-        self._unsettled.discard(in_hand.item.partition)
+        counts = await self._until_done(record, active.item)
+        self._unsettled.discard(active.item.partition)
         return counts
 
     async def _until_done(self, call: Callable[[], Awaitable[T]], item: WorkItem) -> T:
-        """Call the store, waiting for the end of an outage: the page's answers are in hand."""
+        """Call the store, and wait during an outage: the results are only in this process."""
         what = f"page {item.partition} waits to be recorded"
-        return await self.store_wait.until_done(call, what, lambda: self.is_stopping)
+        return await self.store_outages.until_done(call, what, lambda: self.is_stopping)
 
     async def _take_back_if_lifted(self, item: WorkItem, wait: WaitingReasons) -> None:
-        """Put a work item again for a page whose hold was lifted while the page was settled: the
-        scheduler, which does so for held pages, may have looked just before."""
+        """Put a work item for a page whose hold was lifted while the page was settled: the
+        scheduler, which does that for held pages, may have just missed it."""
         holds = await self.faults.fresh_holds()
         if any(key not in holds for key in wait.held_by):
-            with suppress(StoreOutage):  # the scheduler looks again every half minute
+            with suppress(StoreOutage):  # the scheduler checks every half minute
                 await self._queue.put(str(msgspec.structs.replace(item, restarted=True)))
 
     async def _ready_to_send(self, message: Message) -> Message:
-        """The message, whose mail can be made; or paused, because it cannot."""
+        """Return the message if it can be composed; otherwise pause it."""
         try:
             await self.mailings.mailing(message)
         except (DomainError, NotFound) as exc:
-            await self._pause(message, f"its mail cannot be made: {exc}")
+            await self._pause(message, f"its email cannot be composed: {exc}")
             return await self._messages.get(message.ref)
         return message
 
     async def _verdicts(
-        self, message: Message, claim: Claim, loaded: LoadedPage, in_hand: InHand
-    ) -> dict[Address, Verdict]:
-        """What becomes of each email of the page now."""
+        self, message: Message, claim: Claim, loaded: LoadedPage, active: ActivePage
+    ) -> dict[Address, EmailVerdict]:
+        """Return the verdict on each email of the page that is due."""
         now = datetime.now(UTC)
         if message.status is MessageStatus.CANCELLED:
             return self._cancelled(loaded)
         if claim.doubtful:
-            # From a sender whose journal is not here: whatever it had not recorded is in doubt.
+            # From a sender whose journal is unavailable: every email without a record is in doubt.
             return self._all_doubted(loaded, now)
         lost = self._lost_history.without_record(claim.item, loaded)
         doubts = self._lost_history.doubts(lost, loaded) if lost else {}
@@ -255,8 +254,8 @@ class PageWork:
                 for address, email in due.items()
                 if is_due(email, message.retry_at, now) and address not in doubts
             }
-        if in_hand.taken is not None:
-            allowed = in_hand.taken.recipients
+        if active.taken is not None:
+            allowed = active.taken.recipients
         else:
             allowed = await self._recipients.allowed(message.list_name, due) if due else {}
         verdicts = doubts
@@ -268,10 +267,10 @@ class PageWork:
         recipients = admission.recipients
         if self._limits is not None:
             recipients, later = await self._limits.admit(recipients)
-            for address, at in later.items():  # no attempt: they only wait
+            for address, at in later.items():  # not an attempt: they only wait
                 before = loaded.before(address)
-                verdicts[address] = Verdict(EmailOutcome.PENDING, LIMITED, before, at)
-        sent = await self._send(message, claim.item, recipients, loaded, in_hand)
+                verdicts[address] = EmailVerdict(EmailOutcome.PENDING, LIMITED, before, at)
+        sent = await self._send(message, claim.item, recipients, loaded, active)
         await self.faults.conclude(admission.probes, sent)
         holds = await self.faults.holds()
         judge = self._judge(now)
@@ -288,10 +287,10 @@ class PageWork:
     def _judge(self, now: datetime) -> Judge:
         return Judge(now, self._settings.retry, self._settings.in_doubt)
 
-    def _cancelled(self, loaded: LoadedPage) -> dict[Address, Verdict]:
+    def _cancelled(self, loaded: LoadedPage) -> dict[Address, EmailVerdict]:
         return {a: _suppressed(CANCELLED, loaded.before(a)) for a in loaded.emails}
 
-    def _all_doubted(self, loaded: LoadedPage, now: datetime) -> dict[Address, Verdict]:
+    def _all_doubted(self, loaded: LoadedPage, now: datetime) -> dict[Address, EmailVerdict]:
         judge = self._judge(now)
         return {a: judge.doubted(LOST_OWNER, loaded.before(a)) for a in loaded.emails}
 
@@ -301,9 +300,9 @@ class PageWork:
         item: WorkItem,
         recipients: list[Recipient],
         loaded: LoadedPage,
-        in_hand: InHand,
+        active: ActivePage,
     ) -> dict[Address, Result | None]:
-        """Hand emails to the transport; return what is known of each, also when told to stop."""
+        """Hand emails to the transport; return the results so far, even if stopped."""
         if self.is_stopping or not recipients:
             return {}
         mailing = await self.mailings.mailing(message)
@@ -316,38 +315,38 @@ class PageWork:
 
         listener = self.faults.listener(item.ref, item.page, tried)
         watcher = self._journal.sending(item.partition, addresses, listener)
-        in_hand.watcher = watcher
+        active.watcher = watcher
         self._unsettled.add(item.partition)
-        in_hand.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
+        active.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
         self._sending()
-        await asyncio.wait([in_hand.sending])
-        if not in_hand.sending.cancelled():
-            in_hand.sending.result()
+        await asyncio.wait([active.sending])
+        if not active.sending.cancelled():
+            active.sending.result()
         for position in watcher.unanswered():
-            watcher.settled(position, Result(ResultKind.IN_DOUBT, "no answer before the end"))
+            watcher.settled(position, Result(ResultKind.IN_DOUBT, "no reply before the end"))
         results = dict(zip(addresses, watcher.results, strict=True))
         sent = {a for a, result in results.items() if result and result.may_have_arrived}
         self._lost_history.remember(item, sent)
         return results
 
     async def _pause(self, message: Message, reason: str) -> None:
-        """Pause a message whose mail cannot be made."""
+        """Pause a message that cannot be composed."""
         try:
             await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
-            log.error("message %s pauses itself: %s", message.ref, reason)
+            log.error("message %s is paused: %s", message.ref, reason)
         except DomainError as exc:
             log.info("message %s is not paused again: %s", message.ref, exc)
         self.mailings.forget_status(message.ref)
 
 
-def _last_reply(verdicts: dict[Address, Verdict]) -> str:
-    """Of the mail server: what a trace ends with."""
+def _last_reply(verdicts: dict[Address, EmailVerdict]) -> str:
+    """Return the mail server's last reply, for the trace."""
     return next(reversed(verdicts.values())).reply if verdicts else ""
 
 
-def _decided(verdicts: dict[Address, Verdict]) -> dict[Address, Verdict]:
+def _decided(verdicts: dict[Address, EmailVerdict]) -> dict[Address, EmailVerdict]:
     return {a: v for a, v in verdicts.items() if v.outcome is not EmailOutcome.PENDING}
 
 
-def _suppressed(why: str, before: Attempt) -> Verdict:
-    return Verdict(EmailOutcome.SUPPRESSED, why, before)
+def _suppressed(why: str, before: Attempt) -> EmailVerdict:
+    return EmailVerdict(EmailOutcome.SUPPRESSED, why, before)

@@ -1,4 +1,4 @@
-"""Who of a page may still receive its message: asked for again when its turn has come."""
+"""Which subscribers of a page may still receive its message, checked just before sending."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from postroom.storage import KeyRange, Store
 # last two deferred emails of a page may be half the list.
 _FEW = 25
 _AT_ONCE = 1000
-_SPARSE = 4  # if a range holds so many times as many rows as are wanted, point reads are, too
+_SPARSE = 4  # if a range has so many times the wanted rows, point reads are cheaper, too
 
 
 class Recipients:
@@ -46,10 +46,9 @@ class Recipients:
     async def _subscribers(
         self, name: ListName, rows: Sequence[str]
     ) -> dict[str, entities.SubscriberRow]:
-        """These rows of a list, in order, and some of those that lie between.
+        """Return these rows of a list, in order, and some of those between them.
 
-        Neighbours come with one query. Few rows, or rows with many others between them, are asked
-        for one by one.
+        Neighbours are read with one query; few rows, or rows far apart, one by one.
         """
         found: dict[str, entities.SubscriberRow] = {}
         while len(rows) >= _FEW:

@@ -1,4 +1,4 @@
-"""What is to be written of the verdicts on a page's emails: decided here, without a store."""
+"""Decides what to write for the verdicts on a page's emails, without a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import Counts, EmailOutcome, check_outcome
-from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.policy import Attempt, EmailVerdict
 from postroom.services import entities
 from postroom.storage import DeleteMany, Entity, InsertMany, Merge, Operation, Value
 
@@ -20,7 +20,7 @@ _Kind: TypeAlias = tuple[EmailOutcome, int, bool]
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """Records for `messagearchive`, changes of `message`, and how the page then stands."""
+    """Records for `messagearchive`, changes of `message`, and the new counts of the page."""
 
     archive: list[InsertMany]
     changes: list[Operation]
@@ -29,14 +29,14 @@ class Settlement(msgspec.Struct, frozen=True):
 
 def settlement(
     partition: str,
-    verdicts: Mapping[Address, Verdict],
+    verdicts: Mapping[Address, EmailVerdict],
     emails: Mapping[Address, entities.EmailRow],
     leftover: Sequence[str],
     before: Counts,
     now: datetime,
 ) -> Settlement:
-    """Emails that are done are archived and go, with the `leftover` rows that the archive has
-    already; those to be tried again are marked. `before` are the counts of the page so far."""
+    """Archive and remove finished emails, remove the `leftover` rows that are archived already, and
+    mark those to be retried. `before` has the counts of the page so far."""
     done: dict[_Kind, dict[str, dict[str, str]]] = {}
     alike: dict[str, dict[str, str]] = {}
     last: tuple[EmailOutcome, Attempt] | None = None
@@ -71,7 +71,7 @@ def settlement(
 
 
 def recounted(planned: int, archived: Iterable[Entity]) -> Counts:
-    """The counts of a page, by what the archive has of it."""
+    """Return the counts of a page according to the archive."""
     tally = Counter(
         (
             EmailOutcome(entities.read(each, "Outcome", str)),
@@ -109,7 +109,7 @@ def _shared(
     return properties
 
 
-def _pending_properties(verdict: Verdict, now: datetime) -> dict[str, Value]:
+def _pending_properties(verdict: EmailVerdict, now: datetime) -> dict[str, Value]:
     attempt = verdict.attempt
     properties: dict[str, Value] = {"Tries": attempt.tries, "Reply": verdict.reply[:1000]}
     if attempt.first_tried_at is not None:

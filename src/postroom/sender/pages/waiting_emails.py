@@ -1,4 +1,4 @@
-"""What the emails of a page wait for that are not done: decided here, without a store."""
+"""Decides what the pending emails of a page wait for, without a store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from operator import attrgetter
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.refs import MessageRef
-from postroom.sender.policy import Verdict
+from postroom.sender.policy import EmailVerdict
 from postroom.services.entities import EmailRow
 from postroom.services.messages.holds import HoldKey, Holds
 from postroom.services.messages.waiting_reasons import WaitingReasons
@@ -22,14 +22,14 @@ _outcome = attrgetter("outcome")
 def waiting(
     ref: MessageRef,
     emails: Mapping[Address, EmailRow],
-    verdicts: Mapping[Address, Verdict],
+    verdicts: Mapping[Address, EmailVerdict],
     holds: Holds,
     now: datetime,
 ) -> WaitingReasons:
     """Return what the emails of a page wait for after these verdicts.
 
-    An email within a hold waits for that alone: whether its own time has come is looked at again
-    when the hold is lifted.
+    A held email waits only for its hold: its own next attempt is considered again when the hold is
+    lifted.
     """
     held_by: set[HoldKey] = set()
     times: list[datetime] = []
@@ -58,8 +58,8 @@ def waiting(
 
 
 def is_due(email: EmailRow, retry_at: datetime | None, now: datetime) -> bool:
-    """Whether an email's time has come, or somebody has asked at `retry_at`, after its last
-    attempt, to retry it at once."""
+    """Return whether an email is due, or whether a retry was requested at `retry_at`, after its
+    last attempt."""
     if email.NextTryAt is None or email.NextTryAt <= now:
         return True
     return retry_at is not None and (email.TriedAt is None or email.TriedAt < retry_at)
@@ -67,7 +67,7 @@ def is_due(email: EmailRow, retry_at: datetime | None, now: datetime) -> bool:
 
 def seconds_until_due(
     emails: Mapping[Address, EmailRow],
-    verdicts: Mapping[Address, Verdict],
+    verdicts: Mapping[Address, EmailVerdict],
     wait: WaitingReasons,
     now: datetime,
 ) -> float:
@@ -79,9 +79,9 @@ def seconds_until_due(
 
 
 def _pending(
-    emails: Mapping[Address, EmailRow], verdicts: Mapping[Address, Verdict]
+    emails: Mapping[Address, EmailRow], verdicts: Mapping[Address, EmailVerdict]
 ) -> Iterable[tuple[Address, datetime | None, str]]:
-    """Each email that is not done, with its next attempt and the reply to its last one."""
+    """Yield each pending email with its next attempt and its last reply."""
     if len(verdicts) == len(emails) and _PENDING not in map(_outcome, verdicts.values()):
         return  # the common case
     for address, email in emails.items():

@@ -34,7 +34,7 @@ from postroom.services.messages.holds import (
 )
 from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import Conflict, Entity, KeyRange, NotFound, Store, Value
-from postroom.transport.contract import Result, Scope
+from postroom.transport.contract import FaultScope, Result
 
 TABLE = "holds"
 _PARTITION = "hold"
@@ -169,7 +169,7 @@ class HoldService:
 
     async def _tell(self, hold: Hold) -> None:
         """Record the event, then mark that: an interruption in between records it twice."""
-        subject = hold.key if hold.scope is Scope.MESSAGE else ""
+        subject = hold.key if hold.scope is FaultScope.MESSAGE else ""
         if hold.is_open:
             text, severity = f"{describe(hold)} Reply: {hold.reply}", Severity.WARNING
         else:
@@ -187,22 +187,22 @@ def describe(hold: Hold) -> str:
 
 def waiting_part(hold: Hold) -> str:
     """Name the emails that a hold covers."""
-    if hold.scope is Scope.PROVIDER:
+    if hold.scope is FaultScope.PROVIDER:
         return f"Emails to {hold.key.partition(':')[2]}"
-    return "The emails of this message" if hold.scope is Scope.MESSAGE else "All emails"
+    return "The emails of this message" if hold.scope is FaultScope.MESSAGE else "All emails"
 
 
 def reason_of(hold: Hold) -> str:
     """Return the reason, with the provider that it is about."""
-    if hold.scope is Scope.PROVIDER:
+    if hold.scope is FaultScope.PROVIDER:
         return f"{hold.key.partition(':')[2]}: {hold.reason}"
     return hold.reason
 
 
 def _what(hold: Hold) -> str:
-    if hold.scope is Scope.PROVIDER:
+    if hold.scope is FaultScope.PROVIDER:
         return f"delivery to {hold.key.partition(':')[2]}"
-    return "the message" if hold.scope is Scope.MESSAGE else "the mail server"
+    return "the message" if hold.scope is FaultScope.MESSAGE else "the mail server"
 
 
 def _event_of(hold: Hold) -> str:
@@ -211,7 +211,7 @@ def _event_of(hold: Hold) -> str:
 
 def _entity(hold: Hold) -> Entity:
     properties: dict[str, Value] = {
-        "Scope": hold.scope.value,
+        "FaultScope": hold.scope.value,
         "Reason": hold.reason[:_LONGEST_TEXT],
         "Reply": hold.reply[:_LONGEST_TEXT],
         "Since": hold.since,
@@ -229,7 +229,7 @@ def _entity(hold: Hold) -> Entity:
 def _hold(entity: Entity) -> Hold:
     return Hold(
         key=HoldKey(entity.row),
-        scope=Scope(read(entity, "Scope", str)),
+        scope=FaultScope(read(entity, "FaultScope", str)),
         reason=read(entity, "Reason", str),
         reply=read(entity, "Reply", str),
         since=read(entity, "Since", datetime),

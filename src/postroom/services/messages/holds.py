@@ -18,7 +18,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
-from postroom.transport.contract import Result, ResultKind, Scope, same_reply_key
+from postroom.transport.contract import FaultScope, Result, ResultKind, same_reply_key
 
 HoldKey = NewType("HoldKey", str)
 """`account`, `provider:gmail.com` or `message:REF`."""
@@ -28,7 +28,7 @@ ACCOUNT: Final = HoldKey("account")
 INTERVALS: Final = (2, 4, 8, 15, 30, 60, 120, 300)
 """Seconds between probes: we notice the end of an outage no later than after its own length."""
 
-_LONGEST: Final = {Scope.ACCOUNT: 120, Scope.PROVIDER: 300, Scope.MESSAGE: 300}
+_LONGEST: Final = {FaultScope.ACCOUNT: 120, FaultScope.PROVIDER: 300, FaultScope.MESSAGE: 300}
 """All emails wait for the account, so it is probed more often. A provider that throttles us, or a
 server that rejects a message, is probed rarely."""
 
@@ -53,7 +53,7 @@ class Fault(msgspec.Struct, frozen=True):
     """Why a hold opens. If one reply refused most recipients, `refusal` is its key
     (`same_reply_key`) and `refused` are these recipients."""
 
-    scope: Scope
+    scope: FaultScope
     key: HoldKey
     reason: str
     reply: str
@@ -70,7 +70,7 @@ class Hold(msgspec.Struct, frozen=True):
     """
 
     key: HoldKey
-    scope: Scope
+    scope: FaultScope
     reason: str
     reply: str
     since: datetime
@@ -99,7 +99,7 @@ class Holds:
     def __init__(self, holds: Iterable[Hold] = ()) -> None:
         self.by_key = {hold.key: hold for hold in holds if hold.is_open}
         self._refusals = {hold.refusal for hold in self.by_key.values() if hold.refusal}
-        self._has_providers = any(h.scope is Scope.PROVIDER for h in self.by_key.values())
+        self._has_providers = any(h.scope is FaultScope.PROVIDER for h in self.by_key.values())
 
     def __bool__(self) -> bool:
         return bool(self.by_key)
@@ -137,11 +137,11 @@ def provider_key(address: Address) -> HoldKey:
     return HoldKey(f"provider:{provider_of(address)}")
 
 
-def hold_key(scope: Scope, ref: MessageRef, address: Address) -> HoldKey:
+def hold_key(scope: FaultScope, ref: MessageRef, address: Address) -> HoldKey:
     """Return the key of the hold for a fault of this scope that an email met."""
-    if scope is Scope.PROVIDER:
+    if scope is FaultScope.PROVIDER:
         return provider_key(address)
-    return message_key(ref) if scope is Scope.MESSAGE else ACCOUNT
+    return message_key(ref) if scope is FaultScope.MESSAGE else ACCOUNT
 
 
 def opened(fault: Fault, before: Hold | None, now: datetime) -> Hold:
@@ -178,7 +178,7 @@ def probed(hold: Hold, result: Result, now: datetime) -> Hold:
     )
 
 
-def longer(scope: Scope, interval: int) -> int:
+def longer(scope: FaultScope, interval: int) -> int:
     """Return the interval after this one."""
     longest = _LONGEST.get(scope, INTERVALS[-1])
     return min(longest, next((each for each in INTERVALS if each > interval), longest))
@@ -188,7 +188,7 @@ def _is_still_held(hold: Hold, result: Result) -> bool:
     """Return whether the hold goes on. Any reply about the recipient shows that we are served."""
     if result.kind is ResultKind.HELD:
         # A narrower fault opens a hold of its own.
-        return result.scope is hold.scope or result.scope is Scope.ACCOUNT
+        return result.scope is hold.scope or result.scope is FaultScope.ACCOUNT
     if hold.refusal and result.is_unknown_refusal:
         return same_reply_key(result.reply) == hold.refusal
     return result.kind is ResultKind.IN_DOUBT

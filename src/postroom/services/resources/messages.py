@@ -15,7 +15,7 @@ from postroom.services.messages.holds import Hold
 from postroom.services.messages.outcomes import EmailRecord
 from postroom.services.messages.progress import SendingState
 from postroom.services.resources import Resource, Time, describe_time
-from postroom.transport.contract import Scope
+from postroom.transport.contract import FaultScope
 
 
 class CountsResource(Resource, frozen=True):
@@ -36,7 +36,7 @@ class CountsResource(Resource, frozen=True):
 class HoldResource(Resource, frozen=True):
     """Why emails wait through no fault of their recipients, and when a single one is tried."""
 
-    scope: Annotated[Scope, Meta(description="Which emails wait.")]
+    scope: Annotated[FaultScope, Meta(description="Which emails wait.")]
     reason: str
     reply: Annotated[str | None, Meta(description="The mail server's reply.")]
     since: Time

@@ -16,7 +16,13 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Recipient
 from postroom.mail.placeholders import Parts
-from postroom.transport.contract import LONGEST_REPLY, Result, ResultKind, Scope, TransportError
+from postroom.transport.contract import (
+    LONGEST_REPLY,
+    FaultScope,
+    Result,
+    ResultKind,
+    TransportError,
+)
 
 _LONGEST_WAIT = 3600.0  # seconds that a rate limit is believed: windows are a minute or an hour
 
@@ -105,7 +111,7 @@ class HttpProvider(ABC):
         the call as a whole failed because of them, the others are sent again without them."""
         return {}
 
-    def fault(self, response: HttpResponse) -> tuple[Scope, str] | None:
+    def fault(self, response: HttpResponse) -> tuple[FaultScope, str] | None:
         """Return whose fault a failed call is and the reason, if the status alone does not say."""
         return None
 
@@ -141,22 +147,22 @@ def call_result(provider: HttpProvider, response: HttpResponse) -> Result:
     return Result(ResultKind.HELD, response.text, scope, reason)
 
 
-def _fault(name: str, status: int) -> tuple[Scope, str]:
+def _fault(name: str, status: int) -> tuple[FaultScope, str]:
     match status:
         case 0:
-            return Scope.ACCOUNT, f"{name} cannot be reached"
+            return FaultScope.ACCOUNT, f"{name} cannot be reached"
         case 400 | 422:
-            return Scope.MESSAGE, f"{name} rejects the message"
+            return FaultScope.MESSAGE, f"{name} rejects the message"
         case 413:
-            return Scope.MESSAGE, f"The message is too large for {name}"
+            return FaultScope.MESSAGE, f"The message is too large for {name}"
         case 401 | 403:
-            return Scope.ACCOUNT, f"{name} does not accept the API key"
+            return FaultScope.ACCOUNT, f"{name} does not accept the API key"
         case 429:
-            return Scope.ACCOUNT, f"{name} is limiting how much we can send"
+            return FaultScope.ACCOUNT, f"{name} is limiting how much we can send"
         case 408 | 425 | 500 | 502 | 503 | 504:
-            return Scope.ACCOUNT, f"{name} has a temporary problem"
+            return FaultScope.ACCOUNT, f"{name} has a temporary problem"
         case _:
-            return Scope.ACCOUNT, f"{name} sent an unexpected response"
+            return FaultScope.ACCOUNT, f"{name} sent an unexpected response"
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

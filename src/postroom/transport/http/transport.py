@@ -18,9 +18,9 @@ from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.batch import BatchEmail, EmailBatch
 from postroom.transport.contract import (
     INVALID_ADDRESS,
+    FaultScope,
     Result,
     ResultKind,
-    Scope,
     Transport,
     TransportError,
     Watcher,
@@ -125,7 +125,7 @@ class HttpTransport(Transport):
         except Exception as exc:  # `send` raises nothing for a message, whatever is wrong with it
             problem = str(exc) if isinstance(exc, Invalid) else repr(exc)
             reason = f"The message cannot be sent by {provider.name}"
-            held = Result(ResultKind.HELD, problem, Scope.MESSAGE, reason)
+            held = Result(ResultKind.HELD, problem, FaultScope.MESSAGE, reason)
             for position in range(len(batch.recipients)):
                 BatchEmail(batch, position).settle(held)
             return []

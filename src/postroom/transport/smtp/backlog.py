@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.wire_addresses import all_plain, envelope_address, needs_smtputf8
 from postroom.transport.batch import BatchEmail, EmailBatch
-from postroom.transport.contract import Result, ResultKind, Scope, Watcher
+from postroom.transport.contract import FaultScope, Result, ResultKind, Watcher
 from postroom.transport.smtp.brake import Brake
 
 MOST_ATTEMPTS = 3
@@ -94,7 +94,7 @@ class Backlog:
             self._retries.append(email)
             return
         email.settle(result)
-        if result.kind is ResultKind.HELD and result.scope is Scope.ACCOUNT:
+        if result.kind is ResultKind.HELD and result.scope is FaultScope.ACCOUNT:
             self.settle_all(result)
 
     @property

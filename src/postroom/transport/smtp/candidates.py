@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.servers import SmtpServer
 
 FIRST_PAUSE = 0.25
@@ -99,6 +99,6 @@ class CandidateServers:
         return Result(
             ResultKind.HELD,
             "; ".join(each.reply for each in failures),
-            Scope.ACCOUNT,
+            FaultScope.ACCOUNT,
             reasons.pop() if len(reasons) == 1 else "None of the mail servers can be used",
         )

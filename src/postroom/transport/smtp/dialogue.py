@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.backlog import Backlog, SmtpBatch, SmtpEmail
 from postroom.transport.smtp.in_progress import CLOSES, EmailsInProgress
 from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader, Stage, reply_text
@@ -173,7 +173,7 @@ class Dialogue:
         elif reply.code == 421:
             # RFC 5321 3.8: it closes the connection and did not execute the last command.
             result = judge(stage, reply)
-            if result.kind is ResultKind.HELD and result.scope is Scope.ACCOUNT:
+            if result.kind is ResultKind.HELD and result.scope is FaultScope.ACCOUNT:
                 self._channel.fails(result)
             self._emails.closed_by_server(result)
             self._break(reply.text)
@@ -225,7 +225,7 @@ class Dialogue:
         whether the email goes to another server."""
         if result.kind is not ResultKind.HELD:
             return False
-        if result.scope is Scope.ACCOUNT and self._channel.fails(result):
+        if result.scope is FaultScope.ACCOUNT and self._channel.fails(result):
             self._emails.give_back_refused(result)
             return True
         self._emails.hold_others(result)
@@ -244,7 +244,7 @@ class Dialogue:
         if has_envelope or self.awaits in NAMED:
             result = Result(ResultKind.DEFERRED, problem)
         else:
-            result = Result(ResultKind.HELD, problem, Scope.ACCOUNT, reason)
+            result = Result(ResultKind.HELD, problem, FaultScope.ACCOUNT, reason)
             if self._emails.next is not None:
                 self._channel.fails(result)
         self._emails.abandon(result, retry=retry)

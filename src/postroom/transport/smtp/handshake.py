@@ -10,7 +10,7 @@ import ssl
 from base64 import b64encode
 
 from postroom.errors import PostroomError
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.connection import ConnectionLost, ConnectionOwner, SmtpConnection
 from postroom.transport.smtp.replies import Extensions, Reply, Stage, parse_extensions
 from postroom.transport.smtp.reply_meaning import judge
@@ -23,7 +23,7 @@ class HandshakeFailed(PostroomError):
 
     def __init__(self, problem: str, reason: str, *, is_temporary: bool = True) -> None:
         super().__init__(problem)
-        self.result = Result(ResultKind.HELD, problem, Scope.ACCOUNT, reason)
+        self.result = Result(ResultKind.HELD, problem, FaultScope.ACCOUNT, reason)
         self.is_temporary = is_temporary
 
 

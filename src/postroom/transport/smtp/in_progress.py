@@ -7,9 +7,9 @@ from postroom.mail.wire_addresses import envelope_address
 from postroom.transport.contract import (
     INVALID_ADDRESS,
     INVALID_MESSAGE,
+    FaultScope,
     Result,
     ResultKind,
-    Scope,
 )
 from postroom.transport.smtp.backlog import Backlog, SmtpEmail
 from postroom.transport.smtp.replies import Extensions
@@ -94,9 +94,9 @@ class EmailsInProgress:
         the one whose envelope has followed it."""
         email = self.sent or self.next
         follower = self.next if self.sent is not None else None
-        if result.scope is Scope.ACCOUNT:
+        if result.scope is FaultScope.ACCOUNT:
             self._backlog.settle_all(result)
-        elif result.scope is Scope.MESSAGE and email is not None:
+        elif result.scope is FaultScope.MESSAGE and email is not None:
             mailing = email.batch.mailing
             self._backlog.settle_mailing(result, mailing)
             if follower is not None and follower.batch.mailing is not mailing:
@@ -118,7 +118,7 @@ class EmailsInProgress:
         if self.sent is not None:
             self.settle_sent(result)
             self._give_back_next(result, counts=False)
-        elif result.kind is ResultKind.HELD and result.scope is not Scope.ACCOUNT:
+        elif result.kind is ResultKind.HELD and result.scope is not FaultScope.ACCOUNT:
             self.settle_next(result)
         else:  # another connection may succeed
             self._give_back_next(result, counts=True)
@@ -190,7 +190,7 @@ def _needs_smtputf8(email: SmtpEmail, host: str) -> Result:
 
 
 def _held(problem: str, reason: str) -> Result:
-    return Result(ResultKind.HELD, problem, Scope.MESSAGE, reason)
+    return Result(ResultKind.HELD, problem, FaultScope.MESSAGE, reason)
 
 
 def _is_too_large(email: SmtpEmail, limit: int) -> bool:

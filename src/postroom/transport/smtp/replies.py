@@ -9,7 +9,7 @@ from functools import cache
 
 import msgspec
 
-from postroom.transport.contract import LONGEST_REPLY, Scope
+from postroom.transport.contract import LONGEST_REPLY, FaultScope
 
 LONGEST_LINE = 4096  # RFC 5321 4.5.3.1.5: 512 octets; servers exceed it, within reason
 MOST_LINES = 200  # of one reply
@@ -175,7 +175,7 @@ class ReplyRule:
 
     def __init__(
         self,
-        scope: Scope,
+        scope: FaultScope,
         reason: str,
         seen: str,
         *texts: str,

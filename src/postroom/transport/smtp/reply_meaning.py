@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.replies import Reply, Stage, parse_reply
 from postroom.transport.smtp.reply_table import NAMED, RULES
 
@@ -36,7 +36,7 @@ def judge(stage: Stage, reply: Reply) -> Result:
     code, status = str(reply.code), reply.status.partition(".")[2]
     for rule in RULES:
         if rule.matches(stage, code, status, reply.text):
-            if rule.scope is Scope.RECIPIENT:
+            if rule.scope is FaultScope.RECIPIENT:
                 return Result(_kind_for_recipient(reply), reply.text, reason=rule.reason)
             return Result(ResultKind.HELD, reply.text, rule.scope, rule.reason)
     return Result(_kind_for_recipient(reply), reply.text)
@@ -50,7 +50,7 @@ def _judge_unexpected(stage: Stage, reply: Reply) -> Result:
     return Result(
         ResultKind.HELD,
         f"unexpected reply to {stage}: {reply.text}",
-        Scope.ACCOUNT,
+        FaultScope.ACCOUNT,
         "The mail server sent an unexpected reply",
     )
 
@@ -60,7 +60,7 @@ def _judge_quoted(stage: Stage, reply: Reply, quotation: str) -> Result:
     quoted = parse_reply([quotation.replace("-", " ", 1).encode()])
     found = judge(stage, quoted) if quoted is not None else Result(ResultKind.DEFERRED)
     if found.kind is ResultKind.HELD:
-        return Result(ResultKind.HELD, reply.text, Scope.PROVIDER, found.reason)
+        return Result(ResultKind.HELD, reply.text, FaultScope.PROVIDER, found.reason)
     return Result(_kind_for_recipient(reply), reply.text, reason=found.reason)
 
 

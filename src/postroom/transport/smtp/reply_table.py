@@ -4,11 +4,11 @@ resemble ("limit", "quota", "account")."""
 
 from __future__ import annotations
 
-from postroom.transport.contract import Scope
+from postroom.transport.contract import FaultScope
 from postroom.transport.smtp.replies import ReplyRule, Stage
 
-_RECIPIENT, _PROVIDER = Scope.RECIPIENT, Scope.PROVIDER
-_ACCOUNT, _MESSAGE = Scope.ACCOUNT, Scope.MESSAGE
+_RECIPIENT, _PROVIDER = FaultScope.RECIPIENT, FaultScope.PROVIDER
+_ACCOUNT, _MESSAGE = FaultScope.ACCOUNT, FaultScope.MESSAGE
 
 NAMED = frozenset({Stage.RCPT, Stage.DATA, Stage.CONTENT})
 """Stages at which the server knows the recipient."""

@@ -10,9 +10,9 @@ import msgspec
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.contract import (
+    FaultScope,
     Result,
     ResultKind,
-    Scope,
     Transport,
     TransportError,
     Watcher,
@@ -87,7 +87,7 @@ class SmtpTransport(Transport):
 
 
 def _all_held(count: int, problem: str, watcher: Watcher) -> list[Result]:
-    result = Result(ResultKind.HELD, problem, Scope.MESSAGE, "The From address is not valid")
+    result = Result(ResultKind.HELD, problem, FaultScope.MESSAGE, "The From address is not valid")
     for position in range(count):
         watcher.settled(position, result)
     return [result] * count

@@ -12,20 +12,20 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler.held_pages import HeldPages
 from postroom.sender.faults.restoring import Restoring
 from postroom.sender.pages.claims import Claims
-from postroom.sender.policy import Attempt, Verdict
+from postroom.sender.policy import Attempt, EmailVerdict
 from postroom.services.events import Severity
 from postroom.services.messages import lifecycle
 from postroom.services.messages.holds import ACCOUNT, Fault, HoldKey, Refusal, message_key
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import Store
-from postroom.transport.contract import Result, ResultKind, Scope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.wiring import Services
 from tests.integration.usecases.making import address_of, bodies_of, fill, make_list, schedule
 from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, settle_waiting
 
-AWAY = Fault(Scope.ACCOUNT, ACCOUNT, "The mail server is unreachable", "connection refused")
-FAILED = Result(ResultKind.HELD, "still refused", Scope.ACCOUNT, "It is away")
+AWAY = Fault(FaultScope.ACCOUNT, ACCOUNT, "The mail server is unreachable", "connection refused")
+FAILED = Result(ResultKind.HELD, "still refused", FaultScope.ACCOUNT, "It is away")
 ACCEPTED = Result(ResultKind.ACCEPTED, "250 ok")
 
 
@@ -94,7 +94,7 @@ async def test_who_was_refused_by_a_reply_about_us_is_pending_again(
     await settle(services, message, 0, [EmailOutcome.ACCEPTED, *[EmailOutcome.REFUSED] * 3])
     refused = tuple(Refusal(message.ref, 0, address_of(number)) for number in (1, 2))
     await services.holds.open(
-        Fault(Scope.ACCOUNT, ACCOUNT, "Nearly all are refused", "550 no", "550 no", refused)
+        Fault(FaultScope.ACCOUNT, ACCOUNT, "Nearly all are refused", "550 no", "550 no", refused)
     )
     for _ in range(2):  # it can be repeated
         await Restoring(Services(store), "a sender").restore()
@@ -110,7 +110,7 @@ async def test_deferred_emails_are_due_at_once_if_somebody_asks(services: Servic
     with pytest.raises(NotNow, match="no deferred emails"):
         await services.retries.retry(message.ref)
     later = datetime.now(UTC) + timedelta(hours=4)
-    deferred = Verdict(EmailOutcome.PENDING, "450 busy", Attempt(1), later)
+    deferred = EmailVerdict(EmailOutcome.PENDING, "450 busy", Attempt(1), later)
     await settle_waiting(services, message, WaitingReasons(5, later, "450 busy"), deferred)
     standing = await services.message_holds.standing(message)
     assert (standing.counts.deferred, standing.waiting.reply) == (5, "450 busy")
@@ -147,11 +147,11 @@ async def test_a_paused_message_can_be_edited_until_some_of_it_was_sent(
 
 async def test_a_hold_of_a_message_ends_with_it(services: Services, store: Store) -> None:
     message = await being_sent(services)
-    too_large = Fault(Scope.MESSAGE, message_key(message.ref), "It is too large", "552 large")
+    too_large = Fault(FaultScope.MESSAGE, message_key(message.ref), "It is too large", "552 large")
     await services.holds.open(too_large)
-    other = Fault(Scope.PROVIDER, HoldKey("provider:x.example"), "It throttles us", "451 slow")
+    other = Fault(FaultScope.PROVIDER, HoldKey("provider:x.example"), "It throttles us", "451 slow")
     await services.holds.open(other)
     [hold] = (await services.message_holds.standing(message)).holds
-    assert hold.scope is Scope.MESSAGE
+    assert hold.scope is FaultScope.MESSAGE
     await HeldPages(Services(store)).forget(message)
     assert list((await services.holds.open_holds()).by_key) == ["provider:x.example"]

@@ -7,7 +7,7 @@ import pytest
 
 from postroom.domain.messages.messages import MessageStatus
 from postroom.sender.faults.lost_history import LostHistory
-from postroom.sender.settings import SenderSettings
+from postroom.sender.sender_settings import SenderSettings
 from postroom.services.events import Severity
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import Entity, KeyRange, Server, Store

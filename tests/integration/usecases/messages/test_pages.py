@@ -174,9 +174,9 @@ async def test_what_two_dead_senders_had_one_after_the_other_is_in_doubt(
     journal.page_taken(item.partition, work.id, work.receipt, str(item))
     journal.close()
 
-    await Recovery(Services(store), "alive", RetryPlan(), WhenInDoubt.HOLD, LEASE).settle_the_dead(
-        tmp_path
-    )
+    await Recovery(
+        Services(store), "alive", RetryPlan(), WhenInDoubt.HOLD, LEASE
+    ).settle_dead_senders(tmp_path)
 
     emails = await services.outcomes.page_emails(message, 0)
     assert {each.outcome for each in emails} == {EmailOutcome.IN_DOUBT}
@@ -196,9 +196,9 @@ async def test_a_page_of_a_dead_neighbour_is_left_to_its_journal(
 
     with pytest.raises(PageTaken):
         await alive.take(item, work.id, LEASE)
-    await Recovery(Services(store), "alive", RetryPlan(), WhenInDoubt.HOLD, LEASE).settle_the_dead(
-        tmp_path
-    )
+    await Recovery(
+        Services(store), "alive", RetryPlan(), WhenInDoubt.HOLD, LEASE
+    ).settle_dead_senders(tmp_path)
     taken = await alive.take(item, work.id, LEASE)
 
     assert not taken.doubtful

@@ -13,10 +13,10 @@ import pytest
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.sender import Sender, SenderSettings
-from postroom.sender.faults import store_wait
-from postroom.sender.pages import in_hand
+from postroom.sender.faults import store_outages as store_outages
+from postroom.sender.pages import active_pages as active
+from postroom.sender.pages.active_pages import ActivePage, Leases
 from postroom.sender.pages.claims import Claim, Claims
-from postroom.sender.pages.in_hand import InHand, Leases
 from postroom.sender.pages.page import PageStore
 from postroom.sender.policy import RetryPlan
 from postroom.services import entities
@@ -94,7 +94,7 @@ async def readers(services: Services) -> list[str]:
 async def test_answers_wait_for_a_store_that_is_away(
     services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_wait, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(store_outages, "_RETRY_SECONDS", 0.01)
     with running_recording_smtp(keep_content=False) as server:
         for recorded in range(STEPS):
             message = await ready(services)
@@ -137,7 +137,9 @@ async def test_who_comes_back_too_late_records_nothing(
     other = Claims(services.store, "another sender")
     taken: list[Claim] = []
 
-    async def take_over_first(leases: Leases, held: InHand, claim: Claim, **how: bool) -> Secured:
+    async def take_over_first(
+        leases: Leases, held: ActivePage, claim: Claim, **how: bool
+    ) -> Secured:
         found = await other.find(item)
         assert found is not None
         taken.append(await other.take_over(item, "an item", 60, found.etag))
@@ -148,7 +150,7 @@ async def test_who_comes_back_too_late_records_nothing(
 
     secure = Leases.secure
     monkeypatch.setattr(Leases, "secure", take_over_first)
-    monkeypatch.setattr(in_hand, "_now", lambda now=in_hand._now: now() + LEASE / 2 + 1)
+    monkeypatch.setattr(active, "_now", lambda now=active._now: now() + LEASE / 2 + 1)
     with running_recording_smtp(keep_content=False) as server:
         async with sender(services.store, server, tmp_path):
             await eventually(is_taken_over)
@@ -166,7 +168,7 @@ async def test_who_takes_its_own_page_again_after_it_lost_the_answers_doubts_it(
     message = await ready(services)
     lost: list[Claim] = []
 
-    async def lose_once(leases: Leases, held: InHand, claim: Claim, **how: bool) -> Secured:
+    async def lose_once(leases: Leases, held: ActivePage, claim: Claim, **how: bool) -> Secured:
         if not lost:
             lost.append(claim)
             await services.store.queue(SEND_QUEUE).release(held.message)

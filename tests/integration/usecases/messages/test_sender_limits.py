@@ -8,9 +8,16 @@ import pytest
 
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.limits.email_rates import DomainRates, EmailRate, reserve
 from postroom.sender.limits.pacing import PacedTransport
-from postroom.sender.limits.rates import DomainRates, Rate, reserve
-from postroom.sender.limits.throttle import DOMAIN, OVERALL, TABLE, Found, Moments, Throttle
+from postroom.sender.limits.stored_limits import (
+    DOMAIN,
+    OVERALL,
+    TABLE,
+    Found,
+    Moments,
+    StoredLimits,
+)
 from postroom.storage import Store
 from postroom.transport.contract import Result, ResultKind, Transport, Watcher
 from tests.contract.conftest import address, engine, other_store, store
@@ -51,17 +58,17 @@ async def test_no_slot_is_given_twice_although_many_ask_at_once(
     store: Store, other_store: Store
 ) -> None:
     def take(found: Found) -> tuple[Found, float]:
-        slots = reserve(Rate(10), found[OVERALL].used_up, 5, NOW)
+        slots = reserve(EmailRate(10), found[OVERALL].used_up, 5, NOW)
         return {OVERALL: Moments(slots.used_up)}, slots.used_up
 
-    askers = [Throttle(each, OVERALL) for each in (store, other_store, store, other_store)]
+    askers = [StoredLimits(each, OVERALL) for each in (store, other_store, store, other_store)]
     given = await asyncio.gather(*(each.change([OVERALL], take) for each in askers * 10))
 
     assert sorted(given) == pytest.approx([NOW + 0.5 * (n + 1) for n in range(40)], abs=1e-3)
 
 
 async def test_a_hundred_domains_are_changed_with_one_write(store: Store) -> None:
-    limits = DomainLimits(store, DomainRates({}, Rate(1)), lambda: NOW)
+    limits = DomainLimits(store, DomainRates({}, EmailRate(1)), lambda: NOW)
     some = recipients(*(f"anna@domain{number}.example" for number in range(100)))
 
     assert await limits.admit(some) == (some, {})
@@ -73,7 +80,7 @@ async def test_a_hundred_domains_are_changed_with_one_write(store: Store) -> Non
 
 @only_sqlite
 async def test_without_a_limited_recipient_the_store_is_not_asked(store: Store) -> None:
-    limits = DomainLimits(store, DomainRates({"slow.example": Rate(1)}))
+    limits = DomainLimits(store, DomainRates({"slow.example": EmailRate(1)}))
     some = many(100)
     assert await limits.admit(some) == (some, {})
     assert TABLE not in await store.tables()
@@ -81,7 +88,7 @@ async def test_without_a_limited_recipient_the_store_is_not_asked(store: Store) 
 
 @only_sqlite
 async def test_an_internationalised_domain_is_known_in_both_spellings(store: Store) -> None:
-    limits = DomainLimits(store, DomainRates({"xn--bcher-kva.example": Rate(1)}), lambda: NOW)
+    limits = DomainLimits(store, DomainRates({"xn--bcher-kva.example": EmailRate(1)}), lambda: NOW)
     await limits.admit(recipients("anna@bücher.example"))
     row = await store.table(TABLE).get(DOMAIN, "xn--bcher-kva.example")
     assert row is not None
@@ -90,7 +97,7 @@ async def test_an_internationalised_domain_is_known_in_both_spellings(store: Sto
 
 @only_sqlite
 async def test_a_page_of_which_nobody_can_go_waits_for_a_moment_if_that_helps(store: Store) -> None:
-    limits = DomainLimits(store, DomainRates({"slow.example": Rate(4)}))
+    limits = DomainLimits(store, DomainRates({"slow.example": EmailRate(4)}))
     some = recipients(*(f"user{number}@slow.example" for number in range(12)))
     loop = asyncio.get_running_loop()
     going, later = await limits.admit(some)
@@ -105,7 +112,7 @@ async def test_a_page_of_which_nobody_can_go_waits_for_a_moment_if_that_helps(st
 @only_sqlite
 async def test_a_paced_batch_goes_in_chunks_each_at_its_time(store: Store) -> None:
     keeping, notes = Keeping(), Notes()
-    paced = PacedTransport(keeping, store, Rate(40))
+    paced = PacedTransport(keeping, store, EmailRate(40))
     some = many(75)
 
     start = asyncio.get_running_loop().time()
@@ -125,7 +132,7 @@ async def test_a_paced_batch_goes_in_chunks_each_at_its_time(store: Store) -> No
 @only_sqlite
 async def test_a_paced_batch_that_is_cancelled_hands_over_nothing_more(store: Store) -> None:
     keeping, notes = Keeping(), Notes()
-    paced = PacedTransport(keeping, store, Rate(4))
+    paced = PacedTransport(keeping, store, EmailRate(4))
     first = asyncio.create_task(paced.send(PlainMailing(), many(40), notes))
     second = asyncio.create_task(paced.send(PlainMailing(), recipients("next"), Notes()))
     await asyncio.sleep(0.6)

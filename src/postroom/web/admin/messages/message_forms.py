@@ -12,7 +12,7 @@ from postroom.domain.errors import DomainError, Invalid, NoSuch, Overtaken
 from postroom.domain.messages.messages import Message, check_editable
 from postroom.domain.messages.refs import MessageRef, new_ref
 from postroom.errors import PostroomError
-from postroom.sender.test_emails import send_test
+from postroom.sender.draft_mail import send_test
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
 from postroom.transport.contract import ResultKind

@@ -16,7 +16,7 @@ from postroom.domain.errors import DomainError, Invalid, NoSuch
 from postroom.mail.html import has_remote_pictures
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
-from postroom.sender.test_emails import draft_mailing
+from postroom.sender.draft_mail import draft_mailing
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
 from postroom.web.admin.messages.message_drafts import (

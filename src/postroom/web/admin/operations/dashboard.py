@@ -17,7 +17,7 @@ from postroom.services.audience.list_growth import GrowthPoint, ListSize
 from postroom.services.messages.hold_rows import describe
 from postroom.services.messages.holds import message_key
 from postroom.services.messages.progress import Progress
-from postroom.transport.contract import Scope
+from postroom.transport.contract import FaultScope
 from postroom.web.admin.messages.message_details import shown_holds
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -92,7 +92,7 @@ async def _live(visit: Visit) -> dict[str, Any]:
         visit.services.space_waits.current(),
     )
     moving = await _with_progress(visit, under_way)
-    wide = [hold for hold in holds.by_key.values() if hold.scope is not Scope.MESSAGE]
+    wide = [hold for hold in holds.by_key.values() if hold.scope is not FaultScope.MESSAGE]
     return {
         "in_progress": moving,
         "health": health,

@@ -1,7 +1,7 @@
-"""What a sender knows about the store's outages, and how its pages wait for their end.
+"""Store outages as a sender sees them, and how its pages wait for their end.
 
-While a page cannot be recorded, the sender takes no further work: what it would send, it could not
-record either. Answers of the mail server wait in memory and in the journal, however long it takes.
+While a page cannot be recorded, the sender takes no more work, because it could not record that
+either. Results wait in memory and in the journal, however long it takes.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _RETRY_SECONDS = 1.0
 _REMIND_SECONDS = 30.0
 
 
-class StoreWait:
-    """The outages of the store as one sender sees them."""
+class StoreOutages:
+    """Store outages as one sender sees them."""
 
     def __init__(self) -> None:
         self._steady_since = time.monotonic()
-        self._told_at = 0.0
+        self._logged_at = 0.0
         self._waiting = 0
         self._is_out = False
         self.reason = ""
-        """Why the store could not be used when that was tried last."""
+        """Why the last attempt to use the store failed."""
 
     @property
     def is_out(self) -> bool:
@@ -44,15 +44,15 @@ class StoreWait:
 
     @property
     def steady_for(self) -> float:
-        """Seconds since this process started or since the end of the last outage that it saw."""
+        """Seconds since this process started, or since the end of the last outage."""
         return 0.0 if self.is_out else time.monotonic() - self._steady_since
 
     def failed(self, error: StoreOutage, what: str) -> None:
-        """Note an outage; `what` waits because of it. One line in the log every half minute."""
+        """Note an outage that delays `what`; log it once every half minute."""
         self._is_out = True
         self.reason = str(error)
-        if time.monotonic() - self._told_at >= _REMIND_SECONDS:
-            self._told_at = time.monotonic()
+        if time.monotonic() - self._logged_at >= _REMIND_SECONDS:
+            self._logged_at = time.monotonic()
             log.warning("%s until the store can be used: %s", what, error)
 
     def worked(self) -> None:
@@ -60,13 +60,13 @@ class StoreWait:
         if self._is_out:
             self._is_out = False
             self._steady_since = time.monotonic()
-            self._told_at = 0.0
+            self._logged_at = 0.0
             log.warning("the store can be used again")
 
     async def until_done(
         self, call: Callable[[], Awaitable[T]], what: str, is_stopping: Callable[[], bool]
     ) -> T:
-        """Call again until the store can be used. `StoreOutage` if the sender has to stop first."""
+        """Call until the store can be used; raise `StoreOutage` if the sender has to stop first."""
         is_waiting = False
         try:
             while True:

@@ -1,4 +1,4 @@
-"""What a sender is given: services and settings."""
+"""The services and settings of a sender."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class SenderSettings(msgspec.Struct, frozen=True):
     retry: RetryPlan = RetryPlan()
     lease: float = 60.0
     claim: int = 8
-    """Most work items that are received at once."""
-    most_in_hand: int = 16
-    """Pages: how many there are is up to `window.py`."""
+    """How many work items are received at once."""
+    most_pages: int = 16
+    """The upper limit of active pages; `window.py` decides how many there are."""
     settle_together: float = 0.0
-    """How long a page that is done waits for others: SQLite records them in one transaction."""
+    """How long a finished page waits for others, which SQLite records in one transaction."""
     one_core: bool = False
     """Whether to keep the process on one core: see `tuning.py`."""

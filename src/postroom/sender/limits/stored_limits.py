@@ -1,5 +1,4 @@
-"""Where limits on emails per second stand, kept in the store: shared by all senders, and surviving
-their restarts.
+"""Limits on emails per second, kept in the store: shared by all senders, surviving restarts.
 
 | table      | partition | row        | holds                                    |
 |------------|-----------|------------|------------------------------------------|
@@ -7,9 +6,8 @@ their restarts.
 | `throttle` | `domain`  | the domain | UsedUpAt, QueueEndAt (see `rates.py`)    |
 
 Rows are changed under their ETags, so two senders never get the same slot. Slots are reserved for
-many emails with one write, shortly before they are used: what a crash leaves unused is lost time,
-about a second of it. Clocks of several machines that differ cost time, too: what the one that is
-ahead has used up is so for the others, and the limit holds.
+many emails with one write, shortly before they are used: a crash wastes about a second of them.
+Different clocks of several machines also waste time, but the limit holds.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ TABLE: Final = "throttle"
 OVERALL: Final = "overall"
 DOMAIN: Final = "domain"
 
-# Each failure is another sender's success; this many in a row say that something else is wrong.
+# Each failure is another sender's success; so many in a row mean that something else is wrong.
 _MOST_ATTEMPTS = 500
 _LONGEST_PAUSE = 0.05
 
@@ -48,7 +46,7 @@ Clock = Callable[[], float]
 
 
 class Moments(msgspec.Struct, frozen=True):
-    """What is kept of a limit, in seconds since 1970; 0 where nothing was kept yet."""
+    """The state of a limit, in seconds since 1970; 0 if there is none yet."""
 
     used_up: float = 0.0
     queue_end: float = 0.0
@@ -57,17 +55,17 @@ class Moments(msgspec.Struct, frozen=True):
 Found = Mapping[str, Moments]
 
 
-class Throttle:
-    """The rows of one partition: one limit each."""
+class StoredLimits:
+    """The limits of one partition, one per row."""
 
     def __init__(self, store: Store, partition: str) -> None:
         self._table = store.table(TABLE)
         self._partition = partition
-        self._turn = asyncio.Lock()  # our own tasks need not overtake each other
+        self._turn = asyncio.Lock()  # tasks of this process must not overtake each other
 
     async def change(self, names: Sequence[str], decide: Callable[[Found], tuple[Found, T]]) -> T:
-        """Change up to 100 limits together, all or none: `decide` gets the moments as they are, and
-        answers the new ones and what came of it. It is asked again if another sender was quicker.
+        """Change up to 100 limits atomically: `decide` gets the current moments and returns the new
+        ones and a result. It is called again if another sender was faster.
         """
         async with self._turn:
             for attempt in range(_MOST_ATTEMPTS):
@@ -81,7 +79,8 @@ class Throttle:
                         [self._write(name, changed[name], found[name]) for name in names]
                     )
                 except Conflict:
-                    await asyncio.sleep(random.uniform(0, min(0.002 * attempt, _LONGEST_PAUSE)))  # noqa: S311
+                    longest = min(0.002 * attempt, _LONGEST_PAUSE)
+                    await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
                 else:
                     return result
         raise StoreUnavailable(f"the limits {', '.join(names)} could not be changed")

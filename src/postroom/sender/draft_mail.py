@@ -1,4 +1,4 @@
-"""A mail to oneself before it goes to everybody. Nothing of it is kept."""
+"""Previews and test emails of a message that is not sent yet. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUBJECT_MARK = "[Test] "
 def draft_mailing(
     mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str
 ) -> Mailing:
-    """The mail that a message would become, before there is one. `Invalid`."""
+    """Compile a draft; raise `Invalid`."""
     return _mailing(mailing_list, checked_subject(subject), bodies, base_url)
 
 
@@ -47,10 +47,8 @@ async def send_test(
     to: str,
     base_url: str,
 ) -> Result:
-    """Send it to one address, marked as a test, and say what the mail server said. `Invalid`.
-
-    Its unsubscribe link belongs to nobody.
-    """
+    """Send a draft to one address, marked as a test; raise `Invalid`. Its unsubscribe link belongs
+    to no subscriber."""
     recipient = Recipient(parse_address(to, "to"), new_guid())
     marked = SUBJECT_MARK + checked_subject(subject)
     mailing = _mailing(mailing_list, marked, bodies, base_url)
