@@ -4,7 +4,7 @@
     └── DomainError
         ├── Invalid (ValueError)     a field that cannot be accepted; `field` names it
         ├── NoSuch (LookupError)     a list, subscriber, message or email that does not exist
-        ├── Exists                   one of that name exists already
+        ├── Exists                   one of that name already exists
         ├── Overtaken                another change was saved first (the ETag is stale)
         ├── NotNow                   its state does not allow it; the text says which would
         └── NotAllowed               a right is missing; the text names it
@@ -43,7 +43,7 @@ class NoSuch(DomainError, LookupError):
 
 
 class Exists(DomainError):
-    """Something of this kind and name exists already."""
+    """Something of this kind and name already exists."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"the {kind} {name!r} already exists")

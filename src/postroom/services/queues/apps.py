@@ -60,7 +60,7 @@ class AppClash(Exists):
 
     def __str__(self) -> str:
         return (
-            f"the application {self.name!r} exists already with another configuration,"
+            f"the application {self.name!r} already exists with another configuration,"
             f" from: {self.origin}"
         )
 
