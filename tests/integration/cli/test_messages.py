@@ -1,5 +1,7 @@
 """Messages on the command line: scheduled, sent by `postroom up`, watched and traced."""
 
+import email
+import email.policy
 import json
 import signal
 import subprocess
@@ -28,7 +30,7 @@ def cli(tmp_path: Path) -> CommandLine:
 
 @pytest.fixture
 def server() -> Iterator[RecordingSmtp]:
-    with running_recording_smtp(keep_content=False) as running:
+    with running_recording_smtp() as running:
         yield running
 
 
@@ -149,6 +151,7 @@ def test_a_message_is_sent_watched_listed_and_traced(
     rows = "".join(f"user{number:03}@example.org,{number > 4}\n" for number in range(255))
     cli.ok("subscriber", "import", "news", "-", stdin=f"email,verified\n{rows}".encode())
     cli.ok("subscriber", "edit", "news", "user254@example.org", "--block", "bounced")
+    cli.ok("list", "edit", "news", "--language", "de", "--postal-address", "Hafenweg 1\nKiel")
     sending = CommandLine(cli.folder, {"POSTROOM_TRANSPORT": server.url})
     with start_up(sending) as up:
         ref = create(cli)
@@ -166,6 +169,12 @@ def test_a_message_is_sent_watched_listed_and_traced(
     assert watched[-1]["status"] == "Completed"
     accepted = watched[-1]["counts"]["accepted"]
     assert accepted == 249
+    mail = email.message_from_bytes(server.accepted()[0].content, policy=email.policy.default)
+    for kind, lines in (("plain", "Hafenweg 1\nKiel"), ("html", "Hafenweg 1<br>\nKiel")):
+        body = mail.get_body((kind,))
+        assert body is not None
+        assert "Abmelden" in body.get_content(), "the footer is in the list's language"
+        assert lines in body.get_content().replace("\r\n", "\n")
 
     emails = cli.json("message", "emails", ref, "--outcome", "accepted", "--limit", "2")
     assert [each["email"] for each in emails["items"]] == [
