@@ -43,10 +43,10 @@ READABLE = CHANGEABLE | {
 
 CLOSED_BECAUSE = {
     "hostapps": "It contains the environments of applications. Use Applications instead.",
-    "users": "It contains passwords and second factors. Use Users instead.",
+    "users": "It contains passwords and second factors. Use Team instead.",
     "sessions": "It contains the sessions of all users. Users see their own under Account.",
     "apikeys": "It contains the hashes of API keys. Use API keys instead.",
-    "accesslinks": "It contains invitations and password links. Use Users instead.",
+    "accesslinks": "It contains invitations and password links. Use Team instead.",
 }
 """The reasons why known tables are closed, and where to look instead."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from postroom.domain.messages.emails import EmailOutcome
@@ -26,6 +27,14 @@ OUTCOME_LABELS: Final = {
 
 def status_label(status: str) -> str:
     return STATUS_LABELS[MessageStatus(status)]
+
+
+_STORED_STATUS: Final = re.compile(rf"\b({'|'.join(STATUS_LABELS)})\b")
+
+
+def with_status_labels(text: str) -> str:
+    """Replace the stored statuses in the text of an error by those that pages show."""
+    return _STORED_STATUS.sub(lambda found: status_label(found[0]), text)
 
 
 def outcome_label(outcome: str) -> str:

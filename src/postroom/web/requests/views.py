@@ -18,6 +18,7 @@ from postroom.services.accounts.sessions import SESSION_AGE, Session
 from postroom.services.accounts.users import Role, User
 from postroom.storage import StoreOutage
 from postroom.web.context import WebContext
+from postroom.web.rendering.labels import with_status_labels
 from postroom.web.requests.bodies import limited
 from postroom.web.requests.signing import CsrfKind, csrf_token
 from postroom.web.requests.sudo import unless_confirmed
@@ -188,7 +189,7 @@ def error_response(visit: Visit, error: PostroomError) -> Response:
     if isinstance(error, NoSuch):
         return error_page(visit, 404, "Not found", text)
     if isinstance(error, Exists | Overtaken | NotNow):
-        return error_page(visit, 409, "Conflict", text)
+        return error_page(visit, 409, "Conflict", with_status_labels(text))
     if isinstance(error, Invalid | ValueError):
         return error_page(visit, 422, "Invalid input", text)
     if isinstance(error, StoreOutage):

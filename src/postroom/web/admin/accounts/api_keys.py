@@ -20,8 +20,8 @@ _INDEX: Final = Sortable[ApiKey](
         "created": Column("Created", lambda each: each.created_at, largest_first=True),
         "last_used": Column("Last used", lambda each: each.last_used_at, largest_first=True),
     },
-    natural="created",
-    in_words="Oldest first",
+    key_order="created",
+    order_label="Oldest first",
 )
 
 
@@ -34,7 +34,7 @@ async def _show(visit: Visit, problems: dict[str, str] | None = None, name: str 
     return visit.render(
         "admin/accounts/keys.html",
         status=422 if problems else 200,
-        keys=sorting.all_of(await visit.services.keys.all()),
+        keys=sorting.sort(await visit.services.keys.all()),
         sorting=sorting,
         scopes=SCOPES,
         problems=problems or {},

@@ -23,8 +23,8 @@ _INDEX: Final = Sortable[User](
         ),
         "joined": Column("Joined", lambda each: each.created_at, largest_first=True),
     },
-    natural="email",
-    in_words="Sorted by email",
+    key_order="email",
+    order_label="Sorted by email",
 )
 
 
@@ -40,7 +40,7 @@ async def _show(
     return visit.render(
         "admin/accounts/users.html",
         status=422 if problems else 200,
-        users=sorting.all_of(await visit.services.users.all()),
+        users=sorting.sort(await visit.services.users.all()),
         sorting=sorting,
         links=links,
         LinkKind=LinkKind,

@@ -35,10 +35,10 @@ _INDEX: Final = Sortable[Sized](
         ),
         "created": Column("Created", lambda each: each[0].created_at, largest_first=True),
     },
-    natural="list",
-    in_words="Sorted by name",
+    key_order="list",
+    order_label="Sorted by name",
     advice="Search for a name to narrow the list.",
-    most=1000,  # each list is a read of its own
+    max_rows=1000,  # each list is a read of its own
 )
 
 
@@ -46,14 +46,14 @@ async def index(visit: Visit) -> Response:
     prefix, after = visit.parameter("q").strip(), visit.parameter("after") or None
     sorting = Sorting(visit, _INDEX, {"q": prefix})
     shown, being_deleted = None, list[ListName]()
-    if not sorting.is_natural:
-        page = await visit.services.lists.page(prefix=prefix, limit=sorting.most)
-        shown = sorting.page_of(None if page.next else await _sized(visit, page.lists))
+    if not sorting.is_key_order:
+        page = await visit.services.lists.page(prefix=prefix, limit=sorting.max_rows)
+        shown = sorting.select(None if page.next else await _sized(visit, page.lists))
         being_deleted = page.being_deleted
     if shown is None:
         page = await visit.services.lists.page(prefix=prefix, limit=ROWS_SHOWN, after=after)
         shown, being_deleted = await _sized(visit, page.lists), page.being_deleted
-        sorting.in_key_order(page.next)
+        sorting.continue_after(page.next)
     return visit.render(
         "admin/audience/lists.html",
         lists=shown,

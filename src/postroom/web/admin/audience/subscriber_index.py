@@ -46,8 +46,8 @@ _INDEX: Final = Sortable[SubscriberLine](
         "state": Column("State", _state_of),
         "since": Column("Since", lambda each: each.created_at, largest_first=True),
     },
-    natural="address",
-    in_words="Sorted by address",
+    key_order="address",
+    order_label="Sorted by address",
     at_any_size=frozenset({"since"}),
 )
 
@@ -87,16 +87,16 @@ async def index(visit: Visit) -> Response:
         visit.request.query_params.getlist("kept")[:ROWS_SHOWN],
         _number(visit.parameter("seen")),
     )
-    if not sorting.is_natural and size.subscribers <= sorting.most:
+    if not sorting.is_key_order and size.subscribers <= sorting.max_rows:
         whole = await visit.services.search.whole(
-            mailing_list.name, state=state, contains=part, most=sorting.most
+            mailing_list.name, state=state, contains=part, most=sorting.max_rows
         )
-        found = _Found(sorting.page_of(whole) or [])
+        found = _Found(sorting.select(whole) or [])
     elif sorting.is_at_any_size:
         found = await _by_age(visit, sorting, search)
     else:
-        if not sorting.is_natural:
-            sorting.page_of(None)
+        if not sorting.is_key_order:
+            sorting.select(None)
         found = await _in_order(visit, sorting, search)
     return visit.render(
         "admin/audience/subscriber_rows.html"
@@ -129,7 +129,7 @@ async def _in_order(visit: Visit, sorting: Sorting[SubscriberLine], step: _Searc
     shown: list[Subscriber | SubscriberLine] = [*kept, *found.subscribers]
     if found.is_cut_short and found.next:
         seen = step.seen + found.looked_at
-        again = sorting.continued(
+        again = sorting.continue_url(
             after=step.after,
             back=visit.request.query_params.getlist("back"),
             seen=str(seen),
@@ -137,7 +137,7 @@ async def _in_order(visit: Visit, sorting: Sorting[SubscriberLine], step: _Searc
             **{"from": found.next},
         )
         return _Found(shown, seen, again)
-    sorting.in_key_order(found.next)
+    sorting.continue_after(found.next)
     return _Found(shown)
 
 
@@ -148,7 +148,7 @@ async def _by_age(visit: Visit, sorting: Sorting[SubscriberLine], step: _Search)
     behind = await search.lines(step.list_name, [step.after]) if step.after else []
     found = await search.by_age(
         step.list_name,
-        oldest_first=not sorting.asked.startswith("-"),
+        oldest_first=not sorting.requested.startswith("-"),
         contains=step.part,
         state=step.state,
         behind=behind[0] if behind else None,
@@ -160,7 +160,7 @@ async def _by_age(visit: Visit, sorting: Sorting[SubscriberLine], step: _Search)
     shown = found.subscribers
     if found.next is not None:
         seen = step.seen + found.looked_at
-        again = sorting.continued(
+        again = sorting.continue_url(
             after=step.after,
             back=visit.request.query_params.getlist("back"),
             seen=str(seen),
@@ -168,7 +168,7 @@ async def _by_age(visit: Visit, sorting: Sorting[SubscriberLine], step: _Search)
             **{"from": found.next},
         )
         return _Found(shown[:ROWS_SHOWN], seen, again)
-    sorting.in_key_order(shown[ROWS_SHOWN - 1].address if len(shown) > ROWS_SHOWN else None)
+    sorting.continue_after(shown[ROWS_SHOWN - 1].address if len(shown) > ROWS_SHOWN else None)
     return _Found(shown[:ROWS_SHOWN])
 
 

@@ -24,8 +24,8 @@ _COLUMNS: Final[dict[str, Column[MessageLine]]] = {
 }
 _OPEN_INDEX: Final = Sortable(
     _COLUMNS,
-    natural="time",
-    in_words="Sorted by scheduled time",
+    key_order="time",
+    order_label="Sorted by scheduled time",
 )
 _ARCHIVE_INDEX: Final = Sortable(
     {
@@ -36,8 +36,8 @@ _ARCHIVE_INDEX: Final = Sortable(
         "skipped": Column("Skipped", lambda each: each.suppressed, is_number=True),
         "uncertain": Column("Uncertain", lambda each: each.in_doubt, is_number=True),
     },
-    natural="-time",
-    in_words="Latest first",
+    key_order="-time",
+    order_label="Latest first",
 )
 
 
@@ -46,14 +46,14 @@ async def index(visit: Visit) -> Response:
     filters = {"status": status, "list": of_list}
     sorting = Sorting(visit, _OPEN_INDEX, filters)
     shown = None
-    if not sorting.is_natural:
-        lines = await visit.services.times.whole(done=False, most=sorting.most)
+    if not sorting.is_key_order:
+        lines = await visit.services.times.whole(done=False, most=sorting.max_rows)
         if lines is not None:
             lines = [each for each in lines if _fits(each, status, of_list)]
         shown = await _sorted(visit, sorting, lines)
     if shown is None:
         shown, following = await _by_time(visit, status, of_list)
-        sorting.in_key_order(following)
+        sorting.continue_after(following)
     return visit.render(
         "admin/messages/messages.html",
         messages=shown,
@@ -67,21 +67,21 @@ async def index(visit: Visit) -> Response:
 async def archive(visit: Visit) -> Response:
     sorting = Sorting(visit, _ARCHIVE_INDEX, {})
     shown = None
-    if not sorting.is_natural:
-        lines = await visit.services.times.whole(done=True, most=sorting.most)
+    if not sorting.is_key_order:
+        lines = await visit.services.times.whole(done=True, most=sorting.max_rows)
         shown = await _sorted(visit, sorting, lines)
     if shown is None:
         before = visit.parameter("before") or None
         page = await visit.services.times.done(limit=ROWS_SHOWN, before=before)
         shown = page.messages
-        sorting.in_key_order(page.next, "before")
+        sorting.continue_after(page.next, "before")
     return visit.render("admin/messages/archive.html", messages=shown, sorting=sorting)
 
 
 async def _sorted(
     visit: Visit, sorting: Sorting[MessageLine], lines: list[MessageLine] | None
 ) -> list[Message] | None:
-    page = sorting.page_of(lines)
+    page = sorting.select(lines)
     return None if page is None else await visit.services.times.of(page)
 
 

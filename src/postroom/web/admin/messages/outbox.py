@@ -26,8 +26,8 @@ _INDEX: Final = Sortable[OutboxMail](
         "to": Column("To", lambda each: each.recipient),
         "time": Column("Time", lambda each: each.date, largest_first=True),
     },
-    natural="-time",
-    in_words="Newest first",
+    key_order="-time",
+    order_label="Newest first",
     advice="Filter by recipient.",
 )
 _LINK = re.compile(r"https?://[^\s<>\"']+")
@@ -48,13 +48,13 @@ async def outbox(visit: Visit) -> Response:
     to, after = visit.parameter("to").strip()[:320], visit.parameter("after")[:300]
     sorting = Sorting(visit, _INDEX, {"to": to})
     mails = None
-    if not sorting.is_natural:
-        found = await box.mails(limit=sorting.most + 1, recipient=to)
-        mails = sorting.page_of(None if len(found) > sorting.most else found)
+    if not sorting.is_key_order:
+        found = await box.mails(limit=sorting.max_rows + 1, recipient=to)
+        mails = sorting.select(None if len(found) > sorting.max_rows else found)
     if mails is None:
         found = await box.mails(limit=ROWS_SHOWN + 1, after=after, recipient=to)
         mails = found[:ROWS_SHOWN]
-        sorting.in_key_order(mails[-1].name if len(found) > ROWS_SHOWN else None)
+        sorting.continue_after(mails[-1].name if len(found) > ROWS_SHOWN else None)
     return visit.render(
         "admin/messages/outbox.html",
         mails=list(zip(mails, await box.subjects(mails), strict=True)),

@@ -24,8 +24,8 @@ _INDEX: Final = Sortable[EmailRecord](
         "attempts": Column("Attempts", lambda each: each.tries, is_number=True),
         "reply": Column("Reply of the mail server", lambda each: each.reply),
     },
-    natural="address",
-    in_words="Sorted by address",
+    key_order="address",
+    order_label="Sorted by address",
     advice="Filter by outcome or search for an address.",
 )
 
@@ -40,16 +40,16 @@ async def index(visit: Visit) -> Response:
     if not prefix:
         sorting.expect(counts[outcome.value if outcome else "planned"])
     outcomes, shown = visit.services.outcomes, None
-    if not sorting.is_natural:
-        shown = sorting.page_of(
-            await outcomes.whole(message, outcome=outcome, prefix=prefix, most=sorting.most)
+    if not sorting.is_key_order:
+        shown = sorting.select(
+            await outcomes.whole(message, outcome=outcome, prefix=prefix, most=sorting.max_rows)
         )
     if shown is None:
         page = await outcomes.page(
             message, outcome=outcome, prefix=prefix, limit=ROWS_SHOWN, after=after
         )
         shown = page.emails
-        sorting.in_key_order(page.next)
+        sorting.continue_after(page.next)
     return visit.render(
         "admin/messages/emails.html",
         message=message,

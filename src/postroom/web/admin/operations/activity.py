@@ -26,8 +26,8 @@ _EVENTS: Final = Sortable[Event](
         "source": Column("Source", lambda each: each.part),
         "event": Column("Event", lambda each: each.text),
     },
-    natural="-time",
-    in_words="Newest first",
+    key_order="-time",
+    order_label="Newest first",
     advice="Filter by day or severity.",
 )
 _AUDIT: Final = Sortable[AuditEntry](
@@ -38,8 +38,8 @@ _AUDIT: Final = Sortable[AuditEntry](
         "target": Column("Target", lambda each: each.on),
         "from": Column("IP address", lambda each: each.place),
     },
-    natural="-time",
-    in_words="Newest first",
+    key_order="-time",
+    order_label="Newest first",
     advice="Filter by day or actor.",
 )
 _URLS: Final = {
@@ -58,13 +58,13 @@ async def events(visit: Visit) -> Response:
     filters = {"severity": chosen, "day": day_text}
     sorting = Sorting(visit, _EVENTS, filters, rows_shown=_ROWS_SHOWN)
     log, shown = visit.services.events, None
-    if not sorting.is_natural:
-        shown = sorting.page_of(await log.whole(least=least, day=day, most=sorting.most))
+    if not sorting.is_key_order:
+        shown = sorting.select(await log.whole(least=least, day=day, most=sorting.max_rows))
     if shown is None:
         after = visit.parameter("after") or None
         found = await log.page(least=least, day=day, limit=_ROWS_SHOWN, after=after)
         shown = found.events
-        sorting.in_key_order(found.next)
+        sorting.continue_after(found.next)
     return visit.render(
         "admin/operations/events.html",
         events=[(event, _url(event, visit)) for event in shown],
@@ -82,13 +82,13 @@ async def audit(visit: Visit) -> Response:
     day, problem = _parse_day(day_text)
     sorting = Sorting(visit, _AUDIT, {"who": who, "day": day_text}, rows_shown=_ROWS_SHOWN)
     log, shown = visit.services.audit, None
-    if not sorting.is_natural:
-        shown = sorting.page_of(await log.whole(who=who, day=day, most=sorting.most))
+    if not sorting.is_key_order:
+        shown = sorting.select(await log.whole(who=who, day=day, most=sorting.max_rows))
     if shown is None:
         after = visit.parameter("after") or None
         found = await log.newest(who=who, day=day, limit=_ROWS_SHOWN, after=after)
         shown = found.entries
-        sorting.in_key_order(found.next)
+        sorting.continue_after(found.next)
     return visit.render(
         "admin/operations/audit.html",
         entries=shown,

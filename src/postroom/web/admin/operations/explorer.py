@@ -32,8 +32,8 @@ _BLOBS: Final = Sortable[BlobInfo](
         "size": Column("Size", lambda each: each.size, is_number=True),
         "modified": Column("Modified", lambda each: each.modified_at, largest_first=True),
     },
-    natural="name",
-    in_words="Sorted by name",
+    key_order="name",
+    order_label="Sorted by name",
     advice="Filter by name.",
 )
 
@@ -175,12 +175,12 @@ async def container(visit: Visit) -> Response:
     prefix, after = visit.parameter("prefix"), visit.parameter("after")
     sorting = Sorting(visit, _BLOBS, {"prefix": prefix}, rows_shown=_AT_ONCE)
     explorer, shown = visit.services.explorer, None
-    if not sorting.is_natural:
-        shown = sorting.page_of(await explorer.all_blobs(name, prefix=prefix, most=sorting.most))
+    if not sorting.is_key_order:
+        shown = sorting.select(await explorer.all_blobs(name, prefix=prefix, most=sorting.max_rows))
     if shown is None:
         found = await explorer.blobs(name, prefix=prefix, after=after or None, limit=_AT_ONCE)
         shown = found.blobs
-        sorting.in_key_order(found.next)
+        sorting.continue_after(found.next)
     return visit.render(
         "admin/operations/explorer_container.html",
         container=name,

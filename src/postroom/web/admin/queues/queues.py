@@ -42,8 +42,8 @@ _INDEX: Final = Sortable[QueueOverview](
         "application": Column("Application", lambda each: each.app),
         "state": Column("State", lambda each: each.state),
     },
-    natural="queue",
-    in_words="Sorted by name",
+    key_order="queue",
+    order_label="Sorted by name",
 )
 
 
@@ -74,7 +74,7 @@ async def index(visit: Visit) -> Response:
     sorting = Sorting(visit, _INDEX)
     queues = await visit.services.queue_overview.overview()
     template = "admin/queues/queues_table.html" if visit.is_partial else "admin/queues/queues.html"
-    return visit.render(template, queues=sorting.all_of(queues), sorting=sorting)
+    return visit.render(template, queues=sorting.sort(queues), sorting=sorting)
 
 
 async def queue(visit: Visit) -> Response:

@@ -1,0 +1,18 @@
+"""The words that pages use for stored values."""
+
+from __future__ import annotations
+
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import MessageStatus
+from postroom.web.rendering.labels import OUTCOME_LABELS, STATUS_LABELS, with_status_labels
+
+
+def test_every_status_and_outcome_has_a_label() -> None:
+    assert set(STATUS_LABELS) == set(MessageStatus)
+    assert set(OUTCOME_LABELS) == set(EmailOutcome)
+
+
+def test_errors_on_pages_name_statuses_as_pages_do() -> None:
+    text = "a message that is Completed cannot be edited: only while it is Pending, or Paused"
+    expected = "a message that is Sent cannot be edited: only while it is Scheduled, or Paused"
+    assert with_status_labels(text) == expected
