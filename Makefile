@@ -1,4 +1,4 @@
-# `make` alone shows what can be made. A target's help is the text after its `##`.
+# `make` lists all targets. A target's help is the text after its `##`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -18,7 +18,7 @@ READY := $(VENV)/.ready
 BASE ?= main
 
 # The tool that makes requirements/dev.txt (everything, for the tests) and requirements/run.txt (what a
-# deployment needs, at the same versions). Whoever only uses the lock files never needs it.
+# deployment needs, at the same versions). It is needed only to change the lock files.
 UV_VERSION := 0.13.7
 LOCK_VENV := .lock-venv
 LOCK := $(LOCK_VENV)/bin/uv pip compile --quiet pyproject.toml --extra postgres --extra azure --extra sendgrid --extra tracing \
@@ -29,12 +29,12 @@ say = @printf '\033[1m%s\033[0m\n'
 
 .PHONY: help
 help: ## Show this help
-	@printf 'Postroom: an email-list service that an organisation runs itself.\n\n'
+	@printf 'Postroom: a self-hosted email-list service.\n\n'
 	@awk 'BEGIN { FS = ":.*## " } \
 	      /^[a-z][a-z-]*:.*## / { printf "  \033[36mmake %-12s\033[0m %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(READY) ## Make .venv with every package locked by hash
+setup: $(READY) ## Create .venv with every package locked by hash
 	@:
 
 $(PACKAGES): requirements/dev.txt scripts/make-venv
@@ -54,7 +54,7 @@ services:
 	@scripts/install-services
 
 .PHONY: run
-run: setup ## Set up what is missing and start Postroom; ARGS='--port 8421' for another port
+run: setup ## Install dependencies and start Postroom; ARGS='--port 8421' for another port
 	@$(BIN)/postroom up $(ARGS)
 
 .PHONY: test
@@ -62,7 +62,7 @@ test: setup services ## Run all tests, with the services they need
 	@$(BIN)/pytest -n $(JOBS) --maxschedchunk 2 $(ARGS)
 
 .PHONY: test-changed
-test-changed: setup services ## Run the tests that belong to what has changed since main; BASE=HEAD~1 for another base
+test-changed: setup services ## Run the tests that belong to your changes since main; BASE=HEAD~1 for another base
 	@tests=$$($(BIN)/python scripts/affected_tests.py '$(BASE)') \
 	  && { test -n "$$tests" || { echo 'No test belongs to what has changed.'; exit 0; } \
 	    && $(BIN)/pytest -n $(JOBS) --maxschedchunk 2 $$tests $(ARGS); }
@@ -80,16 +80,16 @@ lint: setup ## Check style, types and layers
 	@$(BIN)/lint-imports
 
 .PHONY: format
-format: setup ## Put the code into shape
+format: setup ## Fix and format the code
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
 .PHONY: bench
-bench: setup services ## Measure, each figure beside a baseline of the same run
+bench: setup services ## Run the benchmarks, each next to a baseline of the same run
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-full
-bench-full: setup services ## Measure with up to a million recipients; takes minutes
+bench-full: setup services ## Run the benchmarks with up to a million recipients; takes minutes
 	@$(BIN)/python -m bench growth
 
 SRC := src/postroom
@@ -104,7 +104,7 @@ translations: setup ## Update the catalogues of texts for subscribers
 	@$(PYBABEL) compile -d $(SRC)/locales --statistics
 
 .PHONY: screenshots
-screenshots: setup services ## Take the pictures of the documentation anew
+screenshots: setup services ## Take the screenshots of the documentation again
 	@$(BIN)/python scripts/screenshots.py
 
 .PHONY: docs
@@ -113,7 +113,7 @@ docs: setup ## Build the documentation into build/site, without a network
 	@echo 'Open build/site/index.html'
 
 .PHONY: lock
-lock: ## Solve the dependencies again; ARGS=--upgrade takes newer ones
+lock: ## Lock the dependencies again; ARGS=--upgrade takes newer versions
 	@test -x $(LOCK_VENV)/bin/uv || { $(PYTHON) -m venv $(LOCK_VENV) \
 	  && $(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); }
 	$(say) 'Locking Python packages'
@@ -127,13 +127,13 @@ AUDIT_VENV := .audit-venv
 AUDIT_TOOLS := cyclonedx-bom==7.5.0 pip-audit==2.10.1
 
 .PHONY: audit
-audit: setup ## List what a deployment consists of (CycloneDX), and look for known vulnerabilities
+audit: setup ## Write a bill of materials (CycloneDX) and search for known vulnerabilities
 	@test -x $(AUDIT_VENV)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT_VENV) \
 	  && $(AUDIT_VENV)/bin/pip install --quiet --disable-pip-version-check $(AUDIT_TOOLS); }
 	@$(BIN)/python scripts/audit.py $(AUDIT_VENV)/bin
 
 .PHONY: clean
-clean: ## Remove everything that can be made again
+clean: ## Remove everything that can be built again
 	@rm -rf $(VENV) $(LOCK_VENV) $(AUDIT_VENV) node_modules build dist .pytest_cache .mypy_cache .ruff_cache \
 	  .import_linter_cache .hypothesis
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,5 +1,5 @@
-"""What `make docs` adds to the pages in docs/: the reference, which is made from the code, and
-files of the repository that are pages, too. mkdocs calls the functions named `on_…`.
+"""What `make docs` adds to the pages in docs/: the reference, which is generated from the code,
+and files of the repository that are pages, too. mkdocs calls the functions named `on_…`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     decisions = sorted(each.name for each in (ROOT / "docs/adr").glob("0*.md"))[1:]
     _section(config.nav, "Decisions").extend(f"adr/{name}" for name in decisions)
     figures = [page for page in ALSO_PAGES.values() if re.fullmatch(r"figures/.*\.md", page)]
-    _section(config.nav, "Figures").extend({_title(page): page} for page in figures)
+    _section(config.nav, "Benchmarks").extend({_title(page): page} for page in figures)
     if not MERMAID.exists():
         config.mdx_configs["pymdownx.superfences"] = {}
     return config
@@ -51,7 +51,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def _title(page: str) -> str:
     name = Path(page).stem
-    return {"mail": "Sending", "growth": "Growing"}.get(name, name.capitalize())
+    return {"mail": "Sending", "growth": "Growth"}.get(name, name.capitalize())
 
 
 def _section(nav: Any, name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The reference: pages that are made from the code, each time the documentation is built.
+"""The reference: pages generated from the code whenever the documentation is built.
 
 They cannot be out of date: settings, commands, errors, metrics and the API are read from where they
 are declared.
@@ -28,9 +28,9 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "A setting is given on the command line, in the environment, or in `postroom.toml` in the"
-        " working folder, in this order; otherwise its default counts."
-        " `postroom check` shows what counts and where it came from, secrets masked.",
+        "Postroom reads a setting from the command line, the environment, or `postroom.toml` in the"
+        " working directory, in this order, and uses its default otherwise."
+        " `postroom check` shows every value and where it comes from, with secrets masked.",
         "",
         "```toml",
         "# postroom.toml",
@@ -62,13 +62,13 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "`--help` after any command explains it. The exit status is 0, 1 (it failed, and one line"
-        " says why) or 2 (wrong use).",
+        "Add `--help` to any command for its help. The exit status is 0 (success), 1 (failure, with"
+        " one line that says why) or 2 (wrong usage).",
         "",
-        "What cannot be undone is asked about on a terminal. A script, which has none, is taken at"
-        " its word; `--yes` never asks.",
+        "On a terminal, commands that cannot be undone ask for confirmation, unless you add"
+        " `--yes`. In scripts they do not ask.",
         "",
-        "Where it says so, a command also takes these:",
+        "Many commands also accept these options:",
         "",
         "| option | |",
         "|---|---|",
@@ -124,7 +124,7 @@ def _option(option: click.Option) -> str:
     if isinstance(option.type, click.Choice):
         told.append(f"One of {', '.join(f'`{each}`' for each in option.type.choices)}.")
     if option.required:
-        told.append("Needed.")
+        told.append("Required.")
     if option.show_default and option.default not in (None, False):
         told.append(f"Default: `{option.default}`.")
     return f"| {names} | {' '.join(filter(None, told))} |"
@@ -137,11 +137,11 @@ def errors_page() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error that Postroom raises on purpose, with what it is a kind of. The command line"
-        " shows its text in one line and ends with status 1; the API answers a problem"
-        " (see [its statuses](api.md#problems)).",
+        "Every error that Postroom raises itself, with its base class. The command line prints its"
+        " text in one line and exits with status 1; the API returns a problem"
+        " (see [statuses](api.md#problems)).",
         "",
-        "| error | is a | |",
+        "| error | base class | |",
         "|---|---|---|",
     ]
     for error in sorted(errors(), key=lambda each: each.__name__):
@@ -181,13 +181,12 @@ def api_page() -> str:
         "# API",
         "",
         _escaped(openapi["info"]["description"]),
-        f"All addresses begin with `{PLACE}`. The same, with an example for each call, is in a"
-        " running Postroom at `/api/docs`, and for programs at"
-        f" `{PLACE}/openapi.json`.",
+        f"All paths begin with `{PLACE}`. A running Postroom has the same reference with an example"
+        f" for each call at `/api/docs`, and for programs at `{PLACE}/openapi.json`.",
         "",
         "## Scopes",
         "",
-        "What a key may do. A key without a scope may do everything.",
+        "Scopes limit what a key may do. A key without scopes may do everything.",
         "",
         "| scope | |",
         "|---|---|",
@@ -234,7 +233,7 @@ def _operation(
     if fields:
         lines += ["| field | in | |", "|---|---|---|", *fields, ""]
     statuses = ", ".join(f"{status}" for status in sorted(operation["responses"]))
-    return [*lines, f"Answers {statuses}.", ""]
+    return [*lines, f"Returns {statuses}.", ""]
 
 
 def _body_fields(openapi: dict[str, Any], operation: dict[str, Any]) -> list[str]:
@@ -256,7 +255,7 @@ def _field(openapi: dict[str, Any], name: str, place: str, about: dict[str, Any]
     if "enum" in schema:
         told.append(f"One of {', '.join(f'`{each}`' for each in schema['enum'])}.")
     if about.get("required"):
-        told.append("Needed.")
+        told.append("Required.")
     return f"| `{name}` | {place} | {' '.join(filter(None, told))} |"
 
 
@@ -282,9 +281,9 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "At `/metrics`, in the text format of Prometheus, for an API key with the scope `read`.",
+        "Served at `/metrics` in the Prometheus text format, for API keys with the scope `read`.",
         "Counters and histograms add up all processes of one machine that share a data folder;"
-        " gauges are read from the store when somebody asks.",
+        " gauges are read from the store on each request.",
         "",
         "| metric | kind | labels | |",
         "|---|---|---|---|",
@@ -300,7 +299,7 @@ def metrics_page() -> str:
 
 
 def rights_page() -> str:
-    """Who may see and change what: as the routes declare it, which is what decides."""
+    """Return the page about permissions, from what the routes declare."""
     from postroom.services.accounts.api_keys import SCOPES
     from postroom.services.accounts.users import ROLES
     from postroom.web.api.app import document
@@ -308,14 +307,14 @@ def rights_page() -> str:
     from postroom.web.app import VIEWS
 
     lines = [
-        "# Rights",
+        "# Permissions",
         "",
-        "Every page and every call of the API declares who may use it, and nothing else decides"
-        " about that. This list is made from those declarations.",
+        "Every page and API call declares who may use it, and nothing else decides. This list is"
+        " generated from those declarations.",
         "",
-        "## Roles of users",
+        "## User roles",
         "",
-        "Each may also do what those above it may.",
+        "Each role includes the permissions of those above it.",
         "",
         "| role | |",
         "|---|---|",
@@ -323,20 +322,20 @@ def rights_page() -> str:
         "",
         "## Pages",
         "",
-        "*Password* marks forms that ask for the password again if it was entered more than ten"
+        "*Password* marks forms that require the password again if it was entered more than ten"
         " minutes ago.",
         "",
-        "| page | methods | needs | |",
+        "| page | methods | requires | |",
         "|---|---|---|---|",
         *(
-            f"| `{page.path}` | {', '.join(page.methods)} | {page.role or 'nothing: everyone'} |"
+            f"| `{page.path}` | {', '.join(page.methods)} | {page.role or 'nothing: public'} |"
             f" {'password' if page.sudo else ''} |"
             for page in VIEWS
         ),
         "",
-        "## Scopes of API keys",
+        "## API key scopes",
         "",
-        "A key without a scope may do everything.",
+        "A key without scopes may do everything.",
         "",
         "| scope | |",
         "|---|---|",

@@ -41,7 +41,7 @@ async def kept_on_one_core() -> AsyncIterator[None]:
     of the mail server, which wakes a thread that waits for it. On another core the thread always
     comes too late, at a cost for both. On the same core it would interrupt the loop, only to find
     the lock taken again; so they run as batch work, which the system does not let interrupt
-    (docs/adr/0007-less-work-an-email.md).
+    (docs/adr/0007-less-work-per-email.md).
 
     Every second the threads are released for a moment, so that the system can move them to a less
     busy core. Does nothing on systems other than Linux, or with a single core.

@@ -47,7 +47,7 @@ FIGURES = {
         "ours",
     ),
     "`smtplib`, 10 threads, sending only": ("mail", "smtplib, 10 threads", "ours"),
-    "the limit of the mail server: bytes into pipelined connections": (
+    "upper bound: raw bytes into pipelined connections of the mail server": (
         "mail",
         "SQLite",
         "baseline",

@@ -64,7 +64,7 @@ def test_roles_and_scopes_are_those_of_the_code() -> None:
 def test_the_rights_of_every_page_and_call_are_in_the_reference() -> None:
     shown = REFERENCE["reference/rights.md"]()
     for page in VIEWS:
-        needs = page.role or "nothing: everyone"
+        needs = page.role or "nothing: public"
         assert f"| `{page.path}` | {', '.join(page.methods)} | {needs} |" in shown
     for path, operations in document()["paths"].items():
         for method, operation in operations.items():

@@ -1,0 +1,56 @@
+"""Files and functions that the documentation names exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import DOCS, PAGES, ROOT
+
+_SOURCE = ROOT / "src/postroom"
+_NAMED = re.compile(r"`((?:src|tests|docs|scripts|deploy|bench|requirements)/[\w./-]+)`")
+_PLACEHOLDER = re.compile(r"NAME|NOUN")
+_HOP = re.compile(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
+_DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FIRST_HOPS = 9
+"""Hops that the second path shares with the first, and does not repeat."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_named_file_exists(page: Path) -> None:
+    for named in _NAMED.findall(page.read_text()):
+        assert _PLACEHOLDER.search(named) or (ROOT / named).exists(), named
+
+
+def test_contributing_answers_ten_questions_with_files() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    section = text.partition("## Finding your way\n")[2].partition("\n## ")[0]
+    answers = re.findall(r"^\*\*.+\?\*\*\n((?:.+\n)+)", section, re.MULTILINE)
+    assert len(answers) >= 10
+    assert all(_NAMED.search(answer) for answer in answers)
+
+
+def test_every_hop_of_the_traced_paths_exists() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    section = text.partition("## Three paths through the code\n")[2].partition("\n## ")[0]
+    paths = section.split("\n### ")[1:]
+    assert len(paths) == 3
+    for path, first in zip(paths, (1, _FIRST_HOPS + 1, 1), strict=True):
+        hops = _HOP.findall(path)
+        [count] = re.findall(r"(\d+)\s+hops", path.partition("\n|")[0])
+        assert [int(number) for number, *_ in hops] == list(range(first, int(count) + 1))
+        for _, file, function in hops:
+            assert function in _functions(_SOURCE / file), f"{file} has no {function}"
+
+
+def _functions(file: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, _DEFS)}
+        elif isinstance(node, _DEFS):
+            found.add(node.name)
+    return found
