@@ -130,21 +130,21 @@ class Watchdog:
         part: str,
         limit: float,
         stalls: Stalls,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         replace_process: Callable[[], None],
     ) -> None:
-        """`limit`: seconds without progress. `tell` reports a stall, such as by an event.
+        """`limit`: seconds without progress. `report` makes a stall known, such as by an event.
         `replace_process` does not return."""
         self._part = part
         self._limit = limit
         self._stalls = stalls
-        self._tell = tell
+        self._report = report
         self._replace_process = replace_process
         self._ticks = 0
 
     async def run(self, make: Callable[[], WatchedPart], stopping: asyncio.Event) -> None:
         """Run a part until `stopping`; rebuild and run it again whenever it stalls."""
-        self._tell_of_earlier_stall()
+        self._report_earlier_stall()
         done = threading.Event()
         threading.Thread(
             target=self._watch_loop, args=(done,), name="watchdog", daemon=True
@@ -188,7 +188,7 @@ class Watchdog:
         if not running.done():
             log.error("the %s does not end: replacing the process", self._part)
             self._end_process(is_stopping=stopping.is_set())
-        self._tell_of_earlier_stall()
+        self._report_earlier_stall()
 
     def _end_process(self, *, is_stopping: bool) -> None:
         if is_stopping:
@@ -198,10 +198,10 @@ class Watchdog:
     def _note(self, what: str) -> None:
         self._stalls.note(Stall(self._part, what, time.time()))
 
-    def _tell_of_earlier_stall(self) -> None:
+    def _report_earlier_stall(self) -> None:
         for stall in self._stalls.find():
             if stall.part == self._part and not stall.is_told:
-                self._tell(str(stall))
+                self._report(str(stall))
                 stall.is_told = True
                 self._stalls.note(stall)
 

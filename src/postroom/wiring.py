@@ -299,11 +299,11 @@ def make_watchdog(
 ) -> Watchdog:
     """Return the watchdog of a part of this process."""
 
-    def tell(text: str) -> None:
+    def report(text: str) -> None:
         services.events.note(part, text, severity=Severity.ERROR)
 
     limit = settings.processes.stalled_after.total_seconds()
-    return Watchdog(part, limit, stalls_in(settings), tell, replace_process)
+    return Watchdog(part, limit, stalls_in(settings), report, replace_process)
 
 
 def make_alerts(services: Services, transport: Transport, settings: Settings) -> Alerts | None:

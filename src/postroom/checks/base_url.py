@@ -50,7 +50,8 @@ def _reach(url: str) -> Finding:
     except urllib.error.HTTPError as exc:
         status = exc.code
     except (OSError, ValueError, HTTPException) as exc:
-        reason = getattr(exc, "reason", None) or str(exc) or type(exc).__name__
+        cause = getattr(exc, "reason", None) or exc
+        reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return Finding(
             "web",
             FindingState.WARNING,

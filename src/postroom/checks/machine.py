@@ -33,7 +33,7 @@ def check_variables(settings: Settings) -> list[Finding]:
 
 
 def _ignored(name: str, nearest: list[str]) -> Finding:
-    advice = f"Did you mean {nearest[0]}?" if nearest else "The settings are listed above."
+    advice = f"Did you mean {nearest[0]}?" if nearest else "The settings are listed below."
     return Finding(
         "settings", FindingState.WARNING, f"{name} is not a setting and is ignored", advice
     )

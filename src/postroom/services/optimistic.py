@@ -18,13 +18,15 @@ _PAUSE_STEP, _LONGEST_PAUSE = 0.002, 0.05
 first attempt is repeated at once."""
 
 
-async def retry_on_conflict(attempt: Callable[[], Awaitable[T]], kind: str, name: str) -> T:
+async def retry_on_conflict(
+    attempt: Callable[[], Awaitable[T]], kind: str, name: str, *, most: int = _MOST_ATTEMPTS
+) -> T:
     """Return what `attempt` returns; call it again whenever it loses a race.
 
     `attempt` reads, decides and writes under ETags. It has lost if it raises `Conflict` or
-    `Overtaken`. Raise `Overtaken` for this kind and name if it loses every time.
+    `Overtaken`. Raise `Overtaken` for this kind and name if it loses `most` times.
     """
-    for count in range(_MOST_ATTEMPTS):
+    for count in range(most):
         try:
             return await attempt()
         except (Conflict, Overtaken):

@@ -25,7 +25,7 @@ _SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&]*(?:pass|secret|key|token)[^=&]*=
 
 
 def masked(text: str) -> str:
-    """Return the URL, or the URLs separated by commas, without anything that lets somebody in."""
+    """Return the URL, or the URLs separated by commas, without credentials."""
     urls = _BETWEEN_URLS.split(text)
     # A comma in a password looks like the end of a URL: then all of it counts as one.
     is_clear = all(_PLAIN.fullmatch(each) for each in urls)

@@ -158,7 +158,9 @@ def test_check_shows_settings_where_they_are_from_and_no_secret(cli: CommandLine
     assert found["ok"] is True
     assert states["data"] == states["store"] == "ok"
     assert states["transport"] == "warning"
-    assert "SG.hidden" not in cli.ok("check", sendgrid_api_key="SG.hidden")
+    shown = cli.ok("check", sendgrid_api_key="SG.hidden")
+    assert "SG.hidden" not in shown
+    assert shown.index("finding") < shown.index("sendgrid_api_key"), "findings come first"
 
 
 def test_check_says_what_is_wrong_with_the_store(cli: CommandLine) -> None:

@@ -58,14 +58,14 @@ def check(settings: Settings, mail_to: str, mail_from: str, as_json: bool) -> No
 
 def _print(settings: Settings, findings: list[Finding]) -> None:
     console = output.console()
+    shown = [(output.state(each.state.value), each.part, _text(each)) for each in findings]
+    console.print(output.table(("", "part", "finding"), shown))
+    console.print()
     rows = [
         (found.setting.name, output.plain(found.shown), found.origin)
         for found in settings.found.values()
     ]
     console.print(output.table(("setting", "value", "from"), rows))
-    console.print()
-    shown = [(output.state(each.state.value), each.part, _text(each)) for each in findings]
-    console.print(output.table(("", "part", "finding"), shown))
 
 
 def _text(finding: Finding) -> Text:

@@ -13,16 +13,16 @@ Different clocks of several machines also waste time, but the limit holds.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import msgspec
 
+from postroom.domain.errors import Overtaken
 from postroom.services import entities
+from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import (
-    Conflict,
     Entity,
     Insert,
     Operation,
@@ -38,7 +38,6 @@ DOMAIN: Final = "domain"
 
 # Each failure is another sender's success; so many in a row mean that something else is wrong.
 _MOST_ATTEMPTS = 500
-_LONGEST_PAUSE = 0.05
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -67,23 +66,22 @@ class StoredLimits:
         """Change up to 100 limits atomically: `decide` gets the current moments and returns the new
         ones and a result. It is called again if another sender was faster.
         """
+
+        async def attempt() -> T:
+            rows = await asyncio.gather(*(self._table.get(self._partition, name) for name in names))
+            found = dict(zip(names, rows, strict=True))
+            changed, result = decide({name: _moments(row) for name, row in found.items()})
+            await self._table.apply(
+                [self._write(name, changed[name], found[name]) for name in names]
+            )
+            return result
+
+        limits = ", ".join(names)
         async with self._turn:
-            for attempt in range(_MOST_ATTEMPTS):
-                rows = await asyncio.gather(
-                    *(self._table.get(self._partition, name) for name in names)
-                )
-                found = dict(zip(names, rows, strict=True))
-                changed, result = decide({name: _moments(row) for name, row in found.items()})
-                try:
-                    await self._table.apply(
-                        [self._write(name, changed[name], found[name]) for name in names]
-                    )
-                except Conflict:
-                    longest = min(0.002 * attempt, _LONGEST_PAUSE)
-                    await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
-                else:
-                    return result
-        raise StoreUnavailable(f"the limits {', '.join(names)} could not be changed")
+            try:
+                return await retry_on_conflict(attempt, "limits", limits, most=_MOST_ATTEMPTS)
+            except Overtaken as exc:
+                raise StoreUnavailable(f"the limits {limits} could not be changed") from exc
 
     def _write(self, name: str, moments: Moments, before: Entity | None) -> Operation:
         properties: dict[str, Value] = {"UsedUpAt": _moment(moments.used_up)}

@@ -64,10 +64,10 @@ async def with_text(bodies: NewBodies) -> NewBodies:
     """
     if not bodies.html or bodies.text is not None:
         return bodies
-    made = await asyncio.to_thread(text_from_html, bodies.html)
-    if len(made.encode()) > LARGEST_BODY:
+    generated = await asyncio.to_thread(text_from_html, bodies.html)
+    if len(generated.encode()) > LARGEST_BODY:
         return bodies  # written-out links are long: send the HTML alone
-    return NewBodies(bodies.html, _checked_body("text", made) or None)
+    return NewBodies(bodies.html, _checked_body("text", generated) or None)
 
 
 def check_any_body(bodies: NewBodies) -> None:
