@@ -70,6 +70,7 @@ async def test_who_does_not_finish_before_the_drain_limit_is_killed_without_an_a
     await hosting.until(is_forgotten, "it is done, so nothing is kept")
 
 
+@ON_ONE_ENGINE
 async def test_a_host_that_stops_at_its_drain_limit_gives_back_without_an_attempt(
     hosting: Hosting,
 ) -> None:
