@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from postroom.transport.contract import FaultScope, ResultKind
-from postroom.transport.smtp.replies import Stage, parse_reply
+from postroom.transport.smtp.replies import SmtpStage, parse_reply
 from postroom.transport.smtp.reply_meaning import judge
 
 SEEN = [
@@ -13,7 +13,9 @@ SEEN = [
     for line in Path(__file__).with_name("provider_replies.txt").read_text().splitlines()
     if line and not line.startswith("#")
 ]
-STAGES = {"CONNECT": Stage.CONNECT, "end": Stage.CONTENT} | {str(each): each for each in Stage}
+STAGES = {"CONNECT": SmtpStage.CONNECT, "end": SmtpStage.CONTENT} | {
+    str(each): each for each in SmtpStage
+}
 
 
 def test_there_are_replies_of_many() -> None:

@@ -3,14 +3,14 @@
 import pytest
 
 from postroom.transport.contract import FaultScope, Result, ResultKind, same_reply_key
-from postroom.transport.smtp.replies import Reply, Stage, parse_reply
+from postroom.transport.smtp.replies import Reply, SmtpStage, parse_reply
 from postroom.transport.smtp.reply_meaning import judge
 from postroom.transport.smtp.reply_table import RULES
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
-SESSION = (Stage.CONNECT, Stage.EHLO, Stage.STARTTLS, Stage.AUTH)
-NAMED = (Stage.RCPT, Stage.DATA, Stage.CONTENT)
+SESSION = (SmtpStage.CONNECT, SmtpStage.EHLO, SmtpStage.STARTTLS, SmtpStage.AUTH)
+NAMED = (SmtpStage.RCPT, SmtpStage.DATA, SmtpStage.CONTENT)
 
 
 def reply(text: str) -> Reply:
@@ -56,18 +56,18 @@ def test_a_long_text_is_cut() -> None:
     assert len(reply("550 " + "x" * 5000).text) == 500
 
 
-@pytest.mark.parametrize("stage", list(Stage))
-def test_2xx_accepts_only_the_mail_itself(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", list(SmtpStage))
+def test_2xx_accepts_only_the_mail_itself(stage: SmtpStage) -> None:
     kind = judge(stage, reply("250 2.0.0 Ok")).kind
 
-    assert kind is (ACCEPTED if stage is Stage.CONTENT else HELD)
+    assert kind is (ACCEPTED if stage is SmtpStage.CONTENT else HELD)
 
 
-@pytest.mark.parametrize("stage", list(Stage))
-def test_an_unexpected_reply_leaves_only_the_mail_in_doubt(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", list(SmtpStage))
+def test_an_unexpected_reply_leaves_only_the_mail_in_doubt(stage: SmtpStage) -> None:
     result = judge(stage, reply("354 go on"))
 
-    assert result.kind is (IN_DOUBT if stage is Stage.CONTENT else HELD)
+    assert result.kind is (IN_DOUBT if stage is SmtpStage.CONTENT else HELD)
     assert "354 go on" in result.reply
 
 
@@ -75,9 +75,9 @@ def test_an_unexpected_reply_leaves_only_the_mail_in_doubt(stage: Stage) -> None
     "text",
     ["550 5.1.1 unknown", "501 bad sender", "554 5.7.1 policy", "500 x", "450 4.2.0 x", "451 x"],
 )
-@pytest.mark.parametrize("stage", [*SESSION, Stage.MAIL])
+@pytest.mark.parametrize("stage", [*SESSION, SmtpStage.MAIL])
 def test_what_is_said_before_a_recipient_is_named_is_about_the_account(
-    text: str, stage: Stage
+    text: str, stage: SmtpStage
 ) -> None:
     result = judge(stage, reply(text))
 
@@ -99,7 +99,7 @@ def test_what_is_said_before_a_recipient_is_named_is_about_the_account(
     ],
 )
 def test_an_unknown_reply_concerns_its_recipient_and_has_no_reason(
-    text: str, kind: ResultKind, stage: Stage
+    text: str, kind: ResultKind, stage: SmtpStage
 ) -> None:
     result = judge(stage, reply(text))
 
@@ -141,7 +141,7 @@ def test_an_unknown_reply_concerns_its_recipient_and_has_no_reason(
 def test_what_a_provider_said_stops_nobody_elsewhere(
     text: str, kind: ResultKind, scope: FaultScope
 ) -> None:
-    result = judge(Stage.RCPT, reply(text))
+    result = judge(SmtpStage.RCPT, reply(text))
 
     assert (result.kind, result.scope) == (kind, scope)
     assert result.reply == text

@@ -29,9 +29,9 @@ from postroom.sender.journal.journal import Journal, has_journal
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.mailings import Mailings
 from postroom.sender.pages.active_pages import ActivePage, Leases, TakenPage
+from postroom.sender.pages.allowed_recipients import Recipients
 from postroom.sender.pages.claims import Claim, Claims, PageTaken
 from postroom.sender.pages.page import LoadedPage, PageStore
-from postroom.sender.pages.recipients import Recipients
 from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
 from postroom.sender.policy import Attempt, EmailVerdict, Judge
 from postroom.sender.sender_settings import SenderServices, SenderSettings

@@ -22,18 +22,18 @@ from typing import Protocol
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.backlog import Backlog, SmtpBatch, SmtpEmail
 from postroom.transport.smtp.in_progress import CLOSES, EmailsInProgress
-from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader, Stage, reply_text
+from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader, SmtpStage, reply_text
 from postroom.transport.smtp.reply_meaning import judge
 from postroom.transport.smtp.reply_table import NAMED
 
 PIECE = 64 * 1024
 """Larger mails are written in pieces: a connection lost before the last one leaves no doubt."""
 
-_NOTHING: tuple[Stage, ...] = ()
-_CONTENT = (Stage.CONTENT,)
-_ENVELOPE = (Stage.MAIL, Stage.RCPT, Stage.DATA)
-_AFTER_RESET = (Stage.RSET, *_ENVELOPE)
-_WHOLE = (Stage.CONTENT, *_ENVELOPE)
+_NOTHING: tuple[SmtpStage, ...] = ()
+_CONTENT = (SmtpStage.CONTENT,)
+_ENVELOPE = (SmtpStage.MAIL, SmtpStage.RCPT, SmtpStage.DATA)
+_AFTER_RESET = (SmtpStage.RSET, *_ENVELOPE)
+_WHOLE = (SmtpStage.CONTENT, *_ENVELOPE)
 _ACCEPTED = ResultKind.ACCEPTED
 
 
@@ -67,7 +67,7 @@ class Dialogue:
         self._awaited = _NOTHING  # replies to the last write, in order
         self._answered = 0  # how many of them have come
         self._data_open = False  # the envelope got 354
-        self._refused_at: Stage | None = None  # where the envelope was refused
+        self._refused_at: SmtpStage | None = None  # where the envelope was refused
         self._must_reset = False  # before the next envelope
         self._written = -1  # bytes of a large content; -1: none is being written
         self._is_paused = False
@@ -76,7 +76,7 @@ class Dialogue:
     # — From the pool —
 
     @property
-    def awaits(self) -> Stage | None:
+    def awaits(self) -> SmtpStage | None:
         """Which reply comes next; None if none is expected."""
         if self._answered == len(self._awaited):
             return None
@@ -184,16 +184,16 @@ class Dialogue:
             if is_complete and not self._is_over and not self._reader.problem:
                 self._advance()
 
-    def _decide(self, stage: Stage, reply: Reply) -> None:
-        if stage is Stage.CONTENT:
+    def _decide(self, stage: SmtpStage, reply: Reply) -> None:
+        if stage is SmtpStage.CONTENT:
             self._content_answered(reply)
-        elif stage is Stage.DATA and reply.code == 354:
+        elif stage is SmtpStage.DATA and reply.code == 354:
             self._data_open = True
-        elif stage is Stage.DATA or not reply.is_positive:
+        elif stage is SmtpStage.DATA or not reply.is_positive:
             self._refused(stage, reply)
 
     def _content_answered(self, reply: Reply) -> None:
-        result = judge(Stage.CONTENT, reply)
+        result = judge(SmtpStage.CONTENT, reply)
         if self.is_writing:  # the rest of a large mail is not sent, so only closing ends this
             if reply.is_negative and not self._moves_on(result):
                 self._emails.settle_next(result)
@@ -207,13 +207,13 @@ class Dialogue:
         if result.kind is ResultKind.IN_DOUBT:
             self._break(result.reply)
 
-    def _refused(self, stage: Stage, reply: Reply) -> None:
-        if not reply.is_negative or stage is Stage.RSET:
+    def _refused(self, stage: SmtpStage, reply: Reply) -> None:
+        if not reply.is_negative or stage is SmtpStage.RSET:
             self._break(f"unexpected reply to {stage}: {reply.text}")
         elif self._refused_at is None:
             # The first refusal of an envelope counts; the others are its consequences.
             self._refused_at = stage
-            self._must_reset = stage is not Stage.MAIL
+            self._must_reset = stage is not SmtpStage.MAIL
             result = judge(stage, reply)
             if self._moves_on(result):
                 self._break(result.reply)
@@ -262,19 +262,19 @@ class Dialogue:
         elif self._data_open:
             self._send_content()
         # The rest is for servers without PIPELINING.
-        elif self._awaited[-1] is Stage.RSET:
-            self._write_command(Stage.MAIL, email)
-        elif self._awaited[-1] is Stage.MAIL:
-            self._write_command(Stage.RCPT, email)
+        elif self._awaited[-1] is SmtpStage.RSET:
+            self._write_command(SmtpStage.MAIL, email)
+        elif self._awaited[-1] is SmtpStage.MAIL:
+            self._write_command(SmtpStage.RCPT, email)
         else:
-            self._write_command(Stage.DATA, email)
+            self._write_command(SmtpStage.DATA, email)
 
-    def _write(self, awaited: tuple[Stage, ...], data: bytes) -> None:
+    def _write(self, awaited: tuple[SmtpStage, ...], data: bytes) -> None:
         self._awaited = awaited
         self._answered = 0
         self._channel.write(data)
 
-    def _write_command(self, stage: Stage, email: SmtpEmail) -> None:
+    def _write_command(self, stage: SmtpStage, email: SmtpEmail) -> None:
         """Write one command of the envelope."""
         self._write((stage,), email.envelope.splitlines(keepends=True)[_ENVELOPE.index(stage)])
 
@@ -295,13 +295,13 @@ class Dialogue:
             else:
                 self._write(_ENVELOPE, email.envelope)
         elif reset:
-            self._write((Stage.RSET,), b"RSET\r\n")
+            self._write((SmtpStage.RSET,), b"RSET\r\n")
         else:
-            self._write_command(Stage.MAIL, email)
+            self._write_command(SmtpStage.MAIL, email)
 
     def _end_refused(self) -> None:
         """End with a lone dot (RFC 2920 3.1): DATA got 354 although the recipient was refused."""
-        if self._refused_at is not Stage.RCPT:
+        if self._refused_at is not SmtpStage.RCPT:
             # The recipient may have been accepted, and would get an empty mail.
             self._break("the server expects a mail that must not be sent")
             return

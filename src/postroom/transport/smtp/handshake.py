@@ -12,7 +12,7 @@ from base64 import b64encode
 from postroom.errors import PostroomError
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.connection import ConnectionLost, ConnectionOwner, SmtpConnection
-from postroom.transport.smtp.replies import Extensions, Reply, Stage, parse_extensions
+from postroom.transport.smtp.replies import Extensions, Reply, SmtpStage, parse_extensions
 from postroom.transport.smtp.reply_meaning import judge
 from postroom.transport.smtp.servers import SmtpServer, Timeouts, Tls
 
@@ -78,7 +78,7 @@ async def _connect(
 async def _introduce(connection: SmtpConnection, timeouts: Timeouts) -> None:
     server = connection.server
     greeting = await _greeting(connection, timeouts)
-    _expect(server, Stage.CONNECT, greeting, 220)
+    _expect(server, SmtpStage.CONNECT, greeting, 220)
     connection.greeting = greeting.text[4:]
     name = server.ehlo or await _own_name(connection)
     connection.extensions = await _ehlo(connection, name, timeouts)
@@ -87,7 +87,7 @@ async def _introduce(connection: SmtpConnection, timeouts: Timeouts) -> None:
         connection.extensions = await _ehlo(connection, name, timeouts)
     if server.username:
         reply = await _log_in(connection, timeouts)
-        _expect(server, Stage.AUTH, reply, 235)
+        _expect(server, SmtpStage.AUTH, reply, 235)
 
 
 async def _greeting(connection: SmtpConnection, timeouts: Timeouts) -> Reply:
@@ -126,7 +126,7 @@ async def _ehlo(connection: SmtpConnection, name: str, timeouts: Timeouts) -> Ex
     reply = await connection.ask(f"EHLO {name}\r\n".encode(), timeouts.command)
     if reply.code in (500, 501, 502, 504):  # RFC 5321 3.2: it supports only HELO
         reply = await connection.ask(f"HELO {name}\r\n".encode(), timeouts.command)
-    _expect(connection.server, Stage.EHLO, reply, 250)
+    _expect(connection.server, SmtpStage.EHLO, reply, 250)
     return parse_extensions(list(reply.lines))
 
 
@@ -143,7 +143,7 @@ async def _start_tls(connection: SmtpConnection, timeouts: Timeouts) -> bool:
             )
         return False
     reply = await connection.ask(b"STARTTLS\r\n", timeouts.command)
-    _expect(server, Stage.STARTTLS, reply, 220)
+    _expect(server, SmtpStage.STARTTLS, reply, 220)
     await connection.start_tls(_context(server), timeouts.connect)
     return True
 
@@ -212,11 +212,11 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def _expect(server: SmtpServer, stage: Stage, reply: Reply, code: int) -> None:
+def _expect(server: SmtpServer, stage: SmtpStage, reply: Reply, code: int) -> None:
     if reply.code == code:
         return
     result = judge(stage, reply)
-    hint = ": check user and password" if stage is Stage.AUTH and reply.code >= 500 else ""
+    hint = ": check user and password" if stage is SmtpStage.AUTH and reply.code >= 500 else ""
     raise HandshakeFailed(
         f"{server}: {result.reply}{hint}", result.reason, is_temporary=reply.code < 500
     )

@@ -17,7 +17,7 @@ MOST_LINES = 200  # of one reply
 _STATUS = re.compile(rb"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?=\s|$)")
 
 
-class Stage(StrEnum):
+class SmtpStage(StrEnum):
     """What a reply answers."""
 
     CONNECT = "connecting"
@@ -182,7 +182,7 @@ class ReplyRule:
         status: str = "",
         code: str = "[45]..",
         only_status: str = ".*",
-        stages: frozenset[Stage] = frozenset(Stage),
+        stages: frozenset[SmtpStage] = frozenset(SmtpStage),
     ) -> None:
         self.scope = scope
         self.reason = reason
@@ -193,7 +193,7 @@ class ReplyRule:
         self._only_status = only_status
         self._stages = stages
 
-    def matches(self, stage: Stage, code: str, status: str, text: str) -> bool:
+    def matches(self, stage: SmtpStage, code: str, status: str, text: str) -> bool:
         if stage not in self._stages or not _compiled(self._code).fullmatch(code):
             return False
         if not _compiled(self._only_status).fullmatch(status):

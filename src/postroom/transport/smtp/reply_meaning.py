@@ -16,14 +16,14 @@ from __future__ import annotations
 import re
 
 from postroom.transport.contract import FaultScope, Result, ResultKind
-from postroom.transport.smtp.replies import Reply, Stage, parse_reply
+from postroom.transport.smtp.replies import Reply, SmtpStage, parse_reply
 from postroom.transport.smtp.reply_table import NAMED, RULES
 
 _QUOTED = re.compile(r"\bsaid: ([45][0-9]{2}[ -].*)")
 """The reply of the recipient's provider, as Postfix quotes it."""
 
 
-def judge(stage: Stage, reply: Reply) -> Result:
+def judge(stage: SmtpStage, reply: Reply) -> Result:
     """Return what the reply means for the email in progress.
 
     2xx accepts an email only in reply to the mail itself. An unexpected reply to it leaves the
@@ -42,8 +42,8 @@ def judge(stage: Stage, reply: Reply) -> Result:
     return Result(_kind_for_recipient(reply), reply.text)
 
 
-def _judge_unexpected(stage: Stage, reply: Reply) -> Result:
-    if stage is Stage.CONTENT:
+def _judge_unexpected(stage: SmtpStage, reply: Reply) -> Result:
+    if stage is SmtpStage.CONTENT:
         if reply.is_positive:
             return Result(ResultKind.ACCEPTED, reply.text)
         return Result(ResultKind.IN_DOUBT, f"unexpected reply to {stage}: {reply.text}")
@@ -55,7 +55,7 @@ def _judge_unexpected(stage: Stage, reply: Reply) -> Result:
     )
 
 
-def _judge_quoted(stage: Stage, reply: Reply, quotation: str) -> Result:
+def _judge_quoted(stage: SmtpStage, reply: Reply, quotation: str) -> Result:
     """Judge the provider's own reply: if it rejects us, that concerns only its recipients."""
     quoted = parse_reply([quotation.replace("-", " ", 1).encode()])
     found = judge(stage, quoted) if quoted is not None else Result(ResultKind.DEFERRED)

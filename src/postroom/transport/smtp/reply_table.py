@@ -5,16 +5,16 @@ resemble ("limit", "quota", "account")."""
 from __future__ import annotations
 
 from postroom.transport.contract import FaultScope
-from postroom.transport.smtp.replies import ReplyRule, Stage
+from postroom.transport.smtp.replies import ReplyRule, SmtpStage
 
 _RECIPIENT, _PROVIDER = FaultScope.RECIPIENT, FaultScope.PROVIDER
 _ACCOUNT, _MESSAGE = FaultScope.ACCOUNT, FaultScope.MESSAGE
 
-NAMED = frozenset({Stage.RCPT, Stage.DATA, Stage.CONTENT})
+NAMED = frozenset({SmtpStage.RCPT, SmtpStage.DATA, SmtpStage.CONTENT})
 """Stages at which the server knows the recipient."""
 
-_SESSION = frozenset({Stage.CONNECT, Stage.EHLO, Stage.STARTTLS, Stage.AUTH})
-_UNNAMED = _SESSION | {Stage.RSET, Stage.MAIL}
+_SESSION = frozenset({SmtpStage.CONNECT, SmtpStage.EHLO, SmtpStage.STARTTLS, SmtpStage.AUTH})
+_UNNAMED = _SESSION | {SmtpStage.RSET, SmtpStage.MAIL}
 _LIMIT_REACHED = "This account has reached the mail server's sending limit"
 _NEEDS_LOGIN = "The mail server requires a user name and password"
 _BAD_SENDER = "The mail server does not allow this From address"
@@ -77,14 +77,14 @@ RULES: tuple[ReplyRule, ...] = (
         "The mail server cannot check the password at the moment",
         "RFC 4954 6: 454 4.7.0 Temporary authentication failure",
         code="4(?!32|21)..",
-        stages=frozenset({Stage.AUTH}),
+        stages=frozenset({SmtpStage.AUTH}),
     ),
     ReplyRule(
         _ACCOUNT,
         "The mail server rejects the user name or password",
         "RFC 4954 6: 432, 534, 535; RFC 5248: 525; Office 365 535 5.7.139",
         code="432|534|535|525",
-        stages=frozenset({Stage.AUTH}),
+        stages=frozenset({SmtpStage.AUTH}),
     ),
     ReplyRule(
         _ACCOUNT,
@@ -188,7 +188,7 @@ RULES: tuple[ReplyRule, ...] = (
         _BAD_SENDER,
         "RFC 5321 3.3: 5xx to MAIL is about the sender: no recipient has been named yet",
         code="5..",
-        stages=frozenset({Stage.MAIL}),
+        stages=frozenset({SmtpStage.MAIL}),
     ),
     ReplyRule(
         _ACCOUNT,
@@ -306,7 +306,7 @@ RULES: tuple[ReplyRule, ...] = (
         "Postfix smtpd(8); RFC 3463 3.8: 4.7.1 to RCPT is mostly greylisting",
         r"recipient address rejected|^4.. 4\.7\.1 (?!.*(polic|spam))",
         code="4..",
-        stages=frozenset({Stage.RCPT}),
+        stages=frozenset({SmtpStage.RCPT}),
     ),
     # — This message: content —
     ReplyRule(
@@ -321,7 +321,7 @@ RULES: tuple[ReplyRule, ...] = (
         status=r"6\.[0-9]+",
         code="5..",
         only_status=r"([067]\.[0-9]+)?",
-        stages=NAMED - {Stage.RCPT},
+        stages=NAMED - {SmtpStage.RCPT},
     ),
     ReplyRule(
         _MESSAGE,
@@ -329,7 +329,7 @@ RULES: tuple[ReplyRule, ...] = (
         "Postfix and Sendmail 550 5.7.1, for a milter that rejects a recipient without a text",
         r"command rejected",
         code="5..",
-        stages=frozenset({Stage.RCPT}),
+        stages=frozenset({SmtpStage.RCPT}),
     ),
     # — The rest of what is not about the recipient —
     ReplyRule(

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import msgspec
 
 from postroom.domain.errors import Invalid
-from postroom.transport.smtp.replies import Stage
+from postroom.transport.smtp.replies import SmtpStage
 
 _PORTS = {"smtp": 25, "smtps": 465}
 _NOT_ENCODED = (
@@ -87,10 +87,10 @@ class Timeouts(msgspec.Struct, frozen=True):
     cancelled: float = 5.0
     """How long a cancelled `send` waits for replies to what was handed over."""
 
-    def for_stage(self, stage: Stage) -> float:
-        if stage is Stage.CONTENT:
+    def for_stage(self, stage: SmtpStage) -> float:
+        if stage is SmtpStage.CONTENT:
             return self.content
-        if stage is Stage.DATA:
+        if stage is SmtpStage.DATA:
             return self.data
         return self.command
 

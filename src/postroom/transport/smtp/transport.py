@@ -19,8 +19,8 @@ from postroom.transport.contract import (
 )
 from postroom.transport.smtp.backlog import SmtpBatch
 from postroom.transport.smtp.connection import SmtpConnection
+from postroom.transport.smtp.connection_pool import ConnectionPool
 from postroom.transport.smtp.handshake import HandshakeFailed, open_connection
-from postroom.transport.smtp.pool import ConnectionPool
 from postroom.transport.smtp.servers import SmtpServer, Timeouts
 
 _LONGEST_CHECK = 30.0

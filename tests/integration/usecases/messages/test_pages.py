@@ -9,10 +9,10 @@ from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem, parse_work_item
 from postroom.sender.journal.journal import Journal, has_journal
 from postroom.sender.journal.recovery import Recovery
-from postroom.sender.pages import recipients as recipients_module
+from postroom.sender.pages import allowed_recipients as recipients_module
+from postroom.sender.pages.allowed_recipients import Recipients
 from postroom.sender.pages.claims import Claims, PageLost, PageTaken
 from postroom.sender.pages.page import PageStore
-from postroom.sender.pages.recipients import Recipients
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services import entities
 from postroom.services.entities import EmailRow
