@@ -139,18 +139,18 @@ async def send_a_message(page: Page) -> None:
     await expect(frame.get_by_text("Dear subscriber@example.com")).to_be_visible(timeout=PATIENCE)
     await page.get_by_label("Now").check()
     await page.get_by_role("button", name="Send now").click()
-    await heading(page, "Send “Autumn & more” to 1 person of seasons now?")
+    await heading(page, "Send “Autumn & more” to 1 subscriber of seasons now?")
     await page.get_by_role("button", name="Back to editing").click()
     await expect(page.locator("#text")).to_have_value(re.compile("Autumn"), timeout=PATIENCE)
     await page.get_by_role("button", name="Send now").click()
-    await page.get_by_role("button", name="Send now to 1 person").click()
+    await page.get_by_role("button", name="Send now to 1 subscriber").click()
     await page.wait_for_url(re.compile(r"/messages/\d{18}$"))
 
 
 async def watch_it_go_out(page: Page) -> None:
     """Nobody reloads: the page itself shows how far it is, until it is done."""
     await heading(page, "Autumn & more")
-    await expect(page.locator(".headline")).to_contain_text("Completed", timeout=4 * PATIENCE)
+    await expect(page.locator(".headline")).to_contain_text("Sent", timeout=4 * PATIENCE)
     for name, count in (("planned", "1"), ("accepted", "1"), ("pending", "0"), ("refused", "0")):
         await expect(page.locator(f"[data-count={name}]")).to_have_text(count, timeout=PATIENCE)
     await expect(page.locator("[data-percent]")).to_have_text("100 %", timeout=PATIENCE)
@@ -158,7 +158,7 @@ async def watch_it_go_out(page: Page) -> None:
 
 async def leave(page: Page) -> None:
     await heading(page, "Do you want to unsubscribe?")
-    await page.get_by_role("button", name="Confirm").click()
+    await page.get_by_role("button", name="Unsubscribe").click()
     await heading(page, "You are unsubscribed")
     # A second visit says that there is nothing left to do.
     await page.goto(page.url)

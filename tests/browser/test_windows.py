@@ -82,7 +82,7 @@ async def test_what_was_said_stays_while_the_message_goes_out(browser: Browser, 
         await page.get_by_label("Message (HTML)").fill("<p>Hello</p>")
         await page.get_by_label("Now", exact=True).check()
         await page.get_by_role("button", name="Send now").click()
-        await page.get_by_role("button", name="Send now to 1 person").click()
+        await page.get_by_role("button", name="Send now to 1 subscriber").click()
         said, headline = page.locator("main > .flash"), page.locator("p.headline")
         await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
         message = await fan_out_whole(services.store, page.url.rpartition("/")[2])
@@ -91,10 +91,10 @@ async def test_what_was_said_stays_while_the_message_goes_out(browser: Browser, 
         await settle(services, message, 0, [EmailOutcome.ACCEPTED])
         done = Completion(services)
         assert await done.check(message)
-        await expect(headline).to_contain_text("Completed", timeout=PATIENCE)
+        await expect(headline).to_contain_text("Sent", timeout=PATIENCE)
         await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
         await page.reload()
-        await expect(headline).to_contain_text("Completed", timeout=PATIENCE)
+        await expect(headline).to_contain_text("Sent", timeout=PATIENCE)
         await expect(said).to_have_count(0)
 
 
