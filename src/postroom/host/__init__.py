@@ -1,8 +1,8 @@
-"""The host: applications that start when a message arrives in their queue and stop when idle.
+"""The host: starts applications when messages arrive in their queues, and stops idle ones.
 
-A handler needs nothing of it. One that wants to say more than 'it failed' raises `Poison` (do not
-try this message again) or `RetryLater` (not before so many seconds). This package imports nothing
-else, so that a handler's module stays quick to import.
+A handler need not import anything from here. It may raise `Poison` (no further attempts) or
+`RetryLater` (not before some seconds have passed). This module imports nothing else, so that
+handlers are quick to import.
 """
 
 from postroom.host.worker.handling import Message, Poison, RetryLater

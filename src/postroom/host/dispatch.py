@@ -1,16 +1,16 @@
-"""Messages from an application's queues to its processes, and what becomes of them.
+"""Delivers messages of an application's queues to its processes, and settles their results.
 
 | step | what happens                                    | the host is killed right after it      |
 |------|-------------------------------------------------|----------------------------------------|
-| 1    | received under a lease, which counts an attempt | ready again when the lease has run out |
-| 2    | checked: expired, or all attempts used up       | the same                               |
-| 3    | handed over to a process                        | the process dies, too; the same        |
-| 4    | the process answers                             | the same: it is handled once more      |
+| 1    | received with a lease, which counts an attempt  | ready again when the lease has expired |
+| 2    | checked: expired, or no attempts left           | the same                               |
+| 3    | handed to a process                             | the process dies, too; the same        |
+| 4    | the process answers                             | the same: it is handled again          |
 | 5    | accepted: deleted; failed: recorded             | a failure is not recorded twice        |
-| 6    | failed: released or moved on, in one step       | nothing is left to do                  |
+| 6    | failed: released or moved, in one step          | nothing is left to do                  |
 
-The lease is short and renewed all the while, so a host that is killed does not keep its messages
-for long. Messages that were not begun are given back uncounted.
+The lease is short and renewed, so that a killed host does not keep its messages for long. Messages
+that were not begun are given back without counting an attempt.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ MOST_AT_ONCE = 32  # messages of one receive
 _SCALE_SECONDS = 0.1
 _DECIDE_SECONDS = 0.01
 _LOOK_SECONDS = 5.0
-_SUSPECT_SECONDS = 5.0  # until a message is taken again if too many wait to be tried alone
-_GIVE_UP_SECONDS = 30.0  # on a store that is away while we stop: the lease runs out by itself
-_QUEUES_ASKED = 8  # of an application with many: enough to know whether one process is too few
+_SUSPECT_SECONDS = 5.0  # until a message is received again if too many wait for their own process
+_GIVE_UP_SECONDS = 30.0  # if the store is unavailable while we stop: the lease expires anyway
+_QUEUES_ASKED = 8  # enough to know whether an application needs another process
 
 
 class Dispatcher(Runner):
-    """An application whose messages the host hands over."""
+    """An application whose messages the host delivers."""
 
     def __init__(self, app: App, around: Surroundings, faulted: Callable[[App, str], None]) -> None:
-        """`faulted` is told of a queue that must not be served any more."""
+        """`faulted` is called with a queue that must not be served any more."""
         super().__init__(app, around)
         self._faulted = faulted
         self._lease = around.settings.lease
@@ -77,7 +77,7 @@ class Dispatcher(Runner):
         return min(pause, self._lease / 6) if self._held else pause
 
     async def _feed(self) -> float:
-        """Hand over as long as there is something, and somebody to take it."""
+        """Deliver messages while there are messages and room."""
         while self.queues and not self.ending:
             self._tend()
             try:
@@ -88,7 +88,7 @@ class Dispatcher(Runner):
                 await self._take(min(room, MOST_AT_ONCE))
                 self._failures = 0
             except StoreError as exc:
-                log.warning("%s: no messages for now: %s", self.app.path, exc)
+                log.warning("%s: cannot receive messages, will retry: %s", self.app.path, exc)
                 self._failures += 1
                 return pause_after(self._failures)
         if self.app.min_processes and not self.ending:
@@ -96,9 +96,9 @@ class Dispatcher(Runner):
         return _LOOK_SECONDS
 
     async def _take(self, limit: int) -> None:
-        """Up to so many messages of the queue whose turn it is."""
+        """Receive up to `limit` messages of the next queue, and deliver them."""
         queue = next(iter(self.queues))
-        self.queues[queue] = self.queues.pop(queue)  # the others first, next time
+        self.queues[queue] = self.queues.pop(queue)  # next time the others first
         if self._is_deciding(queue):
             await asyncio.sleep(_DECIDE_SECONDS)
             return
@@ -110,7 +110,7 @@ class Dispatcher(Runner):
             self.leave(queue)
 
     def _is_worth_it(self, room: int) -> bool:
-        """Lines are filled by the handful: a receive for each message would cost too much."""
+        """Return whether there is room for enough messages: receiving them one by one is slow."""
         if self.pool.has_free_process():
             return room > 0
         return room >= min(MOST_ON_THE_WAY, MOST_AT_ONCE) // 2
@@ -119,7 +119,7 @@ class Dispatcher(Runner):
         now = self._clock()
         alive = self.pool.alive()
         if not alive:
-            self.pool.scale(Demand(ready=1))  # no need to ask: there is one at least
+            self.pool.scale(Demand(ready=1))  # there is at least one
             self._scale_at = now
             return
         if now < self._scale_at or self.pool.has_free_process():
@@ -137,7 +137,7 @@ class Dispatcher(Runner):
             if info.oldest is None:
                 continue
             mine = sum(1 for other, _ in self._held if other == name)
-            waiting = max(1, info.length - mine)  # those included that wait for a later time
+            waiting = max(1, info.length - mine)  # including delayed ones
             seen = len(await queue.peek(MOST_AT_ONCE)) if waiting > 1 else 1
             ready += waiting if seen == MOST_AT_ONCE else seen
             oldest = max(oldest, (datetime.now(UTC) - info.oldest).total_seconds())
@@ -148,21 +148,21 @@ class Dispatcher(Runner):
     async def _deliver(self, message: QueueMessage) -> None:
         held = self._held.get((message.queue, message.id))
         if held is not None:
-            # We were too slow to renew it, and nobody else was quicker: it is being handled still.
+            # Its lease expired before we renewed it, and we received it again: still in progress.
             held.message, held.held_until = message, self._clock() + self._lease
             return
         handed = Handed(message, self._clock() + self._lease)
         self._held[message.queue, message.id] = handed
         if message.queue not in self.queues or self._is_deciding(message.queue):
-            self.returned(handed)  # it was taken from us meanwhile
+            self.returned(handed)  # the queue was taken from us meanwhile
             return
         try:
             verdict = await self._around.queues.check_before_delivery(message, self.app)
             is_suspect = verdict is None and await self._around.queues.has_crashed(message)
-        except LeaseLost:  # it took too long: somebody else has it
+        except LeaseLost:  # it took too long: another host has it
             del self._held[message.queue, message.id]
         except StoreError as exc:
-            log.warning("%s: a message is given back: %s", self.app.path, exc)
+            log.warning("%s: returning a message: %s", self.app.path, exc)
             self.returned(handed)
         else:
             if verdict is not None:
@@ -176,8 +176,8 @@ class Dispatcher(Runner):
     # -- quarantine --------------------------------------------------------------------------
 
     def _suspect(self, handed: Handed) -> None:
-        """A process died the last time that this message was tried: it is tried alone from now on,
-        so that nothing else fails or waits because of it."""
+        """Try a message in its own process, because one died in its last attempt: no other message
+        fails or waits because of it."""
         if len(self._suspects) < MOST_AT_ONCE:
             self._suspects.append(handed)
             self._retry_suspects()
@@ -190,7 +190,7 @@ class Dispatcher(Runner):
         while self._suspects and self.pool.can_isolate():
             handed = self._suspects.popleft()
             log.warning(
-                "%s: message %s of %s is tried in a process of its own, because one has crashed",
+                "%s: message %s of %s gets its own process, because one has crashed",
                 self.app.path,
                 stable_id(handed.message),
                 handed.message.queue,
@@ -198,7 +198,7 @@ class Dispatcher(Runner):
             self.pool.isolate(self._delivery_of(handed), handed)
 
     def _return_suspects(self, queue: str | None = None) -> None:
-        """Give back those of a queue, or all."""
+        """Give back the suspects of a queue, or all."""
         waiting, self._suspects = self._suspects, deque()
         for handed in waiting:
             if queue in (None, handed.message.queue):
@@ -222,7 +222,7 @@ class Dispatcher(Runner):
             properties,
         )
 
-    # -- and back ----------------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------------
 
     def accepted(self, handed: Handed) -> None:
         HANDLED.add(1, self.app.path, "accepted")
@@ -248,7 +248,7 @@ class Dispatcher(Runner):
         self._give_back(handed)
 
     def _give_back(self, handed: Handed, delay: float = 0.0) -> None:
-        """Without an attempt."""
+        """Release a message without counting an attempt."""
 
         async def release(message: QueueMessage) -> None:
             queue = self._around.store.queue(message.queue)
@@ -268,8 +268,8 @@ class Dispatcher(Runner):
         self._settle(handed, fail)
 
     def _is_deciding(self, queue: str) -> bool:
-        """Whether one of its messages may be about to stop it: nothing must be taken from it, or
-        the message that comes back to it would be tried once too often."""
+        """Return whether a message may be about to stop the queue: then nothing is received, or
+        that message would get one attempt too many."""
         return any(name == queue for name, _ in self._deciding)
 
     def _heed(self, message: QueueMessage, verdict: DispositionResult) -> None:
@@ -298,18 +298,21 @@ class Dispatcher(Runner):
         self._settling.discard(task)
         self._changed.set()
         if not task.cancelled() and task.exception() is not None:
-            log.error("an answer was not kept; it is tried again", exc_info=task.exception())
+            log.error(
+                "a result was not stored; the message will be handled again",
+                exc_info=task.exception(),
+            )
 
     async def _until_settled(
         self, handed: Handed, act: Callable[[QueueMessage], Awaitable[None]]
     ) -> None:
-        """Do it, whatever the store does meanwhile, as long as the message is ours."""
+        """Do it with retries, as long as the message is ours."""
         began, failures = self._clock(), 0
         again: QueueMessage | None = None
         try:
             while True:
                 if handed in self._renewing:
-                    await self._renewing[handed]  # which changes the receipt
+                    await self._renewing[handed]  # it changes the receipt
                 message = handed.message
                 try:
                     await act(message)
@@ -317,9 +320,9 @@ class Dispatcher(Runner):
                     return
                 except LeaseLost:
                     if handed.message is not message:
-                        continue  # lost to ourselves
+                        continue  # we have received it again
                     log.warning(
-                        "%s: message %s was lost to another receiver: the late answer is refused",
+                        "%s: message %s was taken over by another host: its late result is ignored",
                         self.app.path,
                         stable_id(message),
                     )
@@ -327,20 +330,20 @@ class Dispatcher(Runner):
                 except StoreError as exc:
                     if self.ending and self._clock() - began > _GIVE_UP_SECONDS:
                         raise
-                    log.warning("%s: an answer cannot be kept for now: %s", self.app.path, exc)
+                    log.warning("%s: cannot store a result, will retry: %s", self.app.path, exc)
                     failures += 1
                     await asyncio.sleep(pause_after(failures))
         finally:
             self._held.pop(_key(handed), None)
             self._deciding.discard(_key(handed))
             if again is not None:
-                # Given back, and received again before we knew that it was given back.
+                # Received again before we knew that it was released.
                 await self._deliver(again)
 
     # -- leases ------------------------------------------------------------------------------
 
     def _renew(self) -> None:
-        """Begin to renew what has used up a third of its lease."""
+        """Start renewing leases of which a third has passed."""
         due = self._clock() + self._lease * 2 / 3
         for handed in self._held.values():
             if handed.held_until <= due and handed not in self._renewing:
@@ -355,12 +358,14 @@ class Dispatcher(Runner):
             handed.held_until = asked_at + self._lease
         except LeaseLost:
             log.warning(
-                "%s: message %s was lost to another receiver", self.app.path, stable_id(message)
+                "%s: message %s was taken over by another receiver",
+                self.app.path,
+                stable_id(message),
             )
             if handed.message is message:
-                handed.held_until = float("inf")  # nothing to renew: its answer will be refused
+                handed.held_until = float("inf")  # nothing to renew: its result will be ignored
         except StoreError as exc:
-            log.warning("%s: a lease could not be renewed: %s", self.app.path, exc)
+            log.warning("%s: cannot renew a lease: %s", self.app.path, exc)
             await asyncio.sleep(pause_after(1))
         finally:
             self._renewing.pop(handed, None)
@@ -371,11 +376,11 @@ def _key(handed: Handed) -> tuple[str, str]:
 
 
 def in_words(verdict: DispositionResult) -> str:
-    """What becomes of a message, for the log."""
+    """Describe what was done with a message, for the log."""
     match verdict.action:
         case Disposition.RELEASED:
             later = f" in {verdict.delay:g} s" if verdict.delay else ""
-            return f"failed and is tried again{later}"
+            return f"failed and will be retried{later}"
         case Disposition.RETRY:
             return f"failed and waits in {verdict.queue} for {verdict.delay:g} s"
         case Disposition.POISONED | Disposition.DEAD_LETTERED:

@@ -1,4 +1,4 @@
-"""Nobody outlives whom they work for: what Linux offers for it, without a package."""
+"""Process trees on Linux: children end with their parent, orphans are found and killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
-# Loaded before any fork: a child must not have to look for it.
+# Loaded before any fork, so that a child need not search for it.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
@@ -27,9 +27,9 @@ def _prctl(option: int, argument: int | bytes) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Be killed by the kernel when `parent` ends, or at once if it has ended already.
+    """Let the kernel kill this process when `parent` ends; exit if it has ended already.
 
-    Only `parent`'s main thread may have forked us: the kernel means the thread.
+    Only the main thread of `parent` may fork: the kernel watches the thread.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -42,13 +42,12 @@ def adopt_orphans() -> None:
 
 
 def call_yourself(name: str) -> None:
-    """The name that `ps` and `top` show, up to 15 bytes."""
+    """Set the name that `ps` and `top` show, up to 15 bytes."""
     _prctl(_PR_SET_NAME, name.encode()[:15])
 
 
 def end_adopted() -> int:
-    """SIGKILL to every child of ours in another session than our own, and reap those that have
-    ended; return how many there were. Only orphans that we have adopted are in other sessions."""
+    """Kill and reap our children in other sessions, which are adopted orphans; return how many."""
     own = os.getsid(0)
     found = [pid for pid, fields in _processes() if int(fields[1]) == os.getpid()]
     count = 0
@@ -62,12 +61,12 @@ def end_adopted() -> int:
 
 
 def kill_children_of(parent: int) -> int:
-    """SIGKILL to every process whose parent is this one; answers how many there were."""
+    """Kill every child of a process; return how many there were."""
     return _kill(field=1, value=parent)
 
 
 def kill_session(leader: int) -> int:
-    """SIGKILL to every process in the session of `leader`; answers how many there were."""
+    """Kill every process in the session of `leader`; return how many there were."""
     return _kill(field=3, value=leader)
 
 
@@ -82,7 +81,7 @@ def _kill(field: int, value: int) -> int:
 
 
 def _processes() -> Iterator[tuple[int, list[str]]]:
-    """Every process with the fields of /proc/PID/stat after its name: state, parent, group,
+    """Yield every process with the fields of /proc/PID/stat after its name: state, parent, group,
     session, …"""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):

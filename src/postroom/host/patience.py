@@ -6,5 +6,5 @@ _SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
 def pause_after(failures: int) -> float:
-    """Seconds after so many failures in a row: growing, but never so long as to blind the host."""
+    """Return the seconds to wait after this many failures in a row."""
     return _SECONDS[min(failures, len(_SECONDS)) - 1]

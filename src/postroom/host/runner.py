@@ -1,7 +1,6 @@
-"""What every application on this host has: its processes, its queues with work, its loop.
+"""What every application on a host has: processes, queues with messages, and a loop.
 
-A runner costs nothing while it has neither: the loop runs from the first queue that is given to it
-until the last process has ended.
+The loop runs only from the first queue with messages until the last process has ended.
 """
 
 from __future__ import annotations
@@ -37,15 +36,14 @@ PAUSED = "paused"
 """The state of an application that an operator has paused."""
 
 _TEND_SECONDS = 0.25
-_SHORTEST_SECONDS = 0.01  # what is due and cannot be done yet is tried again, but not all the time
+_SHORTEST_SECONDS = 0.01  # between two turns of the loop
 
 
 class HostSettings(msgspec.Struct, frozen=True):
-    """How a host works. Times in seconds.
+    """Times of a host, in seconds.
 
-    `lease` is how long messages stay with a host that was killed, `breaker_pause` how long an
-    application whose processes crash is left alone, `refresh` how often everything is looked at
-    anew.
+    `lease` is how long a killed host keeps its messages, `breaker_pause` how long an application is
+    paused after repeated crashes, `refresh` how often everything is read again.
     """
 
     lease: float = 15.0
@@ -54,7 +52,7 @@ class HostSettings(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What runners share."""
+    """What runners need from their host."""
 
     host: str
     store: Store
@@ -63,7 +61,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     launcher: Launching
     settings: HostSettings
     routes_changed: Callable[[], None]
-    """A queue is no longer looked after by a runner: somebody has to look at it again."""
+    """Called when a runner has given up a queue."""
 
     clock: Clock = time.monotonic
 
@@ -77,7 +75,7 @@ class Runner(ABC):
         breaker = Breaker(around.settings.breaker_pause)
         self.pool = Pool(app, around.launcher, self, breaker=breaker, clock=self._clock)
         self.queues: dict[str, None] = {}
-        """Queues that had messages when last looked at, in the order in which they are served."""
+        """Queues that had messages when last read, in the order in which they are served."""
 
         self.ending = False
         self.control = AppControl()
@@ -91,18 +89,18 @@ class Runner(ABC):
     # -- for the supervisor ------------------------------------------------------------------
 
     def activate(self, queue: str) -> None:
-        """A queue of this application has messages."""
+        """Serve a queue that has messages."""
         self.queues.setdefault(queue)
         self.wake()
 
     def leave(self, queue: str) -> None:
-        """A queue is empty, or no longer this application's."""
+        """Stop serving a queue: it is empty, or belongs to another application."""
         if queue in self.queues:
             del self.queues[queue]
             self._around.routes_changed()
 
     def update(self, app: App, control: AppControl) -> None:
-        """Something has changed: processes are replaced, one after the other, or stopped."""
+        """Use a changed configuration: processes are replaced one by one, or stopped."""
         self.configure(app, control)
         self.wake()
 
@@ -116,7 +114,7 @@ class Runner(ABC):
             self._task = asyncio.create_task(self._run())
 
     async def end(self) -> None:
-        """Take no more; finish what has begun, up to the drain limit; give the rest back."""
+        """Take no more messages, finish those in progress up to the drain limit, and end."""
         self.ending = True
         for queue in list(self.queues):
             self.leave(queue)
@@ -134,7 +132,7 @@ class Runner(ABC):
                 self._tend()
                 pause = await self._work()
             except Exception:
-                log.exception("%s: its work is taken up again in a second", self.app.path)
+                log.exception("%s: error in its loop, which continues in a second", self.app.path)
                 pause = 1.0
             due = self.pool.next_due()
             await self._until_changed(pause if due is None else min(pause, due))
@@ -151,11 +149,11 @@ class Runner(ABC):
                 await self._changed.wait()
 
     def _tend(self) -> None:
-        """Whatever is due by time."""
+        """Do what is due by time."""
         self.pool.tick()
 
     async def _tending(self, work: Awaitable[T]) -> T:
-        """Wait for a store that may take its time, and look after the processes meanwhile."""
+        """Wait for the store, and look after the processes meanwhile."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await asyncio.wait([task], timeout=_TEND_SECONDS)
@@ -165,25 +163,25 @@ class Runner(ABC):
 
     @abstractmethod
     async def _work(self) -> float:
-        """Do what can be done now; answers after how many seconds to look again at the latest."""
+        """Do what can be done now; return the seconds after which to look again at the latest."""
 
     def _has_more(self) -> bool:
-        """Whether something is left to do apart from the processes."""
+        """Return whether there is work left apart from the processes."""
         return False
 
-    # -- what the pool says ------------------------------------------------------------------
+    # -- called by the pool -----------------------------------------------------------------------
 
     def changed(self) -> None:
         self._changed.set()
 
     def breaker_opened(self, how: str, seconds: float) -> None:
-        told = (
+        text = (
             f"{self.app.path} is paused after repeated crashes ({how});"
             f" next attempt in {seconds:.0f} s"
         )
-        log.error("%s", told)
+        log.error("%s", text)
         self._around.events.note(
-            "host", told, severity=Severity.ERROR, subject=f"app:{self.app.path}"
+            "host", text, severity=Severity.ERROR, subject=f"app:{self.app.path}"
         )
 
     @abstractmethod
@@ -198,10 +196,10 @@ class Runner(ABC):
     @abstractmethod
     def died(self, process: Process, handed: Handed, how: str, status: int) -> None: ...
 
-    # -- to look at --------------------------------------------------------------------------
+    # -- status -----------------------------------------------------------------------------------
 
     def status(self, queues: Mapping[str, str] | None = None) -> AppStatus:
-        """What this application does here. `queues` says why some of its queues are not served."""
+        """Return its status on this host. `queues` has the reasons why queues are not served."""
         now, pool = self._clock(), self.pool
         state, trouble = _state_of(pool), ""
         if self.control.is_paused:

@@ -1,6 +1,6 @@
-"""Applications whose processes receive by themselves: our own senders.
+"""Applications whose processes receive messages themselves: Postroom's own senders.
 
-The host starts one when there is a message, more while they fall behind, and stops what is idle.
+The host starts one when there is a message, more while they fall behind, and stops idle ones.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Server(Runner):
         if self.ending:
             return _LOOK_SECONDS
         if self.pool.crashes != self._crashes_seen:
-            # What it had in hand is leased still, and settled by the next process without waiting.
+            # The next process settles the messages of the crashed one, which are still leased.
             self._crashes_seen = self.pool.crashes
             self._is_needed = True
         demand = Demand(ready=1) if self._is_needed else await self._demand()
@@ -51,7 +51,7 @@ class Server(Runner):
         return _LOOK_SECONDS
 
     async def _demand(self) -> Demand:
-        """Perhaps as of an earlier look: long queues take long to count."""
+        """Return the demand, perhaps a recent one: long queues take long to count."""
         began = self._clock()
         if began >= self._ask_at or not self.pool.alive():
             self._demanded = await self._tending(self._asked_demand())
@@ -64,14 +64,14 @@ class Server(Runner):
             try:
                 info = await self._around.store.queue(queue).info()
             except StoreError as exc:
-                log.warning("%s: %s cannot be looked at: %s", self.app.path, queue, exc)
+                log.warning("%s: cannot read %s: %s", self.app.path, queue, exc)
                 continue
             if info.oldest is not None:
                 ready += info.length
                 oldest = max(oldest, (datetime.now(UTC) - info.oldest).total_seconds())
         return Demand(ready, oldest)
 
-    # -- it is given no messages ---------------------------------------------------------------
+    # -- never called: the host hands it no messages ----------------------------------------------
 
     def accepted(self, handed: Handed) -> None: ...
 

@@ -1,12 +1,12 @@
-"""The host itself: which queues have messages, and whose they are.
+"""The host itself: finds queues with messages and activates their applications.
 
-One wait covers all queues, those that do not exist yet included. Whatever is being looked after, or
-cannot be, is left out of it (`besides`) until that changes: then the wait starts again, with a look
-at everything, so nothing that arrives in between is missed. And because nothing may rest on one
-event, everything is looked at anew every few seconds.
+One wait covers all queues, including those that do not exist yet. Queues that have a runner, or
+cannot have one, are left out of it (`besides`) until that changes; then the wait starts again with
+all queues, so that no arrival is missed. Every few seconds everything is read again: nothing may
+depend on a single event.
 
-How it stops (SIGTERM): it takes no more messages; processes finish what they have begun, up to
-their drain limit; what has not begun is given back uncounted; then its row and its bell go.
+On SIGTERM it takes no more messages, processes finish messages in progress up to their drain limit,
+other messages are given back without counting an attempt, and its row and bell are removed.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class HostServices(Protocol):
 
 
 class _LeftOut(msgspec.Struct, frozen=True):
-    """Why nobody looks after a queue, and whose it would be. It holds until things are looked at
-    anew, which makes another generation."""
+    """Why a queue has no runner, and which application it belongs to. Valid for one generation:
+    until everything is read again."""
 
     reason: str
     path: str
@@ -94,10 +94,10 @@ class Supervisor:
         self._learning = asyncio.Lock()
         self._is_started = False
 
-    # -- its life ----------------------------------------------------------------------------
+    # -- running and stopping ---------------------------------------------------------------------
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Until `stopping`: start what is needed, stop what is not."""
+        """Run until `stopping` is set."""
         self._launcher.start()
         self._services.events.note("host", f"the host on {self.machine} has started")
         stop = asyncio.create_task(stopping.wait())
@@ -121,21 +121,21 @@ class Supervisor:
         await self._launcher.stop()
         self._services.events.note("host", f"the host on {self.machine} has stopped")
         await self._services.events.settle()
-        with suppress(StoreError):  # what is left behind is cleaned up by others
+        with suppress(StoreError):  # other hosts remove what is left
             await self._services.hosts.forget(self.id)
 
-    # -- what there is to do -----------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Wait for messages and pass them on. One failure to look is followed by another look."""
+        """Wait for messages and route their queues, for ever."""
         while True:
-            await _patiently(self._look, "the queues cannot be looked at")
+            await _patiently(self._look, "cannot read the queues")
 
     async def _look(self) -> None:
         self._changed.clear()
         ready = await self._wait()
         if self._bell in ready:
-            # Before anything else: messages that came after a change go where it says.
+            # First of all: messages that arrived after a change are routed by it.
             await self._services.store.queue(self._bell).purge()
             await self._learn()
             return
@@ -143,7 +143,7 @@ class Supervisor:
             await self._route(queue)
 
     async def _wait(self) -> frozenset[str]:
-        """Queues with messages that nobody looks after; none when it is time to look anew."""
+        """Return queues with messages and without a runner; none if something has changed."""
         if not self._is_started:  # nothing is known about applications yet
             await self._changed.wait()
             return frozenset()
@@ -160,8 +160,8 @@ class Supervisor:
             await asyncio.gather(waiting, changed, return_exceptions=True)
 
     def _besides(self) -> set[str]:
-        looked_after = {queue for runner in self._runners.values() for queue in runner.queues}
-        return looked_after | {
+        served = {queue for runner in self._runners.values() for queue in runner.queues}
+        return served | {
             queue for queue, why in self._left_out.items() if why.generation == self._generation
         }
 
@@ -172,9 +172,9 @@ class Supervisor:
         self._left_out[queue] = _LeftOut(reason, path, self._generation)
 
     async def _route(self, queue: str) -> None:
-        """Give a queue with messages to whoever looks after it."""
+        """Activate the runner of a queue with messages."""
         if is_internal(queue):
-            self._leave_out(queue, "somebody else's bell")
+            self._leave_out(queue, "the bell of another part")
         elif is_retry(queue):
             await self._services.queues.start_due_retries(queue)
         else:
@@ -185,7 +185,7 @@ class Supervisor:
                 runner.activate(queue)
 
     async def _runner_of(self, queue: str) -> Runner | None:
-        """Who may have its messages now; None, with the reason noted, if nobody may."""
+        """Return the runner that may take its messages; None if there is none, which is noted."""
         path = winner(queue, self._runners)
         runner = self._runners.get(path) if path is not None else None
         if runner is None or (runner.app.serve and segments(queue) != segments(runner.app.path)):
@@ -206,22 +206,22 @@ class Supervisor:
         return runner
 
     def _faulted(self, app: App, queue: str) -> None:
-        """A queue must not be served until somebody has dealt with its message."""
+        """Stop serving a faulted queue."""
         self._routes.pop(queue, None)
         self._leave_out(queue, f"{queue} is faulted", app.path)
 
-    # -- what is known -----------------------------------------------------------------------
+    # -- applications, rights and faults ----------------------------------------------------------
 
     async def _refresh(self) -> None:
-        """Learn of applications, rights and faults also when no bell was heard."""
+        """Read applications, rights and faults regularly, in case a bell was missed."""
         while True:
-            await _patiently(self._learn, "what is registered cannot be read")
+            await _patiently(self._learn, "cannot read the applications")
             await asyncio.sleep(self._around.settings.refresh)
 
     async def _expire(self) -> None:
-        """End messages whose time to live is over, whether an application takes them or not."""
+        """Expire messages, whether an application takes them or not."""
         while True:
-            await _patiently(self._expire_due, "messages cannot be looked at for their age")
+            await _patiently(self._expire_due, "cannot expire messages")
             await asyncio.sleep(_EXPIRE_SECONDS)
 
     async def _expire_due(self) -> None:
@@ -233,7 +233,7 @@ class Supervisor:
 
     async def _learn_all(self) -> None:
         if not self._is_started:
-            # Before the first look: from now on every change rings our bell.
+            # Before the first read: from now on every change rings our bell.
             await self._services.hosts.report(self.id, self.machine, [])
         version = await self._services.apps.version()
         if version != self._version:
@@ -253,7 +253,7 @@ class Supervisor:
         self._look_again()
 
     def _apply(self, apps: list[App], controls: Mapping[tuple[str, ...], AppControl]) -> None:
-        """Make runners what is registered."""
+        """Create, update and retire runners as registered."""
         wanted = {app.path: app for app in apps}
         for path, runner in list(self._runners.items()):
             app = wanted.get(path)
@@ -265,9 +265,9 @@ class Supervisor:
         for path, app in wanted.items():
             if path not in self._runners:
                 control = controls.get(segments(path), AppControl())
-                self._runners[path] = self._made(app, control)
+                self._runners[path] = self._new_runner(app, control)
 
-    def _made(self, app: App, control: AppControl) -> Runner:
+    def _new_runner(self, app: App, control: AppControl) -> Runner:
         if app.serve:
             runner: Runner = Server(app, self._around)
         else:
@@ -283,7 +283,7 @@ class Supervisor:
         task.add_done_callback(self._retired.discard)
 
     async def _check_routes(self) -> None:
-        """Take queues away from whoever may not have them any more."""
+        """Take queues away from runners that may no longer serve them."""
         self._routes.clear()
         for runner in list(self._runners.values()):
             for queue in list(runner.queues):
@@ -291,26 +291,26 @@ class Supervisor:
                     runner.leave(queue)
 
     async def _take_over(self) -> None:
-        """What senders had in hand that died with an earlier host is leased still; they know how
-        to settle it at once."""
+        """Start senders for pages that are still leased by senders of an earlier host: they can
+        settle these at once."""
         for runner in self._runners.values():
             if runner.app.serve:
                 queue = "/".join(part for part in runner.app.path.split("/") if part)
                 if (await self._services.store.queue(queue).info()).length:
                     runner.activate(queue)
 
-    # -- to look at --------------------------------------------------------------------------
+    # -- status -----------------------------------------------------------------------------------
 
     async def _report(self) -> None:
-        """Tell what the applications do: soon after it has changed, and as a heartbeat."""
+        """Report the status of the applications: soon after a change, and as a heartbeat."""
         clock = self._around.clock
-        told: object = None
-        told_at = cleaned_at = clock() - _CLEAN_SECONDS
+        reported: object = None
+        reported_at = cleaned_at = clock() - _CLEAN_SECONDS
         while True:
             await asyncio.sleep(_REPORT_SOONEST)
             apps = self.status()
             gist = [(a.path, a.state, a.reason, [p.state for p in a.processes]) for a in apps]
-            if gist == told and clock() < told_at + _REPORT_SECONDS:
+            if gist == reported and clock() < reported_at + _REPORT_SECONDS:
                 continue
             try:
                 await self._services.hosts.report(self.id, self.machine, apps)
@@ -318,11 +318,11 @@ class Supervisor:
                     cleaned_at = clock()
                     await self._services.hosts.forget_killed_hosts()
             except StoreError as exc:
-                log.warning("the state of the host cannot be told for now: %s", exc)
-            told, told_at = gist, clock()
+                log.warning("cannot report the status of the host, will retry: %s", exc)
+            reported, reported_at = gist, clock()
 
     def status(self) -> list[AppStatus]:
-        """What each application does on this host."""
+        """Return the status of each application on this host."""
         reasons: dict[str, dict[str, str]] = {}
         for queue, why in self._left_out.items():
             reasons.setdefault(why.path, {})[queue] = why.reason
@@ -330,14 +330,14 @@ class Supervisor:
 
 
 async def _patiently(act: Callable[[], Awaitable[None]], problem: str) -> None:
-    """Do it, trying again as long as the store does not let us."""
+    """Do it, with retries until it succeeds."""
     failures = 0
     while True:
         try:
             return await act()
         except StoreError as exc:
-            log.warning("%s for now: %s", problem, exc)
+            log.warning("%s, will retry: %s", problem, exc)
         except Exception:
-            log.exception("%s for now", problem)
+            log.exception("%s, will retry", problem)
         failures += 1
         await asyncio.sleep(pause_after(failures))

@@ -1,4 +1,4 @@
-"""What the host, the zygote and the workers say to each other.
+"""The protocol between the host, the zygote and the workers.
 
 Between host and worker: a stream of frames, each a length of four bytes and a value in MessagePack.
 Between host and zygote: a value per packet (`SOCK_SEQPACKET`), one of them with descriptors.
@@ -16,12 +16,14 @@ from postroom.errors import PostroomError
 
 T = TypeVar("T")
 
-LARGEST_FRAME = 16 * 1024 * 1024  # a message has 48,000 bytes, a traceback is cut: this is garbage
+LARGEST_FRAME = (
+    16 * 1024 * 1024
+)  # messages have at most 48,000 bytes, tracebacks are cut: more is invalid
 LARGEST_PACKET = 128 * 1024  # less than the buffer of a socket (212,992 bytes on Linux)
 
 
 class Garbled(PostroomError):
-    """The other side did not speak this language, or something wrote into the socket."""
+    """The other side sent data that is not a frame."""
 
 
 class _Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -33,7 +35,7 @@ class _Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Deliver(_Frame, frozen=True, array_like=True, tag=True):
-    """A message to be handled. `number` tells it from the others of this process."""
+    """Handle a message. `number` identifies it within the process."""
 
     number: int
     body: str
@@ -45,11 +47,11 @@ class Deliver(_Frame, frozen=True, array_like=True, tag=True):
 
 
 class Recall(_Frame, frozen=True, array_like=True, tag=True):
-    """Give back what was delivered and has not begun."""
+    """Return messages that have not begun."""
 
 
 class Drain(_Frame, frozen=True, array_like=True, tag=True):
-    """Give back what has not begun, finish what has, and end."""
+    """Return messages that have not begun, finish the others, and end."""
 
 
 ToWorker: TypeAlias = Deliver | Recall | Drain
@@ -86,19 +88,19 @@ class Failed(_Frame, frozen=True, array_like=True, tag=True):
 
 
 class Returned(_Frame, frozen=True, array_like=True, tag=True):
-    """It had not begun, and never will in this process."""
+    """The message has not begun, and will not in this process."""
 
     number: int
 
 
 class Busy(_Frame, frozen=True, array_like=True, tag=True):
-    """A process that receives by itself has something in hand, or nothing."""
+    """Whether a process that receives messages itself has some in progress."""
 
     busy: bool
 
 
 class Leaving(_Frame, frozen=True, array_like=True, tag=True):
-    """Somebody sent SIGTERM: no more, please."""
+    """The worker got SIGTERM and takes no more messages."""
 
 
 FromWorker: TypeAlias = Ready | Broken | Accepted | Failed | Returned | Busy | Leaving
@@ -108,9 +110,9 @@ FromWorker: TypeAlias = Ready | Broken | Accepted | Failed | Returned | Busy | L
 
 
 class WorkerSpec(msgspec.Struct, frozen=True):
-    """What a worker is to do. One of `handler`, `command` and `serve`.
+    """What a worker runs: one of `handler`, `command` and `serve`.
 
-    `environment` is added to what the zygote has; for `serve` it replaces it. `cpu_limit` in
+    `environment` is added to that of the zygote; for `serve` it replaces it. `cpu_limit` in
     seconds per message, `memory_limit` in bytes.
     """
 
@@ -128,8 +130,8 @@ class WorkerSpec(msgspec.Struct, frozen=True):
 
 
 class Launch(_Frame, frozen=True, array_like=True, tag=True):
-    """Fork a worker. The first descriptor that comes along is its line to the host, the second, if
-    there is one, its standard output and error."""
+    """Fork a worker. The first descriptor with it is its connection to the host, the second, if
+    any, its standard output and error."""
 
     number: int
     spec: WorkerSpec
@@ -137,7 +139,7 @@ class Launch(_Frame, frozen=True, array_like=True, tag=True):
 
 
 class Kill(_Frame, frozen=True, array_like=True, tag=True):
-    """SIGKILL to a worker that is there still, and to all that it started."""
+    """Kill a worker, if it still runs, and its children."""
 
     pid: int
 
@@ -154,14 +156,14 @@ class Launched(_Frame, frozen=True, array_like=True, tag=True):
 
 
 class NotLaunched(_Frame, frozen=True, array_like=True, tag=True):
-    """The machine would not fork."""
+    """The fork failed."""
 
     number: int
     error: str
 
 
 class Exited(_Frame, frozen=True, array_like=True, tag=True):
-    """A worker has ended: an exit status, or minus the number of the signal that killed it."""
+    """A worker has ended, with an exit status or minus the number of a signal."""
 
     pid: int
     status: int
@@ -179,27 +181,27 @@ packet = _encode
 
 
 def frame(value: ToWorker | FromWorker) -> bytes:
-    """The bytes of one value on a stream."""
+    """Return the bytes of a value in a stream."""
     data = _encode(value)
     return len(data).to_bytes(4, "big") + data
 
 
 class Frames(Generic[T]):
-    """Values out of a stream that comes in pieces."""
+    """Reads values from pieces of a stream."""
 
     def __init__(self, decode: Callable[[bytes], T]) -> None:
         self._decode = decode
         self._pieces = bytearray()
 
     def feed(self, data: bytes) -> Iterator[T]:
-        """What is complete by now. `Garbled`."""
+        """Yield the values that are complete. `Garbled`."""
         self._pieces += data
         start = 0
         try:
             while len(self._pieces) - start >= 4:
                 length = int.from_bytes(self._pieces[start : start + 4], "big")
                 if length > LARGEST_FRAME:
-                    raise Garbled(f"a frame of {length:,} bytes")
+                    raise Garbled(f"invalid frame of {length:,} bytes")
                 end = start + 4 + length
                 if len(self._pieces) < end:
                     break
@@ -207,7 +209,7 @@ class Frames(Generic[T]):
                 start = end
                 yield value
         except msgspec.MsgspecError as exc:
-            raise Garbled(f"a frame that makes no sense: {exc}") from exc
+            raise Garbled(f"invalid frame: {exc}") from exc
         finally:
             del self._pieces[:start]
 

@@ -78,7 +78,7 @@ def test_it_is_worn_by_age_number_memory_and_a_changed_configuration() -> None:
         assert why in process.is_worn(changed, 0, 1.0)
         assert bool(why) == bool(process.is_worn(changed, 0, 1.0))
     old = App("/shop", handler="m:f", recycle_after=timedelta(minutes=1))
-    assert ready(old).is_worn(old, 0, 60.0) == "it is old"
+    assert ready(old).is_worn(old, 0, 60.0) == "it has reached its lifetime"
     assert not ready(old).is_worn(old, 0, 59.0)
     many = App("/shop", handler="m:f", recycle_messages=10)
     process = ready(many)

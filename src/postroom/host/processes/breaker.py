@@ -1,11 +1,11 @@
-"""The breaker: an application whose processes crash again and again is left alone for a while.
+"""The breaker pauses an application after repeated crashes.
 
     closed ──five crashes in five minutes──▶ open ──pause──▶ probing ──a message handled──▶ closed
                                               ▲                 │
                                               └──── a crash ────┘
 
-Open: no process is started; messages stay where they are. Probing: one process, one message.
-Time is given to every call, so that nothing here has a clock of its own.
+Open: no process is started, and messages wait. Probing: one process, one message. The time is an
+argument of every call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Of one application on one host."""
+    """The breaker of one application on one host."""
 
     def __init__(self, pause: float) -> None:
         self._pause = pause
@@ -35,7 +35,7 @@ class Breaker:
 
     @property
     def is_tripped(self) -> bool:
-        """Whether it is open or probing."""
+        """Return whether it is open or probing."""
         return self._tripped
 
     def state(self, now: float) -> BreakerState:
@@ -46,13 +46,13 @@ class Breaker:
         return BreakerState.PROBING
 
     def opens_for(self, now: float) -> float:
-        """Seconds until a probe is allowed; 0 if the breaker is not open."""
+        """Return the seconds until a probe is allowed; 0 if the breaker is not open."""
         if self.state(now) is not BreakerState.OPEN or self._opened_at is None:
             return 0.0
         return self._opened_at + self._pause - now
 
     def crashed(self, now: float, reason: str) -> None:
-        """A process ended that nobody had asked to."""
+        """Count a crash."""
         self.reason = reason
         self._crashes.append(now)
         storm = len(self._crashes) == CRASHES and now - self._crashes[0] <= WITHIN_SECONDS
@@ -61,7 +61,7 @@ class Breaker:
             self._opened_at = now
 
     def worked(self, now: float) -> None:
-        """A message was handled, well or badly, by a process that lives: so has the probe."""
+        """Close a probing breaker: a process has handled a message, accepted or not, and lives."""
         if self.state(now) is BreakerState.PROBING:
             self._tripped = False
             self._opened_at = None

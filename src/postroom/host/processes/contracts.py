@@ -1,4 +1,4 @@
-"""What a pool of processes needs of others: somebody who starts them, and an owner of messages."""
+"""What a pool of processes needs: a launcher, and an owner of messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from postroom.host.wire import Failed, WorkerSpec
 
 
 class Launching(Protocol):
-    """What a pool needs of a launcher."""
+    """Starts and kills workers."""
 
     async def launch(self, spec: WorkerSpec, listener: Listener) -> None: ...
 
@@ -18,20 +18,20 @@ class Launching(Protocol):
 
 
 class Owner(Protocol):
-    """Who gave the messages, and wants to know what became of them."""
+    """Gets the results of messages that it has handed to a pool."""
 
     def accepted(self, handed: Handed) -> None: ...
 
     def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
 
     def returned(self, handed: Handed) -> None:
-        """No fault of its own: no attempt."""
+        """The message was not tried; this does not count as an attempt."""
 
     def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
-        """Its process ended while it worked on it: how, in words and as in `Exited`."""
+        """The process ended while it handled the message; `status` as in `Exited`."""
 
     def changed(self) -> None:
-        """There may be room, or a process less."""
+        """There may be room for messages, or one process less."""
 
     def breaker_opened(self, how: str, seconds: float) -> None:
-        """Its processes crash again and again: no new one for some seconds."""
+        """After repeated crashes no process is started for some seconds."""

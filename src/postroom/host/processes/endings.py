@@ -6,7 +6,7 @@ import signal
 
 
 def in_words(status: int) -> str:
-    """For people; a status below 0 is the number of a signal."""
+    """Describe an exit status; one below 0 is the number of a signal."""
     if status >= 0:
         return f"exit status {status}"
     if -status == signal.SIGXCPU:

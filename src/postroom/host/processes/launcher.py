@@ -1,4 +1,4 @@
-"""The host's side of the zygote: starts it, asks it for workers, hears of their ends."""
+"""The host's side of the zygote: starts it, requests workers, and learns of their exits."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ log = logging.getLogger(__name__)
 
 ZYGOTE = "postroom.host.worker.zygote"
 KILLED = -int(signal.SIGKILL)
-_END_OF_LINE_SECONDS = 1.0  # something that a dead worker started may hold its end of the line
-_GONE_SECONDS = 2.0  # between the end of the line and the end of its process
+_END_OF_LINE_SECONDS = 1.0  # a child of a dead worker may keep the connection open
+_GONE_SECONDS = 2.0  # between the end of the connection and of the process
 _STOP_SECONDS = 10.0
-_SWEEPS = 250  # what forks while it is killed is found by the next sweep
+_SWEEPS = 250  # a process that forks while it is killed is found by the next sweep
 _SWEEP_SECONDS = 0.02
 
 
 class CannotLaunch(PostroomError):
-    """No worker could be started, and it is not the application's fault."""
+    """No worker could be started, through no fault of the application."""
 
 
 class Listener(Protocol):
-    """Who wants to know what a worker says, and how it ends."""
+    """Gets the frames of a worker, and its exit."""
 
     def connected(self, line: Line) -> None:
-        """The first call: what is said on the line from now on waits for the worker."""
+        """The first call. Frames can be sent from now on."""
 
     def launched(self, pid: int) -> None: ...
 
     def said(self, value: FromWorker) -> None: ...
 
     def lost(self) -> None:
-        """The line is closed, and the process has not ended a moment later."""
+        """The connection is closed, but the process has not ended after a moment."""
 
     def ended(self, status: int) -> None:
-        """The last call: nothing comes after it. `status` as in `Exited`."""
+        """The last call. `status` as in `Exited`."""
 
 
 class Line(asyncio.Protocol):
-    """The host's end of the line to one worker."""
+    """The host's end of the connection to one worker."""
 
     def __init__(self, listener: Listener, output: Output | None = None) -> None:
         self._listener = listener
@@ -106,7 +106,7 @@ class Line(asyncio.Protocol):
         self._listener.launched(pid)
 
     def next_message(self) -> None:
-        """A message was answered: what is printed from now on belongs to others."""
+        """Start a new limit for printed output: a message was answered."""
         if self._output is not None:
             self._output.next_message()
 
@@ -118,7 +118,7 @@ class Line(asyncio.Protocol):
         self._transport.abort()
 
     async def end(self, status: int) -> None:
-        """The process is gone: hear what it said last, then tell."""
+        """Read the last frames of a process that has ended, then report its exit."""
         self._is_ending = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_OF_LINE_SECONDS):
@@ -130,10 +130,10 @@ class Line(asyncio.Protocol):
 
 
 class Launcher:
-    """Starts workers. The zygote is started with the first of them, and again should it die."""
+    """Starts workers. Starts the zygote with the first worker, and again if it dies."""
 
     def __init__(self, environment: Mapping[str, str], preload: Sequence[str] = ()) -> None:
-        """`environment` is for Postroom's own applications; others get what is common of it."""
+        """`environment` is for Postroom's own applications; others get its common variables."""
         self._environment = dict(environment)
         self._preload = tuple(preload)
         self._zygote: subprocess.Popen[bytes] | None = None
@@ -144,9 +144,9 @@ class Launcher:
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Bring the zygote up, so that the first worker need not wait for it. `OSError`.
+        """Start the zygote, so that the first worker need not wait for it. `OSError`.
 
-        Called in the main thread: the kernel ties a child's life to the thread that made it.
+        Call it in the main thread: the kernel ties a child to the thread that forked it.
         """
         if self._zygote is not None:
             return
@@ -162,8 +162,8 @@ class Launcher:
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read)
 
     def _started(self, line: int) -> subprocess.Popen[bytes]:
-        # Ctrl-C is ours to answer. The zygote inherits this, and so is not interrupted before it
-        # can say that it ignores such signals.
+        # The zygote inherits the blocked signals, so that Ctrl-C cannot interrupt it before it
+        # ignores them itself.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, parents.FROM_TERMINAL)
         try:
             return subprocess.Popen(  # noqa: S603 - ourselves
@@ -177,9 +177,9 @@ class Launcher:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     async def launch(self, spec: WorkerSpec, listener: Listener) -> None:
-        """Start a worker. `CannotLaunch`; otherwise the listener hears of its end.
+        """Start a worker. `CannotLaunch`; otherwise the listener learns of its exit.
 
-        Postroom's own applications write their logs themselves; what others print is logged here.
+        Postroom's own applications write logs themselves; the output of others is logged here.
         """
         try:
             self.start()
@@ -213,7 +213,7 @@ class Launcher:
                 self._ask(Launch(number, spec, len(descriptors)), descriptors)
                 await asked
             except BaseException:
-                line.close()  # a worker that is there all the same ends when its line does
+                line.close()  # a worker that was started all the same ends with its connection
                 raise
             finally:
                 del self._asked[number]
@@ -227,13 +227,13 @@ class Launcher:
             raise CannotLaunch(f"the zygote does not answer: {exc}") from exc
 
     def kill(self, pid: int) -> None:
-        """SIGKILL, by the one who knows for certain that the number is still that worker's."""
+        """Let the zygote kill a worker: it knows whether the PID still belongs to it."""
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.send(packet(Kill(pid)))
 
     async def stop(self) -> None:
-        """Let the zygote go, and with it whatever still runs."""
+        """End the zygote and all workers."""
         zygote = self._zygote
         if zygote is None:
             return
@@ -255,7 +255,7 @@ class Launcher:
             except OSError:
                 data = b""
             if not data:
-                log.error("the zygote has died; all its workers with it")
+                log.error("the zygote has died with all its workers")
                 zygote = self._zygote
                 self._lose_zygote()
                 if zygote is not None:
@@ -290,7 +290,7 @@ class Launcher:
         task.add_done_callback(self._ending.discard)
 
     def _lose_zygote(self) -> None:
-        """Its workers are killed by the kernel when it dies, and by itself when it is let go."""
+        """Forget the zygote and report its workers as killed, which the kernel or it does."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
@@ -303,7 +303,7 @@ class Launcher:
 
 
 async def _end_orphans() -> None:
-    """End what the workers of a zygote that was killed had started: it is ours by now."""
+    """Kill what the workers of a killed zygote had started: we have adopted it."""
     for _ in range(_SWEEPS):
         if not parents.end_adopted():
             return

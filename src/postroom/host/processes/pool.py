@@ -1,6 +1,6 @@
-"""The processes of one application on this host: started, filled, replaced, stopped.
+"""The processes of one application on this host: started, given messages, replaced, stopped.
 
-A pool decides nothing about messages: it says to its owner what became of each.
+A pool decides nothing about messages: it reports the result of each to its owner.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from postroom.host.wire import (
 log = logging.getLogger(__name__)
 
 RECALL_SECONDS = 0.25
-"""How long a message may wait in line at one process while another one could have it."""
+"""How long a message may wait in one process while another could take it."""
 
 _LAUNCH_AGAIN_SECONDS = 1.0
 
@@ -66,8 +66,8 @@ class Pool:
         self._control = AppControl()
 
     def configure(self, app: App, control: AppControl) -> None:
-        """Use this configuration from now on. Processes of another one are replaced, one after the
-        other; while it is paused, there are none."""
+        """Use this configuration from now on. Processes of an earlier one are replaced one by one;
+        while the application is paused, there are none."""
         self.app, self._control = app, control
         if control.is_paused:
             for process in list(self.processes):
@@ -75,11 +75,11 @@ class Pool:
 
     @property
     def may_start(self) -> bool:
-        """Whether processes may be started now."""
+        """Return whether processes may be started now."""
         is_stopping = self._ending or self._control.is_paused
         return not is_stopping and self._clock() >= self._not_before
 
-    # -- what is there -----------------------------------------------------------------------
+    # -- capacity ---------------------------------------------------------------------------------
 
     @property
     def in_hand(self) -> int:
@@ -90,7 +90,7 @@ class Pool:
         return self._pace.each
 
     def alive(self) -> list[Process]:
-        """Those that work or will, on whatever message comes."""
+        """Return the processes that take or will take messages."""
         return [
             process
             for process in self.processes
@@ -98,7 +98,7 @@ class Pool:
         ]
 
     def room(self) -> int:
-        """How many messages may be handed over now."""
+        """Return how many messages may be handed over now."""
         now = self._clock()
         if self.breaker.state(now) is BreakerState.PROBING:
             ready = any(process.state is State.READY for process in self.alive())
@@ -106,7 +106,7 @@ class Pool:
         return sum(self._room_of(process, now) for process in self.processes)
 
     def has_free_process(self) -> bool:
-        """Whether a message would begin at once, not wait in line."""
+        """Return whether a message would begin at once."""
         return any(
             process.state is State.READY and len(process.in_hand) < process.app.concurrency
             for process in self.alive()
@@ -122,20 +122,19 @@ class Pool:
     # -- messages ----------------------------------------------------------------------------
 
     def hand_over(self, deliver: Callable[[int], Deliver], handed: Handed) -> bool:
-        """Give a message to the process that suits best; False if there is none by now."""
+        """Give a message to the best process; return False if there is none."""
         now = self._clock()
         able = [process for process in self.processes if self._room_of(process, now)]
         if not able:
             return False
-        # The emptiest first; of those that are idle the one that worked last, so that the others
-        # can be stopped when all of them are not needed.
+        # The emptiest process; of idle ones the latest to work, so that the others can be stopped.
         process = min(able, key=lambda each: (len(each.in_hand), -each.idle_since))
         number = process.hand(handed, now)
         self._lines[process].say(deliver(number))
         return True
 
     def can_isolate(self) -> bool:
-        """Whether a message may have a process of its own now. One at a time has."""
+        """Return whether a message may get its own process now. Only one has at a time."""
         now = self._clock()
         if not self.may_start or any(process.alone is not None for process in self.processes):
             return False
@@ -148,17 +147,17 @@ class Pool:
                 return False
 
     def isolate(self, deliver: Callable[[int], Deliver], handed: Handed) -> None:
-        """Give a message to a new process that gets no other one.
+        """Give a message to a new process of its own.
 
-        It is beyond `max_processes`, and its crash does not count for the breaker: others do not
-        have to wait because of it.
+        The process does not count towards `max_processes`, nor its crash for the breaker, so that
+        other messages do not wait because of it.
         """
         self._start(Alone(handed, deliver))
 
     # -- processes ---------------------------------------------------------------------------
 
     def scale(self, demand: Demand) -> None:
-        """Start what the demand needs."""
+        """Start the processes that the demand needs."""
         now = self._clock()
         if not self.may_start:
             return
@@ -177,7 +176,7 @@ class Pool:
             self._start()
 
     def tick(self) -> None:
-        """Whatever is due by time: idle and worn processes, limits, lines that wait."""
+        """Do what is due by time: limits, waiting messages, idle and outdated processes."""
         now = self._clock()
         for process in list(self.processes):
             if process.pid and process.must_be_killed(now):
@@ -192,7 +191,7 @@ class Pool:
         self._replace_worn(now)
 
     def next_due(self) -> float | None:
-        """Seconds until `tick` may have something to do; None: nothing that time brings about."""
+        """Return the seconds until `tick` may have something to do; None if nothing is due."""
         return upkeep.next_due(self.processes, self.alive(), self.app, self._clock())
 
     def _stop_idle(self, now: float) -> None:
@@ -200,9 +199,9 @@ class Pool:
             self.drain(process, "it is idle")
 
     def _replace_worn(self, now: float) -> None:
-        """One at a time, and the new one is ready before the old one drains.
+        """Replace one process at a time; the new one is ready before the old one drains.
 
-        Without a new one only if another process can take the next message at once.
+        Without a new one only if another process is idle.
         """
         if self._replacing or not self.may_start:
             return
@@ -227,7 +226,7 @@ class Pool:
         )
 
     def drain(self, process: Process, why: str = "") -> None:
-        """No more messages; it ends when it has finished what it has begun, or at its limit."""
+        """Let a process finish its messages in progress, up to its drain limit, and end."""
         if process.state not in (State.STARTING, State.READY):
             return
         now = self._clock()
@@ -241,7 +240,7 @@ class Pool:
         self._owner.changed()
 
     def end(self) -> None:
-        """Drain all; start no more."""
+        """Drain all processes, and start no more."""
         self._ending = True
         for process in list(self.processes):
             self.drain(process)
@@ -261,7 +260,7 @@ class Pool:
         app = process.app
         try:
             await self._launcher.launch(spec_of(app), _Ear(self, process))
-        except Exception as exc:  # whatever it is, there is no process
+        except Exception as exc:  # any error means that there is no process
             log.error("%s: %s", app.path, exc, exc_info=not isinstance(exc, CannotLaunch))
             self._not_before = self._clock() + _LAUNCH_AGAIN_SECONDS
             self._forget(process)
@@ -272,9 +271,8 @@ class Pool:
             line.say(Drain())
 
     def lost(self, process: Process) -> None:
-        """A process closed its connection, or sent nonsense: it can neither get a message nor
-        answer one, so it is ended if it does not end by itself. One that drains closes its line
-        when all is said, and may take its time after that."""
+        """Kill a process that has closed its connection or sent invalid data: it can neither get
+        messages nor answer. A draining process closes it after its last answer: it may go on."""
         if process.state is State.DRAINING:
             return
         if not process.problem:
@@ -318,7 +316,7 @@ class Pool:
                 if not busy:
                     self.breaker.worked(now)
             case Leaving():
-                self.drain(process, "somebody sent it SIGTERM")
+                self.drain(process, "received SIGTERM")
             case Broken(error, traceback):
                 process.problem = error
                 log.error("%s: %s\n%s", self.app.path, error, traceback.rstrip())
@@ -344,7 +342,7 @@ class Pool:
         old = self._replacing.pop(new, None)
         if old is not None:
             if old.is_idle:
-                new.idle_since = old.idle_since  # a replacement does not put off the idle stop
+                new.idle_since = old.idle_since  # a replacement does not delay the idle timeout
             self.drain(old)
 
     def ended(self, process: Process, status: int) -> None:
@@ -376,7 +374,7 @@ class Pool:
 
 
 class _Ear:
-    """Listens to one process for its pool."""
+    """Passes events of one process to its pool."""
 
     def __init__(self, pool: Pool, process: Process) -> None:
         self._pool = pool

@@ -1,4 +1,4 @@
-"""What handlers and programs print, in the host's log: with the application's name, and limited."""
+"""Logs what handlers and programs print, with the application's name and a limit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from postroom.observability.logs import about
 log = logging.getLogger(__name__)
 
 LONGEST_PER_MESSAGE = 64 * 1024
-"""Bytes that are logged for one message; what is printed beyond is counted."""
+"""Bytes that are logged per message; further ones are only counted."""
 
 _LONGEST_LINE = 8 * 1024
 _PIECE = 64 * 1024  # what a pipe holds on Linux
-_LAST_READS = 16  # something that a worker left running may go on writing
+_LAST_READS = 16  # what a worker left running may still write
 
 
 class Output:
@@ -34,7 +34,7 @@ class Output:
         self._loop.add_reader(self._ours, self._read)
 
     def launched(self, pid: int) -> None:
-        """Close the worker's end, which it has by now."""
+        """Close our copy of the worker's end."""
         self._pid = pid
         self.close_end()
 
@@ -44,12 +44,12 @@ class Output:
             self.end = -1
 
     def next_message(self) -> None:
-        """A message is done: the next one may print as much."""
-        self._tell_not_logged()
+        """Start the limit of the next message."""
+        self._log_omitted()
         self._allowed = LONGEST_PER_MESSAGE
 
     def close(self) -> None:
-        """The worker has ended: log what is left."""
+        """Log what is left after the worker has ended."""
         self.close_end()
         if self._ours < 0:
             return
@@ -58,7 +58,7 @@ class Output:
                 break
         self._stop()
         self._write(self._rest)
-        self._tell_not_logged()
+        self._log_omitted()
 
     def _stop(self) -> None:
         if self._ours >= 0:
@@ -72,7 +72,7 @@ class Output:
         with suppress(BlockingIOError):
             piece = os.read(self._ours, _PIECE)
             if not piece:
-                self._stop()  # all that had it open have closed it
+                self._stop()  # everybody has closed it
         taken = piece[: max(0, self._allowed)]
         self._allowed -= len(taken)
         self._not_logged += len(piece) - len(taken)
@@ -90,7 +90,7 @@ class Output:
             with about(app=self._path, process=self._pid):
                 log.info("%s", text)
 
-    def _tell_not_logged(self) -> None:
+    def _log_omitted(self) -> None:
         if self._not_logged:
             with about(app=self._path, process=self._pid):
                 log.warning("%s more bytes were printed and not logged", f"{self._not_logged:,}")

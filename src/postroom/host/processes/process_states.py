@@ -1,4 +1,4 @@
-"""The life of a worker process, as one table, and what the host knows about one.
+"""The states of a worker process as one table, and what the host knows about a process.
 
                    ┌───────────────────────┐
                    │                       ▼
@@ -6,7 +6,7 @@
         │          │           │
         └──────────┴───────────┴──▶ crashed
 
-Everything that changes a process's state is in this file.
+Everything that changes the state of a process is in this file.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    SAID_READY = "said that it is ready"
-    TOLD_TO_DRAIN = "was told to drain, or said that it does"
+    SAID_READY = "reported that it is ready"
+    TOLD_TO_DRAIN = "was told to drain, or reported that it drains"
     ENDED_WELL = "ended with status 0"
     ENDED_BADLY = "ended with another status, or was killed"
-    KILLED_BY_US = "was killed because its drain limit, or a message's time, had passed"
+    KILLED_BY_US = "was killed after its drain limit or handler timeout"
 
 
 LIFE: Mapping[tuple[State, Event], State] = {
@@ -47,7 +47,7 @@ LIFE: Mapping[tuple[State, Event], State] = {
     (State.STARTING, Event.ENDED_WELL): State.CRASHED,
     (State.STARTING, Event.ENDED_BADLY): State.CRASHED,
     (State.READY, Event.TOLD_TO_DRAIN): State.DRAINING,
-    (State.READY, Event.ENDED_WELL): State.CRASHED,  # nobody had asked it to
+    (State.READY, Event.ENDED_WELL): State.CRASHED,  # unexpectedly
     (State.READY, Event.ENDED_BADLY): State.CRASHED,
     (State.READY, Event.KILLED_BY_US): State.STOPPED,
     (State.DRAINING, Event.SAID_READY): State.DRAINING,  # it was told while it started
@@ -56,15 +56,15 @@ LIFE: Mapping[tuple[State, Event], State] = {
     (State.DRAINING, Event.ENDED_BADLY): State.CRASHED,
     (State.DRAINING, Event.KILLED_BY_US): State.STOPPED,
 }
-"""What is not here cannot happen."""
+"""All other transitions are impossible."""
 
 OVER = (State.STOPPED, State.CRASHED)
 
 
 class Handed(msgspec.Struct, eq=False):
-    """A message that the host holds. Times by the host's clock.
+    """A message that the host has received. Times by the host's clock.
 
-    `message` has the latest receipt. `begun_at` is None as long as it waits in line at its process.
+    `message` has the latest receipt. `begun_at` is None while it waits in its process.
     """
 
     message: QueueMessage
@@ -73,12 +73,12 @@ class Handed(msgspec.Struct, eq=False):
     begun_at: float | None = None
 
     def taken(self, now: float) -> float:
-        """For how long it has been worked on."""
+        """Return for how long it has been in progress."""
         return 0.0 if self.begun_at is None else now - self.begun_at
 
 
 class Alone(msgspec.Struct, eq=False):
-    """A message that gets a process of its own, because a process died the last time."""
+    """A message that gets its own process, because one died in its last attempt."""
 
     handed: Handed
     deliver: Callable[[int], Deliver]
@@ -88,8 +88,8 @@ class Process:
     """One worker process, as the host sees it."""
 
     def __init__(self, app: App, now: float, alone: Alone | None = None, restarts: int = 0) -> None:
-        """`alone` is the only message that this process is for; `restarts` is how often somebody
-        had asked for new processes when it was started."""
+        """`alone` is the only message of this process, if set; `restarts` counts the requests for
+        new processes when it was started."""
         self.app = app
         self.alone = alone
         self.restarts = restarts
@@ -115,7 +115,7 @@ class Process:
             self.idle_since = now
 
     def ending(self, status: int) -> Event:
-        """What it means that it has ended with this status, as in `Exited`."""
+        """Return the event of an exit with this status, as in `Exited`."""
         if status == 0:
             return Event.ENDED_WELL
         return Event.KILLED_BY_US if self.killed_for else Event.ENDED_BADLY
@@ -126,13 +126,13 @@ class Process:
 
     @property
     def is_idle(self) -> bool:
-        """Ready, with nothing to do."""
+        """Return whether it is ready and has no messages."""
         return self.state is State.READY and not self.in_hand and not self.busy
 
     # -- messages ----------------------------------------------------------------------------
 
     def hand(self, handed: Handed, now: float) -> int:
-        """Note a message as handed over; answers its number."""
+        """Add a message; return its number."""
         self._numbers += 1
         handed.at = now
         begins = len(self.in_hand) < self.app.concurrency
@@ -144,9 +144,9 @@ class Process:
         return self._numbers
 
     def answered(self, number: int, now: float) -> Handed | None:
-        """The message is no longer in its hands, so the next in line has begun.
+        """Remove a message that was answered, and mark the next waiting one as begun.
 
-        A worker begins in order, and answers before it begins the next.
+        A worker begins messages in order, and answers one before it begins the next.
         """
         handed = self.in_hand.pop(number, None)
         if handed is None:
@@ -161,27 +161,27 @@ class Process:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has ever been given a message."""
+        """Return whether it has ever had a message."""
         return self._numbers > 0
 
     def waiting_since(self) -> float | None:
-        """Since when the first message in line waits."""
+        """Return since when the first waiting message waits."""
         return self.in_hand[self._line[0]].at if self._line else None
 
     def slowest(self, now: float) -> float:
-        """For how long it has been working on what it has been working on for longest."""
+        """Return for how long its slowest message has been in progress."""
         return max((each.taken(now) for each in self.in_hand.values()), default=0.0)
 
-    # -- when its time is over ----------------------------------------------------------------
+    # -- limits -----------------------------------------------------------------------------------
 
     def over_time_in(self, now: float) -> float | None:
-        """Seconds until a message has taken too long; None: none ever does."""
+        """Return the seconds until the handler timeout of a message; None if there is none."""
         if self.app.handler_timeout is None or not self.in_hand:
             return None
         return self.app.handler_timeout.total_seconds() - self.slowest(now)
 
     def must_be_killed(self, now: float) -> bool:
-        """Whether one of its limits has passed; from then on `killed_for` says which."""
+        """Return whether a limit has passed, and set `killed_for` to the reason."""
         if self.killed_for:
             return True
         if any(self._is_late(each, now) for each in self.in_hand.values()):
@@ -193,9 +193,8 @@ class Process:
         return bool(self.killed_for)
 
     def to_blame(self, now: float) -> list[Handed]:
-        """The messages for which it counts as a failed attempt that the process has ended: those
-        that it had begun; if some of them took too long, only these; none if the host could not
-        wait any longer, which is no fault of theirs."""
+        """Return the messages for which the end of the process counts as a failed attempt: those
+        that had begun; only the late ones, if there are any; none after the drain limit."""
         if self.is_cut_short:
             return []
         begun = [each for each in self.in_hand.values() if each.begun_at is not None]
@@ -209,13 +208,13 @@ class Process:
         return now - self.idle_since if self.is_idle else 0.0
 
     def is_worn(self, app: App, restarts: int, now: float) -> str:
-        """Why it should be replaced by a new one; empty if it should not."""
+        """Return why it should be replaced; empty if it should not."""
         if self.restarts != restarts:
             return "a restart was requested"
         if self.app is not app and self.app.revision != app.revision:
             return "its configuration has changed"
         if app.recycle_after and now - self.started_at >= app.recycle_after.total_seconds():
-            return "it is old"
+            return "it has reached its lifetime"
         if app.recycle_messages and self.handled >= app.recycle_messages:
             return f"it has handled {self.handled:,} messages"
         if app.recycle_memory and (memory := self.memory()) > app.recycle_memory:
@@ -223,7 +222,7 @@ class Process:
         return ""
 
     def memory(self) -> int:
-        """Bytes that it keeps in memory; 0 if that cannot be known."""
+        """Return its resident memory in bytes; 0 if unknown."""
         try:
             pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         except (OSError, ValueError, IndexError):
@@ -232,7 +231,7 @@ class Process:
 
 
 def spec_of(app: App) -> WorkerSpec:
-    """Return what a worker of this application has to know."""
+    """Return the specification of a worker of this application."""
     cpu = app.cpu_limit
     return WorkerSpec(
         path=app.path,

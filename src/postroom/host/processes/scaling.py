@@ -1,4 +1,4 @@
-"""How many processes an application needs. Pure: what is known goes in, a number comes out."""
+"""How many processes an application needs, and what is due by time. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import math
 import msgspec
 
 CLEAR_WITHIN = 1.0
-"""Seconds within which what is ready should be done: quick handlers need no second process."""
+"""Seconds within which ready messages should be handled: quick handlers need one process."""
 
 SHORT_ENOUGH = 0.02
-"""Seconds a message may take for others to be on their way to the process meanwhile."""
+"""Handling time, in seconds, up to which messages are prefetched."""
 
 LONGEST_LINE = 0.05
-"""Seconds that messages on their way may wait in line there."""
+"""Seconds that prefetched messages may wait in a process."""
 
 MOST_ON_THE_WAY = 63
 
 PAGES_EACH = 64
-"""Ready messages that one process which receives by itself is expected to cope with."""
+"""Ready messages that one process which receives messages itself can handle."""
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What is known about an application's work. Times in seconds.
+    """The work of an application. Times in seconds.
 
     `ready` messages wait in its queues, the oldest for `oldest`; `in_hand` are in processes.
-    `each` is how long one message takes; None as long as none was finished.
+    `each` is the handling time of a message; None before the first is finished.
     """
 
     ready: int = 0
@@ -35,10 +35,9 @@ class Demand(msgspec.Struct, frozen=True):
 
 
 def wanted(demand: Demand, *, running: int, concurrency: int, least: int, most: int) -> int:
-    """How many processes there should be, between `least` and `most`.
+    """Return the number of processes, between `least` and `most`.
 
-    Never fewer than now while anything is ready or in hand: whoever has nothing in hand for long
-    enough is stopped for being idle, by another rule.
+    Never fewer than now while there are messages: idle processes are stopped by their timeout.
     """
     total = demand.ready + demand.in_hand
     if total == 0:
@@ -47,7 +46,7 @@ def wanted(demand: Demand, *, running: int, concurrency: int, least: int, most: 
         needed = math.ceil(total / concurrency)
     else:
         needed = math.ceil(total * demand.each / (concurrency * CLEAR_WITHIN))
-        # Each message in hand is somebody's; and whatever the estimate says, they wait too long.
+        # Whatever the estimate says, the messages wait too long.
         if demand.ready and demand.oldest > 2 * CLEAR_WITHIN:
             needed = max(needed, running + 1)
         needed = min(needed, math.ceil(total / concurrency))
@@ -55,7 +54,7 @@ def wanted(demand: Demand, *, running: int, concurrency: int, least: int, most: 
 
 
 def wanted_serving(demand: Demand, *, running: int, least: int, most: int) -> int:
-    """The same for processes that receive by themselves, whose messages in hand nobody counts."""
+    """Return the number of processes that receive messages themselves, which are not counted."""
     if demand.ready == 0:
         return max(least, min(running, most))
     behind = demand.oldest > CLEAR_WITHIN and demand.ready > PAGES_EACH * running
@@ -63,10 +62,9 @@ def wanted_serving(demand: Demand, *, running: int, least: int, most: int) -> in
 
 
 def on_the_way(each: float | None) -> int:
-    """How many messages may wait in line at a process besides those that it works on.
+    """Return how many messages may wait in a process besides those in progress.
 
-    None for handlers that take their time: a message waits in the queue, where whoever is free
-    first takes it.
+    0 for slow handlers: their messages wait in the queue for the first free process.
     """
     if each is None or each > SHORT_ENOUGH:
         return 0
@@ -74,7 +72,7 @@ def on_the_way(each: float | None) -> int:
 
 
 class Pace:
-    """How long a message takes, as an average in which recent ones count most."""
+    """The average handling time of a message; recent ones count most."""
 
     _WEIGHT = 0.2
 
@@ -83,6 +81,6 @@ class Pace:
 
     def finished(self, seconds: float) -> None:
         if self.each is None or seconds > 4 * self.each:
-            self.each = seconds  # slower at once: it decides whether others wait behind it
+            self.each = seconds  # a slow message counts at once: others would wait behind it
         else:
             self.each += (seconds - self.each) * self._WEIGHT

@@ -14,8 +14,10 @@ START_SECONDS = 60.0
 def idle_to_stop(
     alive: Sequence[Process], replacing: Collection[Process], app: App, now: float
 ) -> Iterator[Process]:
-    """Yield processes that have been idle for too long, or are more than allowed; the one that has
-    been idle for longest first. `replacing` are those that will take the place of another one."""
+    """Yield idle processes to stop, the longest idle first: idle for too long, or too many.
+
+    `replacing` are those that replace another one.
+    """
     running = len(alive) - len(replacing)
     spare, above = running - app.min_processes, running - app.max_processes
     limit = app.idle_timeout.total_seconds()
@@ -31,7 +33,7 @@ def idle_to_stop(
 def next_due(
     processes: Sequence[Process], alive: Sequence[Process], app: App, now: float
 ) -> float | None:
-    """Return the seconds until a limit of one of the processes passes; None if none ever does."""
+    """Return the seconds until a limit of a process passes; None if there is no limit."""
     times = [p.kill_at - now for p in processes if p.kill_at is not None]
     over_time = (process.over_time_in(now) for process in processes)
     times += [seconds for seconds in over_time if seconds is not None]

@@ -1,10 +1,9 @@
-"""Applications that are programs: one run for each message.
+"""Applications that are programs: one run per message.
 
-The body comes on standard input, everything else in the environment: `POSTROOM_ID`,
+The body is on standard input, everything else in the environment: `POSTROOM_ID`,
 `POSTROOM_QUEUE`, `POSTROOM_ATTEMPT`, `POSTROOM_ENQUEUED_AT` and, for each property of the message,
-`POSTROOM_PROPERTY_NAME`. Exit status 0 accepts the message. Anything else is a failed attempt, and
-the end of what the program wrote to standard error is its reason. What it writes, to standard error
-and output, is logged by the host, also if it succeeds.
+`POSTROOM_PROPERTY_NAME`. Exit status 0 accepts the message. Any other is a failed attempt, with the
+end of standard error as its reason. The host logs standard output and error in either case.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from postroom.host.worker.handling import Message
 LONGEST_REASON = 4096
 """Bytes of standard error that are kept."""
 
-_LAST_READS = 16  # a pipe holds one of these; what is left running may go on writing
+_LAST_READS = 16  # one empties a pipe; what is left running may still write
 
 
 class CommandFailed(PostroomError):
@@ -33,14 +32,14 @@ class CommandFailed(PostroomError):
 
 
 async def run(message: Message, command: Sequence[str], cpu_limit: int | None = None) -> None:
-    """Let the program handle the message. `CommandFailed`."""
+    """Run the program for a message. `CommandFailed`."""
     worker = os.getpid()
 
     def prepare() -> None:
         parents.die_with(worker)
         process_limits.limit_child(cpu_limit)
 
-    with _input(message.body) as given, _Said() as said:
+    with _input(message.body) as given, _StandardError() as said:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -58,7 +57,7 @@ async def run(message: Message, command: Sequence[str], cpu_limit: int | None = 
 
 
 def variables(message: Message) -> dict[str, str]:
-    """What the program finds in its environment."""
+    """Return the variables of the program."""
     properties = {
         "POSTROOM_PROPERTY_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper(): value
         for name, value in message.properties.items()
@@ -78,7 +77,7 @@ def _without_nul(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _input(body: str) -> Iterator[int]:
-    """A file in memory: nobody has to wait for a program that does not read its input."""
+    """Yield a file in memory with the body: the program need not read it."""
     file = os.memfd_create("message")
     try:
         os.write(file, body.encode())
@@ -88,19 +87,18 @@ def _input(body: str) -> Iterator[int]:
         os.close(file)
 
 
-class _Said:
-    """The last of what a program writes to standard error, which is passed on to our own.
+class _StandardError:
+    """Copies a program's standard error to our own, and keeps the end of it.
 
-    All of it is read, so that the program never waits.
-
-    What it leaves running may hold the pipe open for ever, so nobody waits for its end either.
+    All of it is read, so that the program never blocks. The end of the pipe is not awaited: what
+    the program leaves running may keep it open for ever.
     """
 
     def __init__(self) -> None:
         self._kept = b""
         self._loop = asyncio.get_running_loop()
 
-    def __enter__(self) -> _Said:
+    def __enter__(self) -> _StandardError:
         self._ours, self.end = os.pipe()
         os.set_blocking(self._ours, False)
         self._loop.add_reader(self._ours, self._read)
@@ -112,7 +110,7 @@ class _Said:
         os.close(self.end)
 
     def _read(self) -> bool:
-        """Whether there was something."""
+        """Read once; return whether there was something."""
         try:
             piece = os.read(self._ours, 65_536)
         except BlockingIOError:

@@ -13,8 +13,8 @@ from postroom.errors import PostroomError
 class Message(msgspec.Struct, frozen=True):
     """A queue message as a handler sees it.
 
-    `id` stays the same however often the message is tried or moved. `attempt` is 1 for the first
-    try and counts on over retry cycles.
+    `id` is the same in every attempt and queue. `attempt` starts at 1 and continues over retry
+    cycles.
     """
 
     body: str
@@ -26,12 +26,12 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Poison(PostroomError):
-    """Raised by a handler: no further attempt can help, so the disposition applies now."""
+    """Raised by a handler: no further attempts, `on_poison` applies now."""
 
 
 class RetryLater(PostroomError):
-    """Raised by a handler: a failed attempt, and the next one not before `seconds` from now."""
+    """Raised by a handler: a failed attempt; the next one not before `seconds` from now."""
 
     def __init__(self, seconds: float, reason: str = "") -> None:
-        super().__init__(reason or f"to be tried again in {seconds:g} s")
+        super().__init__(reason or f"retry in {seconds:g} s")
         self.seconds = seconds

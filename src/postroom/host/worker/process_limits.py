@@ -1,6 +1,6 @@
-"""What the kernel lets a worker use, and as which user it runs.
+"""The resource limits and the user of a worker.
 
-Called in the worker, before any code of the application runs.
+Applied in the worker before any code of the application runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from postroom.host.wire import WorkerSpec
 
 
 def apply_limits(spec: WorkerSpec) -> None:
-    """Limit this process and all that it starts. `OSError`, `ValueError`."""
+    """Limit this process and its children. `OSError`, `ValueError`."""
     if spec.memory_limit is not None:
         _limit(resource.RLIMIT_DATA, spec.memory_limit)
     if spec.open_files is not None:
@@ -24,23 +24,23 @@ def apply_limits(spec: WorkerSpec) -> None:
 
 
 def _limit(kind: int, value: int) -> None:
-    """The hard limit, too, so that the application cannot lift it."""
+    """Set the soft and the hard limit, so that the application cannot raise it."""
     _, hard = resource.getrlimit(kind)
     allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (allowed, allowed))
 
 
 def allow_cpu(seconds: int | None) -> None:
-    """Let this process use so many more seconds of CPU time, for its next message.
+    """Allow this process this many more seconds of CPU time, for its next message.
 
-    The kernel kills it with SIGXCPU when they are used up.
+    After that the kernel kills it with SIGXCPU.
     """
     if seconds is not None:
         _set_cpu(math.ceil(time.process_time()) + seconds)
 
 
 def limit_child(seconds: int | None) -> None:
-    """The same in a program that is about to run, which begins with no CPU time used."""
+    """Limit the CPU time of a program that is about to start."""
     if seconds is not None:
         _set_cpu(seconds)
 
@@ -64,5 +64,5 @@ def become(user: str) -> None:
         os.initgroups(user, found.pw_gid)
         os.setgid(found.pw_gid)
         os.setuid(found.pw_uid)
-        parents.die_with(parent)  # the kernel forgets this when the user changes
+        parents.die_with(parent)  # the kernel resets this when the user changes
     os.environ.update(HOME=found.pw_dir, USER=user, LOGNAME=user)

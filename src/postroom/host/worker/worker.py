@@ -1,12 +1,12 @@
 """A worker: the process in which an application's handler runs.
 
-It never looks at a queue. The host hands messages over through a socket, and the worker answers
-what became of each. A message is answered before the next one begins, so the host knows which ones
-had begun should the process die.
+It never reads a queue. The host delivers messages through a socket, and the worker answers each
+with its result. It answers a message before it begins the next, so that the host knows which ones
+had begun if the process dies.
 
-It ends when the host says `drain`, on SIGTERM (the same, and the host is told), and at once when
-the host is gone or when it cannot answer: the host notices the end of a process, but would wait for
-ever for an answer that never comes.
+It ends when the host sends `Drain`, on SIGTERM (the same, and it informs the host), and at once
+when the host has ended or when it cannot answer: the host notices the end of a process, but would
+wait for a missing answer for ever.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Serve = Callable[[asyncio.Event, Callable[[bool], None]], Awaitable[None]]
 
 
 def run(spec: WorkerSpec, line: socket.socket, output: int = -1) -> None:
-    """Be this worker until told to end. What it prints goes to `output`, if there is one."""
+    """Run as this worker until the end. Its output goes to `output`, if that is set."""
     parents.call_yourself(f"postroom {spec.path}")
     try:
         _prepare(spec, output)
@@ -67,12 +67,12 @@ def run(spec: WorkerSpec, line: socket.socket, output: int = -1) -> None:
         with asyncio.Runner(loop_factory=quick_loop if spec.serve else None) as runner:
             runner.run(_serve(spec, line) if spec.serve else _handle(spec, line))
     except BaseException as exc:
-        # Threads of a handler that still runs must not keep the process alive.
+        # Threads of a running handler must not keep the process alive.
         _die(exc)
 
 
 def _die(exc: BaseException) -> NoReturn:
-    """End at once, whatever still runs here."""
+    """Exit at once, even if threads are running."""
     traceback.print_exception(exc)
     sys.stderr.flush()
     os._exit(NO_ANSWER)
@@ -93,7 +93,7 @@ def _prepare(spec: WorkerSpec, output: int) -> None:
     if spec.folder:
         os.chdir(spec.folder)
         sys.path.insert(0, spec.folder)
-    # What was printed is seen, whatever kills us, and no text makes `print` fail.
+    # Line by line, so that output is not lost when the process is killed; no text can fail.
     sys.stdout, sys.stderr = (
         open(number, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         for number in (1, 2)
@@ -106,7 +106,7 @@ def _prepare(spec: WorkerSpec, output: int) -> None:
 
 
 # --------------------------------------------------------------------------------------------
-# Applications whose messages the host hands over
+# Applications whose messages the host delivers
 
 
 async def _handle(spec: WorkerSpec, line: socket.socket) -> None:
@@ -120,7 +120,7 @@ async def _handle(spec: WorkerSpec, line: socket.socket) -> None:
 
 
 class _Worker(asyncio.Protocol):
-    """The worker's end of the line."""
+    """The worker's end of the connection."""
 
     def __init__(self, spec: WorkerSpec, ended: asyncio.Future[None]) -> None:
         self._spec = spec
@@ -137,7 +137,7 @@ class _Worker(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        os._exit(1)  # the host is gone: another one has our messages, or will soon
+        os._exit(1)  # the host has ended: another one gets our messages
 
     def data_received(self, data: bytes) -> None:
         for value in self._frames.feed(data):
@@ -148,13 +148,13 @@ class _Worker(asyncio.Protocol):
                     self._give_back()
                 case Drain():
                     self._draining = True
-        self._go_on()
+        self._continue()
 
     def leave(self) -> None:
-        """SIGTERM: from somebody else than the host, which says `drain`."""
+        """Handle SIGTERM, which does not come from the host: the host sends `Drain`."""
         self._say(Leaving())
         self._draining = True
-        self._go_on()
+        self._continue()
 
     def _say(self, value: FromWorker) -> None:
         try:
@@ -165,22 +165,22 @@ class _Worker(asyncio.Protocol):
     # -- messages ----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Import the handler and say so."""
+        """Import the handler, and report that or why not."""
         name = self._spec.handler or COMMANDS
         try:
             self._handler = Handler(load(name), self._spec)
-        except BaseException as exc:  # a module may do anything, `sys.exit` too
+        except BaseException as exc:  # a module may even call `sys.exit`
             self._say(Broken(f"{name} cannot be imported: {line_of(exc)}", traceback_of(exc)))
             self._finish()
             return
         self._say(Ready())
-        self._go_on()
+        self._continue()
 
     def _give_back(self) -> None:
         while self._waiting:
             self._say(Returned(self._waiting.popleft().number))
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._handler is None:
             return
         if self._draining:
@@ -196,10 +196,10 @@ class _Worker(asyncio.Protocol):
     def _answer(self, value: Accepted | Failed) -> None:
         self._running -= 1
         self._say(value)
-        self._go_on()
+        self._continue()
 
     def _finish(self) -> None:
-        """All is said once the line is closed: it sends what is left first."""
+        """Close the connection after everything is sent, and end."""
         self._handler = None
         self.connection_lost = self._closed  # type: ignore[method-assign]
         self._transport.close()
@@ -210,7 +210,7 @@ class _Worker(asyncio.Protocol):
 
 
 # --------------------------------------------------------------------------------------------
-# Applications that receive by themselves
+# Applications that receive messages themselves
 
 
 async def _serve(spec: WorkerSpec, line: socket.socket) -> None:

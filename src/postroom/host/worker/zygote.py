@@ -2,15 +2,14 @@
 
     python -m postroom.host.worker.zygote SOCKET [MODULE …]
 
-A fresh interpreter takes hundreds of milliseconds to come up; a fork of this one takes a few. It
-has one thread and no event loop, so that a fork copies nothing half-done. It says which of its
-children ended, and how. When its host is gone, by whatever means, the socket to it closes, and the
-zygote kills all its descendants, those included that a handler or a command started, and ends. When
-the zygote itself is killed, the kernel kills the workers, and the host kills what they had started
-(`launcher.py`).
+A new interpreter takes hundreds of milliseconds to start; a fork of this one takes a few. It has
+one thread and no event loop, so that a fork copies nothing half-done. It reports the exits of its
+children. When its host ends in any way, their socket closes, and the zygote kills all its
+descendants, including those that a handler or a command started, and ends. When the zygote itself
+is killed, the kernel kills the workers, and the host kills what they had started (`launcher.py`).
 
 Its environment is that of hosted programs: a fork shows it in `/proc/PID/environ`, so it must not
-hold Postroom's secrets.
+contain Postroom's secrets.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _SWEEPS = 100  # a process that forks while it is killed is found by the next sw
 
 
 class Job(NamedTuple):
-    """What a forked child is to do. `output` is -1 if it writes to our own standard error."""
+    """What a forked child does. `output` is -1 if it writes to our own standard error."""
 
     spec: WorkerSpec
     line: int
@@ -61,7 +60,7 @@ class _Zygote:
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> Job | None:
-        """In the parent: until the host is gone, and None. In a child: what it is to do."""
+        """Run until the host ends and return None; in a forked child, return its job."""
         self._listen_for_children()
         self._selector.register(self._host, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
@@ -109,7 +108,7 @@ class _Zygote:
         asked = read_to_zygote(data)
         if isinstance(asked, Launch):
             return self._fork(asked, descriptors)
-        if asked.pid in self._workers:  # not reaped yet, so the number is still its own
+        if asked.pid in self._workers:  # not reaped yet, so the PID is still its own
             os.kill(asked.pid, signal.SIGKILL)
         return None
 
@@ -129,7 +128,7 @@ class _Zygote:
             self._say(Launched(launch.number, pid))
             return None
         parents.die_with(parent)
-        os.setsid()  # so that all that it starts can be found, and Ctrl-C does not reach it
+        os.setsid()  # so that its children can be found, and Ctrl-C does not reach it
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, *parents.FROM_TERMINAL):
             signal.signal(number, signal.SIG_DFL)
@@ -141,7 +140,7 @@ class _Zygote:
     def _reap(self) -> None:
         while (pid := _ended_child()) is not None:
             if pid in self._workers:  # the others are orphans that we adopted
-                # Before it is reaped: until then nobody else can have its number.
+                # Before it is reaped: until then its PID is not reused.
                 parents.kill_session(pid)
                 self._workers.discard(pid)
                 _, status = os.waitpid(pid, 0)
@@ -150,7 +149,7 @@ class _Zygote:
                 os.waitpid(pid, 0)
 
     def _say(self, value: FromZygote) -> None:
-        with suppress(OSError):  # a host that is gone is noticed when we listen to it
+        with suppress(OSError):  # the end of the host is noticed when we read
             self._host.send(packet(value))
 
     def _end_everything(self) -> None:
@@ -170,7 +169,7 @@ def _close(descriptors: list[int]) -> None:
 
 
 def _ended_child() -> int | None:
-    """A child that has ended and is not reaped yet."""
+    """Return a child that has ended and is not reaped yet."""
     try:
         found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -179,15 +178,15 @@ def _ended_child() -> int | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fork workers until the host is gone; a child goes on from here as the worker it is to be."""
+    """Fork workers until the host ends; a child continues here as a worker."""
     host = socket.socket(fileno=int(arguments[0]))
     parents.adopt_orphans()
     parents.call_yourself("postroom-zygote")
-    # `COMMANDS` now, because a worker that has become another user may not be able to read it.
+    # Import `COMMANDS` now: a worker with another user may not be able to read it.
     for module in (worker.COMMANDS.partition(":")[0], *arguments[1:]):
         import_module(module)
     gc.collect()
-    gc.freeze()  # a collection in a worker does not write to pages that it shares with us
+    gc.freeze()  # garbage collection in a worker does not write to shared memory
     job = _Zygote(host).run()
     if job is not None:
         worker.run(job.spec, socket.socket(fileno=job.line), job.output)
