@@ -24,10 +24,9 @@ from typing import assert_never
 
 from postroom.domain.queues.app_options import OnPoison
 from postroom.domain.queues.apps import App
-from postroom.host.patience import pause_after
 from postroom.host.processes.process_states import Handed, Process
-from postroom.host.processes.scaling import MOST_ON_THE_WAY, Demand
-from postroom.host.runner import Runner, Surroundings
+from postroom.host.processes.scaling import MOST_PREFETCHED, Demand
+from postroom.host.runner import Runner, RunnerContext, retry_delay
 from postroom.host.wire import Deliver, Failed
 from postroom.observability.metrics import HANDLED
 from postroom.services.queues.attempts import RESERVED, AttemptFailure, cycle_of, stable_id
@@ -48,11 +47,13 @@ _QUEUES_ASKED = 8  # enough to know whether an application needs another process
 class Dispatcher(Runner):
     """An application whose messages the host delivers."""
 
-    def __init__(self, app: App, around: Surroundings, faulted: Callable[[App, str], None]) -> None:
+    def __init__(
+        self, app: App, context: RunnerContext, faulted: Callable[[App, str], None]
+    ) -> None:
         """`faulted` is called with a queue that must not be served any more."""
-        super().__init__(app, around)
+        super().__init__(app, context)
         self._faulted = faulted
-        self._lease = around.settings.lease
+        self._lease = context.settings.lease
         self._held: dict[tuple[str, str], Handed] = {}  # by queue and id
         self._renewing: dict[Handed, asyncio.Task[None]] = {}
         self._settling: set[asyncio.Task[None]] = set()
@@ -90,7 +91,7 @@ class Dispatcher(Runner):
             except StoreError as exc:
                 log.warning("%s: cannot receive messages, will retry: %s", self.app.path, exc)
                 self._failures += 1
-                return pause_after(self._failures)
+                return retry_delay(self._failures)
         if self.app.min_processes and not self.ending:
             self.pool.scale(Demand())
         return _LOOK_SECONDS
@@ -102,7 +103,7 @@ class Dispatcher(Runner):
         if self._is_deciding(queue):
             await asyncio.sleep(_DECIDE_SECONDS)
             return
-        receiving = self._around.store.queue(queue).receive(limit, lease=self._lease)
+        receiving = self._context.store.queue(queue).receive(limit, lease=self._lease)
         messages = await self._tending(receiving)
         for message in messages:
             await self._deliver(message)
@@ -113,7 +114,7 @@ class Dispatcher(Runner):
         """Return whether there is room for enough messages: receiving them one by one is slow."""
         if self.pool.has_free_process():
             return room > 0
-        return room >= min(MOST_ON_THE_WAY, MOST_AT_ONCE) // 2
+        return room >= min(MOST_PREFETCHED, MOST_AT_ONCE) // 2
 
     async def _scale(self) -> None:
         now = self._clock()
@@ -132,7 +133,7 @@ class Dispatcher(Runner):
     async def _demand(self) -> Demand:
         ready, oldest = 0, 0.0
         for name in list(self.queues)[:_QUEUES_ASKED]:
-            queue = self._around.store.queue(name)
+            queue = self._context.store.queue(name)
             info = await queue.info()
             if info.oldest is None:
                 continue
@@ -157,17 +158,17 @@ class Dispatcher(Runner):
             self.returned(handed)  # the queue was taken from us meanwhile
             return
         try:
-            verdict = await self._around.queues.check_before_delivery(message, self.app)
-            is_suspect = verdict is None and await self._around.queues.has_crashed(message)
+            result = await self._context.queues.check_before_delivery(message, self.app)
+            is_suspect = result is None and await self._context.queues.has_crashed(message)
         except LeaseLost:  # it took too long: another host has it
             del self._held[message.queue, message.id]
         except StoreError as exc:
             log.warning("%s: returning a message: %s", self.app.path, exc)
             self.returned(handed)
         else:
-            if verdict is not None:
+            if result is not None:
                 del self._held[message.queue, message.id]
-                self._heed(message, verdict)
+                self._apply_result(message, result)
             elif is_suspect:
                 self._suspect(handed)
             elif not self.pool.hand_over(self._delivery_of(handed), handed):
@@ -226,7 +227,7 @@ class Dispatcher(Runner):
 
     def accepted(self, handed: Handed) -> None:
         HANDLED.add(1, self.app.path, "accepted")
-        self._settle(handed, self._around.queues.accepted)
+        self._settle(handed, self._context.queues.accepted)
 
     def failed(self, process: Process, handed: Handed, failure: Failed) -> None:
         self._fail(
@@ -251,7 +252,7 @@ class Dispatcher(Runner):
         """Release a message without counting an attempt."""
 
         async def release(message: QueueMessage) -> None:
-            queue = self._around.store.queue(message.queue)
+            queue = self._context.store.queue(message.queue)
             await queue.release(message, delay=delay, count_attempt=False)
 
         self._settle(handed, release)
@@ -261,7 +262,7 @@ class Dispatcher(Runner):
         HANDLED.add(1, app.path, "failed")
 
         async def fail(message: QueueMessage) -> None:
-            self._heed(message, await self._around.queues.failed(message, app, failure))
+            self._apply_result(message, await self._context.queues.failed(message, app, failure))
 
         if app.on_poison is OnPoison.FAULT:
             self._deciding.add(_key(handed))
@@ -272,22 +273,22 @@ class Dispatcher(Runner):
         that message would get one attempt too many."""
         return any(name == queue for name, _ in self._deciding)
 
-    def _heed(self, message: QueueMessage, verdict: DispositionResult) -> None:
+    def _apply_result(self, message: QueueMessage, result: DispositionResult) -> None:
         log.warning(
             "%s: message %s of %s %s: %s",
             self.app.path,
             stable_id(message),
             message.queue,
-            in_words(verdict),
-            verdict.reason,
+            describe_result(result),
+            result.reason,
         )
-        if verdict.action is Disposition.FAULTED:
+        if result.action is Disposition.FAULTED:
             self._faulted(self.app, message.queue)
             self._return_suspects(message.queue)
             self.leave(message.queue)
 
     def _named(self, process: Process) -> str:
-        return f"{self._around.host}, process {process.pid}"
+        return f"{self._context.host}, process {process.pid}"
 
     def _settle(self, handed: Handed, act: Callable[[QueueMessage], Awaitable[None]]) -> None:
         task = asyncio.create_task(self._until_settled(handed, act))
@@ -332,7 +333,7 @@ class Dispatcher(Runner):
                         raise
                     log.warning("%s: cannot store a result, will retry: %s", self.app.path, exc)
                     failures += 1
-                    await asyncio.sleep(pause_after(failures))
+                    await asyncio.sleep(retry_delay(failures))
         finally:
             self._held.pop(_key(handed), None)
             self._deciding.discard(_key(handed))
@@ -353,7 +354,7 @@ class Dispatcher(Runner):
         message = handed.message
         try:
             asked_at = self._clock()
-            queue = self._around.store.queue(message.queue)
+            queue = self._context.store.queue(message.queue)
             handed.message = await queue.renew(message, lease=self._lease)
             handed.held_until = asked_at + self._lease
         except LeaseLost:
@@ -366,7 +367,7 @@ class Dispatcher(Runner):
                 handed.held_until = float("inf")  # nothing to renew: its result will be ignored
         except StoreError as exc:
             log.warning("%s: cannot renew a lease: %s", self.app.path, exc)
-            await asyncio.sleep(pause_after(1))
+            await asyncio.sleep(retry_delay(1))
         finally:
             self._renewing.pop(handed, None)
 
@@ -375,19 +376,19 @@ def _key(handed: Handed) -> tuple[str, str]:
     return handed.message.queue, handed.message.id
 
 
-def in_words(verdict: DispositionResult) -> str:
+def describe_result(result: DispositionResult) -> str:
     """Describe what was done with a message, for the log."""
-    match verdict.action:
+    match result.action:
         case Disposition.RELEASED:
-            later = f" in {verdict.delay:g} s" if verdict.delay else ""
+            later = f" in {result.delay:g} s" if result.delay else ""
             return f"failed and will be retried{later}"
         case Disposition.RETRY:
-            return f"failed and waits in {verdict.queue} for {verdict.delay:g} s"
+            return f"failed and waits in {result.queue} for {result.delay:g} s"
         case Disposition.POISONED | Disposition.DEAD_LETTERED:
-            return f"is now in {verdict.queue}"
+            return f"is now in {result.queue}"
         case Disposition.DROPPED:
             return "is dropped"
         case Disposition.FAULTED:
             return "stops its queue"
         case _:
-            assert_never(verdict.action)
+            assert_never(result.action)

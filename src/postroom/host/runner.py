@@ -18,9 +18,9 @@ import msgspec
 
 from postroom.domain.queues.apps import App, AppControl
 from postroom.host.processes.breaker import Breaker, BreakerState
-from postroom.host.processes.contracts import Launching
-from postroom.host.processes.pool import Pool
-from postroom.host.processes.process_states import Handed, Process, State
+from postroom.host.processes.contracts import WorkerLauncher
+from postroom.host.processes.pool import ProcessPool
+from postroom.host.processes.process_states import Handed, Process, ProcessState
 from postroom.host.wire import Failed
 from postroom.services.events import EventService, Severity
 from postroom.services.queues.delivery import QueueService
@@ -51,14 +51,14 @@ class HostSettings(msgspec.Struct, frozen=True):
     refresh: float = 10.0
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class RunnerContext(msgspec.Struct, frozen=True):
     """What runners need from their host."""
 
     host: str
     store: Store
     queues: QueueService
     events: EventService
-    launcher: Launching
+    launcher: WorkerLauncher
     settings: HostSettings
     routes_changed: Callable[[], None]
     """Called when a runner has given up a queue."""
@@ -69,11 +69,11 @@ class Surroundings(msgspec.Struct, frozen=True):
 class Runner(ABC):
     """One application on this host."""
 
-    def __init__(self, app: App, around: Surroundings) -> None:
-        self._around = around
-        self._clock = around.clock
-        breaker = Breaker(around.settings.breaker_pause)
-        self.pool = Pool(app, around.launcher, self, breaker=breaker, clock=self._clock)
+    def __init__(self, app: App, context: RunnerContext) -> None:
+        self._context = context
+        self._clock = context.clock
+        breaker = Breaker(context.settings.breaker_pause)
+        self.pool = ProcessPool(app, context.launcher, self, breaker=breaker, clock=self._clock)
         self.queues: dict[str, None] = {}
         """Queues that had messages when last read, in the order in which they are served."""
 
@@ -97,7 +97,7 @@ class Runner(ABC):
         """Stop serving a queue: it is empty, or belongs to another application."""
         if queue in self.queues:
             del self.queues[queue]
-            self._around.routes_changed()
+            self._context.routes_changed()
 
     def update(self, app: App, control: AppControl) -> None:
         """Use a changed configuration: processes are replaced one by one, or stopped."""
@@ -180,7 +180,7 @@ class Runner(ABC):
             f" next attempt in {seconds:.0f} s"
         )
         log.error("%s", text)
-        self._around.events.note(
+        self._context.events.note(
             "host", text, severity=Severity.ERROR, subject=f"app:{self.app.path}"
         )
 
@@ -228,14 +228,14 @@ def _breaker_in_words(breaker: Breaker, now: float) -> str:
     return f"paused after repeated crashes ({breaker.reason}); next attempt at {probe:%H:%M:%S} UTC"
 
 
-def _state_of(pool: Pool) -> str:
+def _state_of(pool: ProcessPool) -> str:
     states = {process.state for process in pool.processes}
     if any(process.in_hand or process.busy for process in pool.processes):
         return "working"
-    for state in (State.READY, State.STARTING, State.DRAINING):
+    for state in (ProcessState.READY, ProcessState.STARTING, ProcessState.DRAINING):
         if state in states:
-            return "idle" if state is State.READY else state.value
-    return State.STOPPED.value
+            return "idle" if state is ProcessState.READY else state.value
+    return ProcessState.STOPPED.value
 
 
 def _status_of(process: Process, now: float) -> ProcessStatus:
@@ -247,3 +247,11 @@ def _status_of(process: Process, now: float) -> ProcessStatus:
         handled=process.handled,
         memory=process.memory(),
     )
+
+
+_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+def retry_delay(failures: int) -> float:
+    """Return the seconds to wait after this many failures in a row."""
+    return _SECONDS[min(failures, len(_SECONDS)) - 1]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from postroom.domain.queues.apps import App
 from postroom.host.processes.process_states import Handed, Process
 from postroom.host.processes.scaling import Demand
-from postroom.host.runner import Runner, Surroundings
+from postroom.host.runner import Runner, RunnerContext
 from postroom.host.wire import Failed
 from postroom.storage import StoreError
 
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 
 
-class Server(Runner):
+class ServeRunner(Runner):
     """An application that serves its queue itself."""
 
-    def __init__(self, app: App, around: Surroundings) -> None:
-        super().__init__(app, around)
+    def __init__(self, app: App, context: RunnerContext) -> None:
+        super().__init__(app, context)
         self._is_needed = False
         self._crashes_seen = 0
         self._demanded = Demand()
@@ -62,7 +62,7 @@ class Server(Runner):
         ready, oldest = 0, 0.0
         for queue in list(self.queues):
             try:
-                info = await self._around.store.queue(queue).info()
+                info = await self._context.store.queue(queue).info()
             except StoreError as exc:
                 log.warning("%s: cannot read %s: %s", self.app.path, queue, exc)
                 continue

@@ -27,10 +27,9 @@ from postroom.domain.queues.apps import App, AppControl
 from postroom.domain.queues.matching import winner
 from postroom.domain.queues.queue_names import bell_queue, is_internal, is_retry, segments
 from postroom.host.dispatch import Dispatcher
-from postroom.host.patience import pause_after
 from postroom.host.processes.launcher import Launcher
-from postroom.host.runner import PAUSED, HostSettings, Runner, Surroundings
-from postroom.host.serving import Server
+from postroom.host.runner import PAUSED, HostSettings, Runner, RunnerContext, retry_delay
+from postroom.host.serving import ServeRunner
 from postroom.services.events import EventService
 from postroom.services.queues.apps import AppRegistry
 from postroom.services.queues.delivery import QueueService
@@ -74,7 +73,7 @@ class Supervisor:
         self.id = f"{self.machine}-{os.getpid()}-{secrets.token_hex(4)}"
         self._services = services
         self._launcher = launcher
-        self._around = Surroundings(
+        self._context = RunnerContext(
             self.id,
             services.store,
             services.queues,
@@ -129,7 +128,7 @@ class Supervisor:
     async def _watch(self) -> None:
         """Wait for messages and route their queues, for ever."""
         while True:
-            await _patiently(self._look, "cannot read the queues")
+            await _retrying(self._look, "cannot read the queues")
 
     async def _look(self) -> None:
         self._changed.clear()
@@ -215,13 +214,13 @@ class Supervisor:
     async def _refresh(self) -> None:
         """Read applications, rights and faults regularly, in case a bell was missed."""
         while True:
-            await _patiently(self._learn, "cannot read the applications")
-            await asyncio.sleep(self._around.settings.refresh)
+            await _retrying(self._learn, "cannot read the applications")
+            await asyncio.sleep(self._context.settings.refresh)
 
     async def _expire(self) -> None:
         """Expire messages, whether an application takes them or not."""
         while True:
-            await _patiently(self._expire_due, "cannot expire messages")
+            await _retrying(self._expire_due, "cannot expire messages")
             await asyncio.sleep(_EXPIRE_SECONDS)
 
     async def _expire_due(self) -> None:
@@ -269,9 +268,9 @@ class Supervisor:
 
     def _new_runner(self, app: App, control: AppControl) -> Runner:
         if app.serve:
-            runner: Runner = Server(app, self._around)
+            runner: Runner = ServeRunner(app, self._context)
         else:
-            runner = Dispatcher(app, self._around, self._faulted)
+            runner = Dispatcher(app, self._context, self._faulted)
         runner.configure(app, control)
         if app.min_processes:
             runner.wake()
@@ -303,7 +302,7 @@ class Supervisor:
 
     async def _report(self) -> None:
         """Report the status of the applications: soon after a change, and as a heartbeat."""
-        clock = self._around.clock
+        clock = self._context.clock
         reported: object = None
         reported_at = cleaned_at = clock() - _CLEAN_SECONDS
         while True:
@@ -329,7 +328,7 @@ class Supervisor:
         return [runner.status(reasons.get(path)) for path, runner in self._runners.items()]
 
 
-async def _patiently(act: Callable[[], Awaitable[None]], problem: str) -> None:
+async def _retrying(act: Callable[[], Awaitable[None]], problem: str) -> None:
     """Do it, with retries until it succeeds."""
     failures = 0
     while True:
@@ -340,4 +339,4 @@ async def _patiently(act: Callable[[], Awaitable[None]], problem: str) -> None:
         except Exception:
             log.exception("%s, will retry", problem)
         failures += 1
-        await asyncio.sleep(pause_after(failures))
+        await asyncio.sleep(retry_delay(failures))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from postroom.domain.queues.apps import App
 from postroom.host.processes.breaker import Breaker
-from postroom.host.processes.launcher import CannotLaunch, Line, Listener
-from postroom.host.processes.pool import Pool
+from postroom.host.processes.launcher import CannotLaunch, WorkerLine, WorkerListener
+from postroom.host.processes.pool import ProcessPool
 from postroom.host.processes.process_states import Handed, Process
 from postroom.host.wire import (
     Accepted,
@@ -23,10 +23,10 @@ from postroom.host.wire import (
 )
 
 
-class FakeWorker(Line):
+class FakeWorker(WorkerLine):
     """What a pool thinks is the line to a process; the test plays the process."""
 
-    def __init__(self, spec: WorkerSpec, listener: Listener, pid: int) -> None:
+    def __init__(self, spec: WorkerSpec, listener: WorkerListener, pid: int) -> None:
         super().__init__(listener)
         self.spec = spec
         self.pid = pid
@@ -64,7 +64,7 @@ class FakeLauncher:
         self.refuses = False
         self.error: Exception | None = None
 
-    async def launch(self, spec: WorkerSpec, listener: Listener) -> None:
+    async def launch(self, spec: WorkerSpec, listener: WorkerListener) -> None:
         if self.refuses:
             raise CannotLaunch("no process could be started: out of memory")
         if self.error is not None:
@@ -111,9 +111,11 @@ class Clock:
         return self.now
 
 
-def make_pool(app: App, *, pause: float = 30.0) -> tuple[Pool, FakeLauncher, Remembering, Clock]:
+def make_pool(
+    app: App, *, pause: float = 30.0
+) -> tuple[ProcessPool, FakeLauncher, Remembering, Clock]:
     launcher, owner, clock = FakeLauncher(), Remembering(), Clock()
-    pool = Pool(
+    pool = ProcessPool(
         app,
         launcher,
         owner,

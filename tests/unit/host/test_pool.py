@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 from postroom.domain.queues.apps import App
 from postroom.host.processes.breaker import CRASHES, BreakerState
-from postroom.host.processes.pool import Pool
-from postroom.host.processes.process_states import Handed, State
-from postroom.host.processes.scaling import Demand
-from postroom.host.processes.upkeep import START_SECONDS
+from postroom.host.processes.pool import ProcessPool
+from postroom.host.processes.process_states import Handed, ProcessState
+from postroom.host.processes.scaling import START_SECONDS, Demand
 from postroom.host.wire import Accepted, Broken, Busy, Deliver, Failed, Leaving, Returned
 from postroom.storage import QueueMessage
 from tests.unit.host.fakes import FakeWorker, deliver, make_pool, ready
@@ -32,7 +31,7 @@ def message(body: str) -> Handed:
     return Handed(QueueMessage(body, "q", body, {}, 1, datetime.now(UTC), "r"), 15.0)
 
 
-def give(pool: Pool, *bodies: str) -> list[Handed]:
+def give(pool: ProcessPool, *bodies: str) -> list[Handed]:
     given = [message(body) for body in bodies]
     for body, handed in zip(bodies, given, strict=True):
         assert pool.hand_over(deliver(body), handed), f"no room for {body}"
@@ -379,7 +378,7 @@ async def test_a_crash_storm_opens_the_breaker_and_one_message_probes() -> None:
         await settled()
         worker = launcher.workers[-1]
         worker.answer(Broken("m:f cannot be imported: SyntaxError", ""))
-        for each in [p for p in pool.processes if p.state is State.STARTING]:
+        for each in [p for p in pool.processes if p.state is ProcessState.STARTING]:
             by_pid(launcher.workers, each.pid).die(0)
     assert pool.breaker.state(clock.now) is BreakerState.OPEN
     started = len(launcher.workers)

@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.domain.queues.apps import App
-from postroom.host.processes.process_states import LIFE, OVER, Event, Handed, Process, State
+from postroom.host.processes.process_states import (
+    LIFE,
+    OVER,
+    Handed,
+    Process,
+    ProcessEvent,
+    ProcessState,
+)
 from postroom.storage import QueueMessage
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -18,26 +25,26 @@ def handed(number: int) -> Handed:
 
 def ready(app: App, at: float = 0.0) -> Process:
     process = Process(app, at)
-    process.happened(Event.SAID_READY, at)
+    process.happened(ProcessEvent.SAID_READY, at)
     return process
 
 
 def test_every_state_that_is_not_an_end_leads_to_one_and_ends_lead_nowhere() -> None:
-    for state in State:
+    for state in ProcessState:
         leads_to = {after for (before, _), after in LIFE.items() if before is state}
         assert (leads_to == set()) == (state in OVER)
     with pytest.raises(KeyError):
-        LIFE[State.STOPPED, Event.SAID_READY]
+        LIFE[ProcessState.STOPPED, ProcessEvent.SAID_READY]
 
 
 def test_a_process_that_ends_unasked_has_crashed_and_one_that_drains_has_stopped() -> None:
     process = ready(App("/shop", handler="m:f"))
-    process.happened(Event.ENDED_WELL, 1.0)
-    assert process.state is State.CRASHED
+    process.happened(ProcessEvent.ENDED_WELL, 1.0)
+    assert process.state is ProcessState.CRASHED
     process = ready(App("/shop", handler="m:f"))
-    process.happened(Event.TOLD_TO_DRAIN, 1.0)
-    process.happened(Event.KILLED_BY_US, 2.0)
-    assert process.state is State.STOPPED
+    process.happened(ProcessEvent.TOLD_TO_DRAIN, 1.0)
+    process.happened(ProcessEvent.KILLED_BY_US, 2.0)
+    assert process.state is ProcessState.STOPPED
 
 
 def test_messages_begin_in_order_as_others_are_answered() -> None:
@@ -69,24 +76,24 @@ def test_it_is_worn_by_age_number_memory_and_a_changed_configuration() -> None:
     process = ready(app)
     process.pid = os.getpid()
     process.handled = 10
-    assert not process.is_worn(app, 0, 1e9)
-    assert process.is_worn(app, 1, 1.0) == "a restart was requested"
+    assert not process.replacement_reason(app, 0, 1e9)
+    assert process.replacement_reason(app, 1, 1.0) == "a restart was requested"
     for changed, why in (
         (App("/shop", handler="m:g"), "configuration has changed"),
         (App("/shop", handler="m:f", origin="elsewhere"), ""),
     ):
-        assert why in process.is_worn(changed, 0, 1.0)
-        assert bool(why) == bool(process.is_worn(changed, 0, 1.0))
+        assert why in process.replacement_reason(changed, 0, 1.0)
+        assert bool(why) == bool(process.replacement_reason(changed, 0, 1.0))
     old = App("/shop", handler="m:f", recycle_after=timedelta(minutes=1))
-    assert ready(old).is_worn(old, 0, 60.0) == "it has reached its lifetime"
-    assert not ready(old).is_worn(old, 0, 59.0)
+    assert ready(old).replacement_reason(old, 0, 60.0) == "it has reached its lifetime"
+    assert not ready(old).replacement_reason(old, 0, 59.0)
     many = App("/shop", handler="m:f", recycle_messages=10)
     process = ready(many)
     process.handled = 10
-    assert process.is_worn(many, 0, 1.0) == "it has handled 10 messages"
+    assert process.replacement_reason(many, 0, 1.0) == "it has handled 10 messages"
     large = App("/shop", handler="m:f", recycle_memory=1_000_000)
     process = ready(large)
     process.pid = os.getpid()
-    assert "MB" in process.is_worn(large, 0, 1.0)
+    assert "MB" in process.replacement_reason(large, 0, 1.0)
     process.pid = 0
-    assert not process.is_worn(large, 0, 1.0), "what cannot be known is no reason"
+    assert not process.replacement_reason(large, 0, 1.0), "what cannot be known is no reason"

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.host.processes.scaling import (
-    MOST_ON_THE_WAY,
-    PAGES_EACH,
+    MOST_PREFETCHED,
+    PAGES_PER_PROCESS,
     Demand,
-    Pace,
-    on_the_way,
+    HandlingTime,
+    prefetch_limit,
     wanted,
     wanted_serving,
 )
@@ -76,22 +76,24 @@ def test_servers_begin_with_one_and_get_help_while_they_fall_behind() -> None:
 
     assert serving(Demand(), 0) == 0
     assert serving(Demand(ready=1), 0) == 1
-    assert serving(Demand(ready=PAGES_EACH * 100), 0) == 1, "it may be over before a second is up"
-    assert serving(Demand(ready=PAGES_EACH * 100), 1) == 1, "it has only just arrived"
-    assert serving(Demand(ready=PAGES_EACH * 100, oldest=5.0), 1) == 2
-    assert serving(Demand(ready=PAGES_EACH * 2, oldest=5.0), 3) == 3
+    assert serving(Demand(ready=PAGES_PER_PROCESS * 100), 0) == 1, (
+        "it may be over before a second is up"
+    )
+    assert serving(Demand(ready=PAGES_PER_PROCESS * 100), 1) == 1, "it has only just arrived"
+    assert serving(Demand(ready=PAGES_PER_PROCESS * 100, oldest=5.0), 1) == 2
+    assert serving(Demand(ready=PAGES_PER_PROCESS * 2, oldest=5.0), 3) == 3
     assert serving(Demand(), 3) == 3, "idle ones stop by themselves"
 
 
 def test_only_quick_handlers_have_messages_on_their_way() -> None:
-    assert on_the_way(None) == 0
-    assert on_the_way(1.0) == 0
-    assert on_the_way(0.015) == 3
-    assert on_the_way(0.0) == MOST_ON_THE_WAY
+    assert prefetch_limit(None) == 0
+    assert prefetch_limit(1.0) == 0
+    assert prefetch_limit(0.015) == 3
+    assert prefetch_limit(0.0) == MOST_PREFETCHED
 
 
 def paced(*seconds: float) -> float:
-    pace = Pace()
+    pace = HandlingTime()
     for each in seconds:
         pace.finished(each)
     assert pace.each is not None
@@ -99,7 +101,7 @@ def paced(*seconds: float) -> float:
 
 
 def test_the_pace_follows_slowly_downwards_and_at_once_upwards() -> None:
-    assert Pace().each is None
+    assert HandlingTime().each is None
     assert paced(0.001) == 0.001
     assert paced(0.001, 1.0) == 1.0
     assert paced(0.001, 1.0, 0.001) > 0.5

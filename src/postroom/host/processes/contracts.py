@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from postroom.host.processes.launcher import Listener
+from postroom.host.processes.launcher import WorkerListener
 from postroom.host.processes.process_states import Handed, Process
 from postroom.host.wire import Failed, WorkerSpec
 
 
-class Launching(Protocol):
+class WorkerLauncher(Protocol):
     """Starts and kills workers."""
 
-    async def launch(self, spec: WorkerSpec, listener: Listener) -> None: ...
+    async def launch(self, spec: WorkerSpec, listener: WorkerListener) -> None: ...
 
     def kill(self, pid: int) -> None: ...
 
 
-class Owner(Protocol):
+class MessageOwner(Protocol):
     """Gets the results of messages that it has handed to a pool."""
 
     def accepted(self, handed: Handed) -> None: ...

@@ -16,8 +16,8 @@ import msgspec
 
 from postroom.domain.queues.environments import common_variables
 from postroom.errors import PostroomError
-from postroom.host import parents
-from postroom.host.processes.printed_output import Output
+from postroom.host import process_tree
+from postroom.host.processes.printed_output import WorkerOutput
 from postroom.host.wire import (
     LARGEST_PACKET,
     Exited,
@@ -51,10 +51,10 @@ class CannotLaunch(PostroomError):
     """No worker could be started, through no fault of the application."""
 
 
-class Listener(Protocol):
+class WorkerListener(Protocol):
     """Gets the frames of a worker, and its exit."""
 
-    def connected(self, line: Line) -> None:
+    def connected(self, line: WorkerLine) -> None:
         """The first call. Frames can be sent from now on."""
 
     def launched(self, pid: int) -> None: ...
@@ -68,10 +68,10 @@ class Listener(Protocol):
         """The last call. `status` as in `Exited`."""
 
 
-class Line(asyncio.Protocol):
+class WorkerLine(asyncio.Protocol):
     """The host's end of the connection to one worker."""
 
-    def __init__(self, listener: Listener, output: Output | None = None) -> None:
+    def __init__(self, listener: WorkerListener, output: WorkerOutput | None = None) -> None:
         self._listener = listener
         self._output = output
         self._frames = frames_from_worker()
@@ -139,8 +139,8 @@ class Launcher:
         self._zygote: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._numbers = 0
-        self._asked: dict[int, tuple[asyncio.Future[None], Line]] = {}
-        self._lines: dict[int, Line] = {}
+        self._asked: dict[int, tuple[asyncio.Future[None], WorkerLine]] = {}
+        self._lines: dict[int, WorkerLine] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -150,7 +150,7 @@ class Launcher:
         """
         if self._zygote is not None:
             return
-        parents.adopt_orphans()
+        process_tree.adopt_orphans()
         with ExitStack() as failing:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             failing.enter_context(ours)
@@ -176,7 +176,7 @@ class Launcher:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    async def launch(self, spec: WorkerSpec, listener: Listener) -> None:
+    async def launch(self, spec: WorkerSpec, listener: WorkerListener) -> None:
         """Start a worker. `CannotLaunch`; otherwise the listener learns of its exit.
 
         Postroom's own applications write logs themselves; the output of others is logged here.
@@ -185,7 +185,7 @@ class Launcher:
             self.start()
             if spec.serve:
                 spec = msgspec.structs.replace(spec, environment=self._environment)
-            output = None if spec.serve else Output(spec.path)
+            output = None if spec.serve else WorkerOutput(spec.path)
             try:
                 await self._launch(spec, listener, output)
             except BaseException:
@@ -195,13 +195,17 @@ class Launcher:
         except OSError as exc:
             raise CannotLaunch(f"no process could be started: {exc}") from exc
 
-    async def _launch(self, spec: WorkerSpec, listener: Listener, output: Output | None) -> None:
+    async def _launch(
+        self, spec: WorkerSpec, listener: WorkerListener, output: WorkerOutput | None
+    ) -> None:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
             try:
-                _, line = await loop.create_connection(lambda: Line(listener, output), sock=ours)
+                _, line = await loop.create_connection(
+                    lambda: WorkerLine(listener, output), sock=ours
+                )
             except BaseException:
                 ours.close()
                 raise
@@ -305,6 +309,6 @@ class Launcher:
 async def _end_orphans() -> None:
     """Kill what the workers of a killed zygote had started: we have adopted it."""
     for _ in range(_SWEEPS):
-        if not parents.end_adopted():
+        if not process_tree.end_adopted():
             return
         await asyncio.sleep(_SWEEP_SECONDS)

@@ -10,13 +10,20 @@ import logging
 from collections.abc import Callable
 
 from postroom.domain.queues.apps import App, AppControl
-from postroom.host.processes import scaling, upkeep
+from postroom.host.process_tree import describe_exit
+from postroom.host.processes import scaling
 from postroom.host.processes.breaker import Breaker, BreakerState
-from postroom.host.processes.contracts import Launching, Owner
-from postroom.host.processes.endings import in_words
-from postroom.host.processes.launcher import CannotLaunch, Line
-from postroom.host.processes.process_states import Alone, Event, Handed, Process, State, spec_of
-from postroom.host.processes.scaling import Demand, Pace
+from postroom.host.processes.contracts import MessageOwner, WorkerLauncher
+from postroom.host.processes.launcher import CannotLaunch, WorkerLine
+from postroom.host.processes.process_states import (
+    Handed,
+    IsolatedMessage,
+    Process,
+    ProcessEvent,
+    ProcessState,
+    spec_of,
+)
+from postroom.host.processes.scaling import Demand, HandlingTime
 from postroom.host.wire import (
     Accepted,
     Broken,
@@ -39,12 +46,12 @@ RECALL_SECONDS = 0.25
 _LAUNCH_AGAIN_SECONDS = 1.0
 
 
-class Pool:
+class ProcessPool:
     def __init__(
         self,
         app: App,
-        launcher: Launching,
-        owner: Owner,
+        launcher: WorkerLauncher,
+        owner: MessageOwner,
         *,
         breaker: Breaker,
         clock: Callable[[], float],
@@ -57,8 +64,8 @@ class Pool:
         self._launcher = launcher
         self._owner = owner
         self._clock = clock
-        self._pace = Pace()
-        self._lines: dict[Process, Line] = {}
+        self._pace = HandlingTime()
+        self._lines: dict[Process, WorkerLine] = {}
         self._replacing: dict[Process, Process] = {}  # new → old
         self._launching: set[asyncio.Task[None]] = set()
         self._not_before = 0.0
@@ -91,32 +98,28 @@ class Pool:
 
     def alive(self) -> list[Process]:
         """Return the processes that take or will take messages."""
-        return [
-            process
-            for process in self.processes
-            if process.state in (State.STARTING, State.READY) and process.alone is None
-        ]
+        return [each for each in self.processes if each.takes_messages and each.alone is None]
 
     def room(self) -> int:
         """Return how many messages may be handed over now."""
         now = self._clock()
         if self.breaker.state(now) is BreakerState.PROBING:
-            ready = any(process.state is State.READY for process in self.alive())
+            ready = any(process.state is ProcessState.READY for process in self.alive())
             return 1 if ready and not self.in_hand else 0
         return sum(self._room_of(process, now) for process in self.processes)
 
     def has_free_process(self) -> bool:
         """Return whether a message would begin at once."""
         return any(
-            process.state is State.READY and len(process.in_hand) < process.app.concurrency
+            process.state is ProcessState.READY and len(process.in_hand) < process.app.concurrency
             for process in self.alive()
         )
 
     def _room_of(self, process: Process, now: float) -> int:
-        if process.state is not State.READY or process.alone is not None:
+        if process.state is not ProcessState.READY or process.alone is not None:
             return 0
         each = self._pace.each
-        line = scaling.on_the_way(None if each is None else max(each, process.slowest(now)))
+        line = scaling.prefetch_limit(None if each is None else max(each, process.slowest(now)))
         return max(0, process.app.concurrency + line - len(process.in_hand))
 
     # -- messages ----------------------------------------------------------------------------
@@ -152,7 +155,7 @@ class Pool:
         The process does not count towards `max_processes`, nor its crash for the breaker, so that
         other messages do not wait because of it.
         """
-        self._start(Alone(handed, deliver))
+        self._start(IsolatedMessage(handed, deliver))
 
     # -- processes ---------------------------------------------------------------------------
 
@@ -181,24 +184,24 @@ class Pool:
         for process in list(self.processes):
             if process.pid and process.must_be_killed(now):
                 self._launcher.kill(process.pid)
-            if process.state is State.STARTING and now - process.started_at >= upkeep.START_SECONDS:
-                process.problem = f"not ready {upkeep.START_SECONDS:g} s after its start"
+            if (
+                process.state is ProcessState.STARTING
+                and now - process.started_at >= scaling.START_SECONDS
+            ):
+                process.problem = f"not ready {scaling.START_SECONDS:g} s after its start"
                 self._launcher.kill(process.pid)
             since = process.waiting_since()
             if since is not None and now - since > RECALL_SECONDS and process.slowest(now) > 0.1:
                 self._lines[process].say(Recall())
-        self._stop_idle(now)
-        self._replace_worn(now)
+        for process in scaling.idle_to_stop(self.alive(), self._replacing, self.app, now):
+            self.drain(process, "it is idle")
+        self._replace_outdated(now)
 
     def next_due(self) -> float | None:
         """Return the seconds until `tick` may have something to do; None if nothing is due."""
-        return upkeep.next_due(self.processes, self.alive(), self.app, self._clock())
+        return scaling.next_due(self.processes, self.alive(), self.app, self._clock())
 
-    def _stop_idle(self, now: float) -> None:
-        for process in upkeep.idle_to_stop(self.alive(), self._replacing, self.app, now):
-            self.drain(process, "it is idle")
-
-    def _replace_worn(self, now: float) -> None:
+    def _replace_outdated(self, now: float) -> None:
         """Replace one process at a time; the new one is ready before the old one drains.
 
         Without a new one only if another process is idle.
@@ -206,8 +209,8 @@ class Pool:
         if self._replacing or not self.may_start:
             return
         for process in self.alive():
-            why = self._worn(process, now)
-            if not why or process.state is not State.READY:
+            why = self._replacement_reason(process, now)
+            if not why or process.state is not ProcessState.READY:
                 continue
             if process.is_idle and self._can_spare(process, now):
                 self.drain(process, why)
@@ -216,21 +219,23 @@ class Pool:
                 self._replacing[self._start()] = process
                 return
 
-    def _worn(self, process: Process, now: float) -> str:
-        return process.is_worn(self.app, self._control.restarts, now)
+    def _replacement_reason(self, process: Process, now: float) -> str:
+        return process.replacement_reason(self.app, self._control.restarts, now)
 
     def _can_spare(self, process: Process, now: float) -> bool:
         alive = self.alive()
         return len(alive) > self.app.min_processes and any(
-            other.is_idle and not self._worn(other, now) for other in alive if other is not process
+            other.is_idle and not self._replacement_reason(other, now)
+            for other in alive
+            if other is not process
         )
 
     def drain(self, process: Process, why: str = "") -> None:
         """Let a process finish its messages in progress, up to its drain limit, and end."""
-        if process.state not in (State.STARTING, State.READY):
+        if not process.takes_messages:
             return
         now = self._clock()
-        process.happened(Event.TOLD_TO_DRAIN, now)
+        process.happened(ProcessEvent.TOLD_TO_DRAIN, now)
         process.kill_at = now + process.app.drain_timeout.total_seconds()
         if why:
             log.info("%s: process %d is stopped: %s", self.app.path, process.pid, why)
@@ -247,7 +252,7 @@ class Pool:
 
     # -- one process -------------------------------------------------------------------------
 
-    def _start(self, alone: Alone | None = None) -> Process:
+    def _start(self, alone: IsolatedMessage | None = None) -> Process:
         process = Process(self.app, self._clock(), alone, self._control.restarts)
         self.processes.append(process)
         self.starts += 1
@@ -257,23 +262,22 @@ class Pool:
         return process
 
     async def _launch(self, process: Process) -> None:
-        app = process.app
         try:
-            await self._launcher.launch(spec_of(app), _Ear(self, process))
+            await self._launcher.launch(spec_of(process.app), _ProcessListener(self, process))
         except Exception as exc:  # any error means that there is no process
-            log.error("%s: %s", app.path, exc, exc_info=not isinstance(exc, CannotLaunch))
+            log.error("%s: %s", process.app.path, exc, exc_info=not isinstance(exc, CannotLaunch))
             self._not_before = self._clock() + _LAUNCH_AGAIN_SECONDS
             self._forget(process)
 
-    def connected(self, process: Process, line: Line) -> None:
+    def connected(self, process: Process, line: WorkerLine) -> None:
         self._lines[process] = line
-        if process.state is State.DRAINING:
+        if process.state is ProcessState.DRAINING:
             line.say(Drain())
 
     def lost(self, process: Process) -> None:
         """Kill a process that has closed its connection or sent invalid data: it can neither get
         messages nor answer. A draining process closes it after its last answer: it may go on."""
-        if process.state is State.DRAINING:
+        if process.state is ProcessState.DRAINING:
             return
         if not process.problem:
             process.problem = "it lost its connection to the host"
@@ -294,7 +298,7 @@ class Pool:
         now = self._clock()
         match value:
             case Ready():
-                process.happened(Event.SAID_READY, now)
+                process.happened(ProcessEvent.SAID_READY, now)
                 self._begin_alone(process, now)
                 self._replace(process)
                 self._owner.changed()
@@ -322,7 +326,7 @@ class Pool:
                 log.error("%s: %s\n%s", self.app.path, error, traceback.rstrip())
 
     def _begin_alone(self, process: Process, now: float) -> None:
-        if process.alone is not None and process.state is State.READY:
+        if process.alone is not None and process.state is ProcessState.READY:
             number = process.hand(process.alone.handed, now)
             self._lines[process].say(process.alone.deliver(number))
 
@@ -348,8 +352,8 @@ class Pool:
     def ended(self, process: Process, status: int) -> None:
         now = self._clock()
         process.happened(process.ending(status), now)
-        how = process.killed_for or process.problem or in_words(status)
-        if process.state is State.CRASHED:
+        how = process.killed_for or process.problem or describe_exit(status)
+        if process.state is ProcessState.CRASHED:
             self.crashes += 1
             if not process.in_hand or process.alone is None or self.breaker.is_tripped:
                 self.breaker.crashed(now, how)
@@ -363,9 +367,9 @@ class Pool:
                 process.pid,
                 how,
             )
-        to_blame = process.to_blame(now)
+        blamed = process.blamed(now)
         for handed in process.in_hand.values():
-            if handed in to_blame:
+            if handed in blamed:
                 self._owner.died(process, handed, how, status)
             else:
                 self._owner.returned(handed)
@@ -373,14 +377,14 @@ class Pool:
         self._forget(process)
 
 
-class _Ear:
+class _ProcessListener:
     """Passes events of one process to its pool."""
 
-    def __init__(self, pool: Pool, process: Process) -> None:
+    def __init__(self, pool: ProcessPool, process: Process) -> None:
         self._pool = pool
         self._process = process
 
-    def connected(self, line: Line) -> None:
+    def connected(self, line: WorkerLine) -> None:
         self._pool.connected(self._process, line)
 
     def launched(self, pid: int) -> None:

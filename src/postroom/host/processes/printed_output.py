@@ -19,7 +19,7 @@ _PIECE = 64 * 1024  # what a pipe holds on Linux
 _LAST_READS = 16  # what a worker left running may still write
 
 
-class Output:
+class WorkerOutput:
     """The standard output and error of one worker."""
 
     def __init__(self, path: str) -> None:

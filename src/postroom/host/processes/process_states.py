@@ -25,7 +25,7 @@ from postroom.host.wire import Deliver, WorkerSpec
 from postroom.storage import QueueMessage
 
 
-class State(StrEnum):
+class ProcessState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     DRAINING = "draining"
@@ -33,7 +33,7 @@ class State(StrEnum):
     CRASHED = "crashed"
 
 
-class Event(StrEnum):
+class ProcessEvent(StrEnum):
     SAID_READY = "reported that it is ready"
     TOLD_TO_DRAIN = "was told to drain, or reported that it drains"
     ENDED_WELL = "ended with status 0"
@@ -41,24 +41,27 @@ class Event(StrEnum):
     KILLED_BY_US = "was killed after its drain limit or handler timeout"
 
 
-LIFE: Mapping[tuple[State, Event], State] = {
-    (State.STARTING, Event.SAID_READY): State.READY,
-    (State.STARTING, Event.TOLD_TO_DRAIN): State.DRAINING,
-    (State.STARTING, Event.ENDED_WELL): State.CRASHED,
-    (State.STARTING, Event.ENDED_BADLY): State.CRASHED,
-    (State.READY, Event.TOLD_TO_DRAIN): State.DRAINING,
-    (State.READY, Event.ENDED_WELL): State.CRASHED,  # unexpectedly
-    (State.READY, Event.ENDED_BADLY): State.CRASHED,
-    (State.READY, Event.KILLED_BY_US): State.STOPPED,
-    (State.DRAINING, Event.SAID_READY): State.DRAINING,  # it was told while it started
-    (State.DRAINING, Event.TOLD_TO_DRAIN): State.DRAINING,
-    (State.DRAINING, Event.ENDED_WELL): State.STOPPED,
-    (State.DRAINING, Event.ENDED_BADLY): State.CRASHED,
-    (State.DRAINING, Event.KILLED_BY_US): State.STOPPED,
+LIFE: Mapping[tuple[ProcessState, ProcessEvent], ProcessState] = {
+    (ProcessState.STARTING, ProcessEvent.SAID_READY): ProcessState.READY,
+    (ProcessState.STARTING, ProcessEvent.TOLD_TO_DRAIN): ProcessState.DRAINING,
+    (ProcessState.STARTING, ProcessEvent.ENDED_WELL): ProcessState.CRASHED,
+    (ProcessState.STARTING, ProcessEvent.ENDED_BADLY): ProcessState.CRASHED,
+    (ProcessState.READY, ProcessEvent.TOLD_TO_DRAIN): ProcessState.DRAINING,
+    (ProcessState.READY, ProcessEvent.ENDED_WELL): ProcessState.CRASHED,  # unexpectedly
+    (ProcessState.READY, ProcessEvent.ENDED_BADLY): ProcessState.CRASHED,
+    (ProcessState.READY, ProcessEvent.KILLED_BY_US): ProcessState.STOPPED,
+    (
+        ProcessState.DRAINING,
+        ProcessEvent.SAID_READY,
+    ): ProcessState.DRAINING,  # told while it started
+    (ProcessState.DRAINING, ProcessEvent.TOLD_TO_DRAIN): ProcessState.DRAINING,
+    (ProcessState.DRAINING, ProcessEvent.ENDED_WELL): ProcessState.STOPPED,
+    (ProcessState.DRAINING, ProcessEvent.ENDED_BADLY): ProcessState.CRASHED,
+    (ProcessState.DRAINING, ProcessEvent.KILLED_BY_US): ProcessState.STOPPED,
 }
 """All other transitions are impossible."""
 
-OVER = (State.STOPPED, State.CRASHED)
+OVER = (ProcessState.STOPPED, ProcessState.CRASHED)
 
 
 class Handed(msgspec.Struct, eq=False):
@@ -77,7 +80,7 @@ class Handed(msgspec.Struct, eq=False):
         return 0.0 if self.begun_at is None else now - self.begun_at
 
 
-class Alone(msgspec.Struct, eq=False):
+class IsolatedMessage(msgspec.Struct, eq=False):
     """A message that gets its own process, because one died in its last attempt."""
 
     handed: Handed
@@ -87,13 +90,15 @@ class Alone(msgspec.Struct, eq=False):
 class Process:
     """One worker process, as the host sees it."""
 
-    def __init__(self, app: App, now: float, alone: Alone | None = None, restarts: int = 0) -> None:
+    def __init__(
+        self, app: App, now: float, alone: IsolatedMessage | None = None, restarts: int = 0
+    ) -> None:
         """`alone` is the only message of this process, if set; `restarts` counts the requests for
         new processes when it was started."""
         self.app = app
         self.alone = alone
         self.restarts = restarts
-        self.state = State.STARTING
+        self.state = ProcessState.STARTING
         self.pid = 0
         self.started_at = now
         self.changed_at = now
@@ -108,26 +113,31 @@ class Process:
         self._line: deque[int] = deque()
         self._numbers = 0
 
-    def happened(self, event: Event, now: float) -> None:
+    def happened(self, event: ProcessEvent, now: float) -> None:
         self.state = LIFE[self.state, event]
         self.changed_at = now
-        if event is Event.SAID_READY:
+        if event is ProcessEvent.SAID_READY:
             self.idle_since = now
 
-    def ending(self, status: int) -> Event:
+    def ending(self, status: int) -> ProcessEvent:
         """Return the event of an exit with this status, as in `Exited`."""
         if status == 0:
-            return Event.ENDED_WELL
-        return Event.KILLED_BY_US if self.killed_for else Event.ENDED_BADLY
+            return ProcessEvent.ENDED_WELL
+        return ProcessEvent.KILLED_BY_US if self.killed_for else ProcessEvent.ENDED_BADLY
 
     @property
     def is_over(self) -> bool:
         return self.state in OVER
 
     @property
+    def takes_messages(self) -> bool:
+        """Return whether it takes messages, now or once it has started."""
+        return self.state in (ProcessState.STARTING, ProcessState.READY)
+
+    @property
     def is_idle(self) -> bool:
         """Return whether it is ready and has no messages."""
-        return self.state is State.READY and not self.in_hand and not self.busy
+        return self.state is ProcessState.READY and not self.in_hand and not self.busy
 
     # -- messages ----------------------------------------------------------------------------
 
@@ -192,7 +202,7 @@ class Process:
             self.is_cut_short = True
         return bool(self.killed_for)
 
-    def to_blame(self, now: float) -> list[Handed]:
+    def blamed(self, now: float) -> list[Handed]:
         """Return the messages for which the end of the process counts as a failed attempt: those
         that had begun; only the late ones, if there are any; none after the drain limit."""
         if self.is_cut_short:
@@ -207,7 +217,7 @@ class Process:
     def idle_for(self, now: float) -> float:
         return now - self.idle_since if self.is_idle else 0.0
 
-    def is_worn(self, app: App, restarts: int, now: float) -> str:
+    def replacement_reason(self, app: App, restarts: int, now: float) -> str:
         """Return why it should be replaced; empty if it should not."""
         if self.restarts != restarts:
             return "a restart was requested"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
+
+from postroom.domain.queues.apps import App
+from postroom.host.processes.process_states import Process, ProcessState
 
 CLEAR_WITHIN = 1.0
 """Seconds within which ready messages should be handled: quick handlers need one process."""
@@ -12,12 +16,12 @@ CLEAR_WITHIN = 1.0
 SHORT_ENOUGH = 0.02
 """Handling time, in seconds, up to which messages are prefetched."""
 
-LONGEST_LINE = 0.05
+LONGEST_WAIT = 0.05
 """Seconds that prefetched messages may wait in a process."""
 
-MOST_ON_THE_WAY = 63
+MOST_PREFETCHED = 63
 
-PAGES_EACH = 64
+PAGES_PER_PROCESS = 64
 """Ready messages that one process which receives messages itself can handle."""
 
 
@@ -57,21 +61,21 @@ def wanted_serving(demand: Demand, *, running: int, least: int, most: int) -> in
     """Return the number of processes that receive messages themselves, which are not counted."""
     if demand.ready == 0:
         return max(least, min(running, most))
-    behind = demand.oldest > CLEAR_WITHIN and demand.ready > PAGES_EACH * running
+    behind = demand.oldest > CLEAR_WITHIN and demand.ready > PAGES_PER_PROCESS * running
     return min(most, max(least, 1, running + behind))
 
 
-def on_the_way(each: float | None) -> int:
+def prefetch_limit(each: float | None) -> int:
     """Return how many messages may wait in a process besides those in progress.
 
     0 for slow handlers: their messages wait in the queue for the first free process.
     """
     if each is None or each > SHORT_ENOUGH:
         return 0
-    return min(MOST_ON_THE_WAY, int(LONGEST_LINE / max(each, 1e-6)))
+    return min(MOST_PREFETCHED, int(LONGEST_WAIT / max(each, 1e-6)))
 
 
-class Pace:
+class HandlingTime:
     """The average handling time of a message; recent ones count most."""
 
     _WEIGHT = 0.2
@@ -84,3 +88,45 @@ class Pace:
             self.each = seconds  # a slow message counts at once: others would wait behind it
         else:
             self.each += (seconds - self.each) * self._WEIGHT
+
+
+START_SECONDS = 60.0
+"""How long a handler's import may take."""
+
+
+def idle_to_stop(
+    alive: Sequence[Process], replacing: Collection[Process], app: App, now: float
+) -> Iterator[Process]:
+    """Yield idle processes to stop, the longest idle first: idle for too long, or too many.
+
+    `replacing` are those that replace another one.
+    """
+    running = len(alive) - len(replacing)
+    spare, above = running - app.min_processes, running - app.max_processes
+    limit = app.idle_timeout.total_seconds()
+    for process in sorted(alive, key=lambda each: each.idle_since):
+        if process in replacing or not process.is_idle:
+            continue
+        if (spare > 0 and process.idle_for(now) >= limit) or above > 0:
+            yield process
+            spare -= 1
+            above -= 1
+
+
+def next_due(
+    processes: Sequence[Process], alive: Sequence[Process], app: App, now: float
+) -> float | None:
+    """Return the seconds until a limit of a process passes; None if there is no limit."""
+    times = [p.kill_at - now for p in processes if p.kill_at is not None]
+    over_time = (process.over_time_in(now) for process in processes)
+    times += [seconds for seconds in over_time if seconds is not None]
+    times += [
+        p.started_at + START_SECONDS - now for p in processes if p.state is ProcessState.STARTING
+    ]
+    if len(alive) > app.min_processes:
+        idle = app.idle_timeout.total_seconds()
+        times += [p.idle_since + idle - now for p in processes if p.is_idle]
+    if app.recycle_after is not None and processes:
+        age = app.recycle_after.total_seconds()
+        times += [p.started_at + age - now for p in alive]
+    return max(0.0, min(times)) if times else None

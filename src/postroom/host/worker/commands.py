@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from postroom.errors import PostroomError
-from postroom.host import parents
-from postroom.host.processes.endings import in_words
+from postroom.host import process_tree
+from postroom.host.process_tree import describe_exit
 from postroom.host.worker import process_limits
 from postroom.host.worker.handling import Message
 
@@ -36,7 +36,7 @@ async def run(message: Message, command: Sequence[str], cpu_limit: int | None = 
     worker = os.getpid()
 
     def prepare() -> None:
-        parents.die_with(worker)
+        process_tree.die_with(worker)
         process_limits.limit_child(cpu_limit)
 
     with _input(message.body) as given, _StandardError() as said:
@@ -53,7 +53,7 @@ async def run(message: Message, command: Sequence[str], cpu_limit: int | None = 
         status = await process.wait()
         reason = said.text()
     if status != 0:
-        raise CommandFailed(": ".join(filter(None, (in_words(status), reason)))) from None
+        raise CommandFailed(": ".join(filter(None, (describe_exit(status), reason)))) from None
 
 
 def variables(message: Message) -> dict[str, str]:

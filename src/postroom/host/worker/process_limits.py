@@ -11,7 +11,7 @@ import pwd
 import resource
 import time
 
-from postroom.host import parents
+from postroom.host import process_tree
 from postroom.host.wire import WorkerSpec
 
 
@@ -64,5 +64,5 @@ def become(user: str) -> None:
         os.initgroups(user, found.pw_gid)
         os.setgid(found.pw_gid)
         os.setuid(found.pw_uid)
-        parents.die_with(parent)  # the kernel resets this when the user changes
+        process_tree.die_with(parent)  # the kernel resets this when the user changes
     os.environ.update(HOME=found.pw_dir, USER=user, LOGNAME=user)

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NoReturn, cast
 
-from postroom.host import parents
+from postroom.host import process_tree
 from postroom.host.wire import (
     Accepted,
     Broken,
@@ -55,7 +55,7 @@ Serve = Callable[[asyncio.Event, Callable[[bool], None]], Awaitable[None]]
 
 def run(spec: WorkerSpec, line: socket.socket, output: int = -1) -> None:
     """Run as this worker until the end. Its output goes to `output`, if that is set."""
-    parents.call_yourself(f"postroom {spec.path}")
+    process_tree.set_process_name(f"postroom {spec.path}")
     try:
         _prepare(spec, output)
     except Exception as exc:
@@ -93,7 +93,7 @@ def _prepare(spec: WorkerSpec, output: int) -> None:
     if spec.folder:
         os.chdir(spec.folder)
         sys.path.insert(0, spec.folder)
-    # Line by line, so that output is not lost when the process is killed; no text can fail.
+    # WorkerLine by line, so that output is not lost when the process is killed; no text can fail.
     sys.stdout, sys.stderr = (
         open(number, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         for number in (1, 2)

@@ -26,7 +26,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple
 
-from postroom.host import parents
+from postroom.host import process_tree
 from postroom.host.wire import (
     LARGEST_PACKET,
     Exited,
@@ -44,7 +44,7 @@ _DESCRIPTORS = 2
 _SWEEPS = 100  # a process that forks while it is killed is found by the next sweep
 
 
-class Job(NamedTuple):
+class WorkerJob(NamedTuple):
     """What a forked child does. `output` is -1 if it writes to our own standard error."""
 
     spec: WorkerSpec
@@ -59,7 +59,7 @@ class _Zygote:
         self._wake, self._woken = socket.socketpair()
         self._selector = selectors.DefaultSelector()
 
-    def run(self) -> Job | None:
+    def run(self) -> WorkerJob | None:
         """Run until the host ends and return None; in a forked child, return its job."""
         self._listen_for_children()
         self._selector.register(self._host, selectors.EVENT_READ)
@@ -104,7 +104,7 @@ class _Zygote:
         ]
         return data, descriptors
 
-    def _obey(self, data: bytes, descriptors: list[int]) -> Job | None:
+    def _obey(self, data: bytes, descriptors: list[int]) -> WorkerJob | None:
         asked = read_to_zygote(data)
         if isinstance(asked, Launch):
             return self._fork(asked, descriptors)
@@ -112,7 +112,7 @@ class _Zygote:
             os.kill(asked.pid, signal.SIGKILL)
         return None
 
-    def _fork(self, launch: Launch, descriptors: list[int]) -> Job | None:
+    def _fork(self, launch: Launch, descriptors: list[int]) -> WorkerJob | None:
         parent = os.getpid()
         try:
             if len(descriptors) != launch.descriptors:  # the kernel drops what does not fit
@@ -127,7 +127,7 @@ class _Zygote:
             self._workers.add(pid)
             self._say(Launched(launch.number, pid))
             return None
-        parents.die_with(parent)
+        process_tree.die_with(parent)
         os.setsid()  # so that its children can be found, and Ctrl-C does not reach it
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, *parents.FROM_TERMINAL):
@@ -135,13 +135,13 @@ class _Zygote:
         self._selector.close()
         for inherited in (self._host, self._wake, self._woken):
             inherited.close()
-        return Job(launch.spec, *descriptors)
+        return WorkerJob(launch.spec, *descriptors)
 
     def _reap(self) -> None:
         while (pid := _ended_child()) is not None:
             if pid in self._workers:  # the others are orphans that we adopted
                 # Before it is reaped: until then its PID is not reused.
-                parents.kill_session(pid)
+                process_tree.kill_session(pid)
                 self._workers.discard(pid)
                 _, status = os.waitpid(pid, 0)
                 self._say(Exited(pid, os.waitstatus_to_exitcode(status)))
@@ -155,11 +155,11 @@ class _Zygote:
     def _end_everything(self) -> None:
         for worker_pid in self._workers:
             os.kill(worker_pid, signal.SIGKILL)
-            parents.kill_session(worker_pid)
+            process_tree.kill_session(worker_pid)
         for _ in range(_SWEEPS):
             while (pid := _ended_child()) is not None:
                 os.waitpid(pid, 0)
-            if not parents.kill_children_of(os.getpid()):
+            if not process_tree.kill_children_of(os.getpid()):
                 return
 
 
@@ -180,8 +180,8 @@ def _ended_child() -> int | None:
 def main(arguments: Sequence[str]) -> None:
     """Fork workers until the host ends; a child continues here as a worker."""
     host = socket.socket(fileno=int(arguments[0]))
-    parents.adopt_orphans()
-    parents.call_yourself("postroom-zygote")
+    process_tree.adopt_orphans()
+    process_tree.set_process_name("postroom-zygote")
     # Import `COMMANDS` now: a worker with another user may not be able to read it.
     for module in (worker.COMMANDS.partition(":")[0], *arguments[1:]):
         import_module(module)

@@ -11,7 +11,7 @@ import pytest
 
 from postroom.domain.queues.apps import App
 from postroom.host.dispatch import Dispatcher
-from postroom.host.runner import HostSettings, Surroundings
+from postroom.host.runner import HostSettings, RunnerContext
 from postroom.host.wire import Accepted, Deliver, Failed
 from postroom.storage import Store, open_store
 from postroom.wiring import Services
@@ -29,7 +29,7 @@ class Bench:
         self.queue = store.queue("shop")
         self.launcher, self.clock = FakeLauncher(), Clock()
         self.faulted: list[str] = []
-        around = Surroundings(
+        around = RunnerContext(
             "this-host",
             store,
             self.services.queues,

@@ -41,7 +41,7 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def call_yourself(name: str) -> None:
+def set_process_name(name: str) -> None:
     """Set the name that `ps` and `top` show, up to 15 bytes."""
     _prctl(_PR_SET_NAME, name.encode()[:15])
 
@@ -88,3 +88,15 @@ def _processes() -> Iterator[tuple[int, list[str]]]:
             # The name is in brackets and may contain anything, brackets too.
             fields = entry.read_text(errors="replace").rpartition(")")[2].split()
             yield int(entry.parent.name), fields
+
+
+def describe_exit(status: int) -> str:
+    """Describe an exit status; one below 0 is the number of a signal."""
+    if status >= 0:
+        return f"exit status {status}"
+    if -status == signal.SIGXCPU:
+        return "killed by SIGXCPU: it used more CPU time than cpu_limit allows"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
