@@ -164,7 +164,7 @@ class Launcher:
     def _started(self, line: int) -> subprocess.Popen[bytes]:
         # The zygote inherits the blocked signals, so that Ctrl-C cannot interrupt it before it
         # ignores them itself.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, parents.FROM_TERMINAL)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, process_tree.FROM_TERMINAL)
         try:
             return subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-P", "-m", ZYGOTE, str(line), *self._preload],

@@ -85,9 +85,9 @@ class _Zygote:
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # The host decides when to stop: what its terminal sends reaches us, too.
-        for number in (*parents.FROM_TERMINAL, signal.SIGTERM):
+        for number in (*process_tree.FROM_TERMINAL, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, parents.FROM_TERMINAL)  # see launcher.py
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, process_tree.FROM_TERMINAL)  # see launcher.py
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
@@ -130,7 +130,7 @@ class _Zygote:
         process_tree.die_with(parent)
         os.setsid()  # so that its children can be found, and Ctrl-C does not reach it
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM, *parents.FROM_TERMINAL):
+        for number in (signal.SIGCHLD, signal.SIGTERM, *process_tree.FROM_TERMINAL):
             signal.signal(number, signal.SIG_DFL)
         self._selector.close()
         for inherited in (self._host, self._wake, self._woken):
