@@ -114,7 +114,7 @@ def test_a_file_of_which_no_line_can_be_used_is_a_failure(cli: CommandLine) -> N
 
 def test_export_and_import_are_a_round_trip(cli: CommandLine) -> None:
     cli.ok("subscriber", "import", "news", write_file(cli, 3000))
-    assert "3,000 subscribers of news are in out.csv." in cli.ok(
+    assert "3,000 subscribers of news exported to out.csv." in cli.ok(
         "subscriber", "export", "news", "out.csv"
     )
     text = cli.ok("subscriber", "export", "news")
@@ -134,7 +134,7 @@ def test_an_export_is_lines_of_json_on_request(cli: CommandLine) -> None:
     lines = cli.ok("subscriber", "export", "news", "--json").splitlines()
     assert [json.loads(line) for line in lines] == cli.json("subscriber", "ls", "news")["items"]
     told = cli.ok("subscriber", "export", "news", "out.json", "--json")
-    assert told == f"{len(lines)} subscribers of news are in out.json.\n"
+    assert told == f"{len(lines)} subscribers of news exported to out.json.\n"
 
 
 def test_an_export_that_fails_leaves_the_file_as_it_was(cli: CommandLine) -> None:

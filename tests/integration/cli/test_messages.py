@@ -127,9 +127,7 @@ def test_mistakes_with_messages_are_one_line_and_leave_nothing(cli: CommandLine)
 
 def test_a_list_with_a_message_cannot_be_deleted(cli: CommandLine) -> None:
     ref = create(cli, "--at", FAR)
-    assert f"while the message {ref} for it is Pending" in cli.fails(
-        "list", "delete", "news", "--yes"
-    )
+    assert f"while its message {ref} is Pending" in cli.fails("list", "delete", "news", "--yes")
 
 
 def test_pause_resume_and_cancel(cli: CommandLine) -> None:

@@ -113,7 +113,7 @@ async def test_emails_are_paged_and_found_by_their_outcome(
     assert found == made
     refused = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED)
     assert [each.address for each in refused.emails] == [made[4]]
-    monkeypatch.setattr("postroom.services.messages.outcomes._PAGES_LOOKED_AT", 1)
+    monkeypatch.setattr("postroom.services.messages.outcomes._MOST_PAGES", 1)
     first = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED)
     assert (first.emails, first.next is None) == ([], False)
     second = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED, after=first.next)
