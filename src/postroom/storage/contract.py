@@ -88,14 +88,14 @@ class Upsert(msgspec.Struct, frozen=True):
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """All properties anew. `NotFound`; `StaleETag` if an ETag is given that is not the row's."""
+    """Replace all properties. `NotFound`; `StaleETag` if an ETag is given that is not the row's."""
 
     entity: Entity
     etag: str | None = None
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """The given properties anew, the others as they are. Errors as for `Replace`."""
+    """Replace the given properties and keep the others. Errors as for `Replace`."""
 
     entity: Entity
     etag: str | None = None
@@ -365,7 +365,7 @@ class Queue(ABC):
         """Give the message to the queue `to` (or back to this one), ready there after `delay`;
         answers its id there. `LeaseLost`. The receipt is worth nothing from then on.
 
-        Its dequeue count begins anew, its properties are replaced if some are given; body and
+        Its dequeue count is reset, its properties are replaced if some are given; body and
         `enqueued_at` stay. One step on SQLite and PostgreSQL: at every instant the message is in
         exactly one of the two, with the same id and time to live. Azure puts it into the other
         queue first and then deletes it here: a process that dies between the two leaves it in both;
@@ -580,8 +580,9 @@ class Store(ABC):
         """Do one step after the other. The first that fails raises its own error: what came before
         it is done, what comes after it is not.
 
-        Whoever dies here has done the steps up to one of them. An engine that can does all of them
-        with one wait for the disk, and may wait `patience` seconds for others to share that with.
+        A process that dies here has done the steps up to one of them. Where possible, an engine
+        does all of them with one wait for the disk, and may wait `patience` seconds for other calls
+        to share it.
         """
         for step in steps:
             match step:

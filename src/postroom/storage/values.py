@@ -21,7 +21,7 @@ _TEXT = frozenset({str})
 _FEW_PROPERTIES = 50  # with little text: far from the limit of an entity
 _INTEGERS = range(-(2**63), 2**63)
 
-# Names that were found good. Whoever makes up names without end does not fill the memory.
+# Names that were found valid: a limited number, so that ever new names do not fill the memory.
 _names_seen: set[str] = set()
 _NAMES_REMEMBERED = 10_000
 

@@ -10,8 +10,8 @@
 |                          | 80 in ten minutes (IPv6 /48)              |                          |
 | a list                   | 2,000 an hour                             | visitors of the page     |
 
-Two, not one: whoever was told nothing, because a server died, may ask again at once. Whoever
-follows a link in a mail of ours has shown that the mailbox is theirs: their count begins anew.
+Two, not one: somebody who got no response, because a server died, may ask again at once. Following
+a link in an email of ours proves that the mailbox is theirs, and resets their count.
 Spellings of a mailbox that its provider does not tell apart count as one
 (`domain/audience/mailboxes.py`).
 A provider gives a customer an IPv6 /64, a /56 or a whole /48, so all three are counted.

@@ -111,7 +111,7 @@ class ExplorerService:
         return found
 
     async def save(self, table: str, entity: Entity, etag: str) -> None:
-        """All properties anew. `NoSuch`, `Overtaken`, `NotNow`."""
+        """Replace all properties. `NoSuch`, `Overtaken`, `NotNow`."""
         check_changeable(table)
         name = f"{entity.partition}, {entity.row}"
         try:

@@ -5,7 +5,7 @@
   which goes on where it was interrupted: how far it came is noted in the target.
 - At the end both are read side by side, and the copy counts only if they are the same: keys and
   values of every entity, bytes of every blob, bodies and properties of every queue message. What
-  belongs to the engine starts anew: ETags, and how often a queue message was received.
+  belongs to the engine is new: ETags, and how often a queue message was received.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from postroom.storage import (
 
 PROGRESS = "storecopy"
 _WHOLE = ("progress", "everything")
-# What hosts say of themselves, and bells: of this moment, and made anew.
+# The status of hosts, and bells: of the moment only, and written again by their owners.
 _NOT_COPIED = (PROGRESS, hosts.TABLE)
 _BATCH = 100
 _AT_ONCE = 8

@@ -65,7 +65,7 @@ class Outcome(Enum):
 class Refused(InvalidRequest):
     """The service's answer to a request that it did not carry out.
 
-    Whoever made the request turns the expected ones into errors of the contract.
+    The caller turns the expected ones into errors of the contract.
     """
 
     def __init__(self, status: int, code: str, operation: int = 0, request: str = "") -> None:

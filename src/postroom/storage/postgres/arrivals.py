@@ -1,6 +1,6 @@
 """Knowing of a message that another process put, without asking all the time.
 
-Whoever has put a message rings: a NOTIFY with the queue's name. One connection of each store
+A process that has put a message sends a NOTIFY with the queue's name. One connection of each store
 listens for all its waiters. A notification that is lost (its sender died between the commit and the
 NOTIFY, or the listening connection was broken) costs a second: every waiter also looks by itself.
 

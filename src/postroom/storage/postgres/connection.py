@@ -133,7 +133,7 @@ class Database:
             raise translate(exc, self.location) from exc
         try:
             await self._configure(connection)
-        except BaseException as exc:  # also when whoever waits for it gives up
+        except BaseException as exc:  # also when the caller gives up
             await connection.close()
             if isinstance(exc, psycopg.Error):
                 raise translate(exc, self.location) from exc

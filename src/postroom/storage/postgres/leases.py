@@ -9,8 +9,8 @@ from postroom.storage.errors import LeaseLost
 from postroom.storage.postgres.connection import Connection, Database, changed_by
 
 # The clock is read when the row is locked (`clock_timestamp`), not when the statement began
-# (`now`): it may have waited for another candidate in between. Whoever finds the own token has
-# acquired the lease before and not heard of it.
+# (`now`): it may have waited for another candidate in between. A caller that finds its own token
+# has acquired the lease before, without a reply.
 _ACQUIRE = b"""
 INSERT INTO postroom.lease AS lease (name, fencing, token, expires_at)
 VALUES (%(name)s, 1, %(token)s, clock_timestamp() + %(seconds)s::float8 * interval '1 second')

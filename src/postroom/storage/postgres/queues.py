@@ -24,7 +24,7 @@ from postroom.storage.postgres.connection import (
 from postroom.storage.postgres.messages import Head, Ids, as_message, as_rows, is_id
 from postroom.storage.postgres.together import Writing
 
-# Whoever puts holds this lock shared, whoever drops the queue holds it alone: no message stays
+# A put holds this lock shared, dropping the queue holds it exclusively: no message stays
 # behind in a queue that is not there any more.
 _DROP_LOCK = b"SELECT pg_advisory_xact_lock(1886352244, hashtext(%(queue)s))"
 
@@ -232,7 +232,7 @@ class Queues:
         if now < self._next_sweep:
             return
         self._next_sweep = now + _SWEEP_SECONDS
-        with suppress(StoreError):  # whoever wants more of the store will hear of it
+        with suppress(StoreError):  # the next call to the store reports it
             while await self.database.execute(_SWEEP, {}):
                 pass
             await self.database.execute(_FORGET_PUTS, {})

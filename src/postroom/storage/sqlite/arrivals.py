@@ -1,8 +1,8 @@
-"""Knowing of a message that another process put, without asking all the time.
+"""Noticing messages that other processes put, without polling.
 
-Beside the database lies an empty file, the bell. Whoever has committed a put writes to it; whoever
-waits is woken by the kernel (inotify). A process that dies between its commit and the bell leaves
-a message that nobody was told of, so every waiter also looks by itself once in a while.
+Beside the database lies an empty file, the bell. A process that has committed a put writes to it,
+and the kernel wakes those that wait (inotify). A process that dies between its commit and the bell
+leaves a message without a notification, so waiting processes also look once in a while.
 """
 
 from __future__ import annotations

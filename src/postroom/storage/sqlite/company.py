@@ -6,7 +6,7 @@ import asyncio
 
 
 class Company:
-    """Whoever comes while the first one waits goes on at the same moment."""
+    """Callers that come while the first one waits continue at the same moment."""
 
     def __init__(self) -> None:
         self._leaving: asyncio.Event | None = None

@@ -9,7 +9,7 @@
 - An address that is blocked stays so. A line that says why one is blocked blocks it.
 - An address that has unsubscribed elsewhere, by its line, leaves the list, and is remembered as
   having left: no other line of the file and no later import brings it back.
-- Whoever has left the list by their own act stays away, and their line is reported, unless the
+- People who have unsubscribed stay away, and their line is reported, unless the
   caller wants them even so: only they can come back, by signing up.
 - A line that cannot be used is reported, and does not stop the others. After too many of
   them the import stops (`unusable_lines.py`).

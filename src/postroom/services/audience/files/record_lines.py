@@ -24,8 +24,8 @@ class RecordTooLong(csv.Error):
 class RecordLines:
     """Lines of a text, counted. Iterate again after an error to continue with the next line.
 
-    `number` counts the lines that were read. Whoever consumes records sets `used` to it after each
-    one: that is how the beginning of the next record is known. Once `stop` is set there are no more
+    `number` counts the lines that were read. The consumer sets `used` to it after each record:
+    that is how the beginning of the next record is known. Once `stop` is set there are no more
     lines.
     """
 

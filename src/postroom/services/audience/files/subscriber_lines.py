@@ -154,7 +154,7 @@ class SubscriberFile:
             raise
 
     def release(self) -> None:
-        """Leave the binary file open for whoever opened it."""
+        """Leave the binary file open: its owner closes it."""
         self._text.detach()
 
     def chunks(
