@@ -86,7 +86,7 @@ async def test_what_was_said_stays_while_the_message_goes_out(browser: Browser, 
         said, headline = page.locator("main > .flash"), page.locator("p.headline")
         await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
         message = await fan_out_whole(services.store, page.url.rpartition("/")[2])
-        await expect(headline).to_contain_text("Processing", timeout=PATIENCE)
+        await expect(headline).to_contain_text("Sending", timeout=PATIENCE)
         await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
         await settle(services, message, 0, [EmailOutcome.ACCEPTED])
         done = Completion(services)
@@ -115,7 +115,10 @@ async def test_whoever_leaves_a_message_half_written_is_asked(browser: Browser, 
 
         page.on("dialog", stay)
         await page.goto("/messages/new")
-        date, button = page.get_by_label("Date"), page.locator(".writing button[type=submit]")
+        date, button = (
+            page.get_by_label("Date"),
+            page.locator(".message-form .actions button[type=submit]"),
+        )
         await expect(date).to_be_hidden(timeout=PATIENCE)
         await expect(button).to_have_text(re.compile("^Send now"), use_inner_text=True)
         await page.get_by_label("Later").check()

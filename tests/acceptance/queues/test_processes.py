@@ -36,6 +36,14 @@ async def test_processes_are_replaced_under_load_and_nothing_is_lost_or_doubled(
     await hosting.until_empty("shop/orders")
     assert hosting.times_handled() == dict.fromkeys([*bodies, "after the change"], 1)
     assert len({each.pid for each in hosting.begun()}) >= 3
+
+    async def the_new_handler_is_used() -> bool:
+        probe = f"probe {len(hosting.begun())}"
+        await hosting.put("shop/orders", probe)
+        await hosting.until_ended(probe)
+        return hosting.ended(probe)[0].handler == "two"
+
+    await hosting.until(the_new_handler_is_used, "the host knows of the change")
     await hosting.until_gone(*{each.pid for each in hosting.begun() if each.handler == "one"})
     await hosting.put("shop/orders", "at last")
     await hosting.until_ended("at last")
@@ -387,7 +395,7 @@ async def test_a_late_answer_to_a_lost_lease_is_refused_and_the_message_counts_o
     hosting.touch("open")
     await hosting.until(lambda: len(hosting.ended()) == 2, "the slow one has ended, too")
     slow.send_signal(signal.SIGCONT)
-    await hosting.until(lambda: "the late answer is refused" in hosting.logs(), "refused, logged")
+    await hosting.until(lambda: "its late result is ignored" in hosting.logs(), "refused, logged")
     assert await hosting.copies("shop/orders") == 0
     assert [each.attempt for each in hosting.begun()] == [1, 2]
 
