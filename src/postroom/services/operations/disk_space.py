@@ -127,7 +127,7 @@ class SpaceWatch:
             self._wait = wait = await self._waits.keep(changed)
         if wait is None or wait.is_told:
             return
-        # Interrupted in between, it is told twice rather than never.
+        # Report first: an interruption here repeats the report instead of losing it.
         await self._tell(wait)
         if wait.is_over:
             await self._waits.forget(wait)
