@@ -19,9 +19,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import assert_never
 
+from postroom import clock
 from postroom.domain.queues.app_options import OnPoison
 from postroom.domain.queues.apps import App
 from postroom.host.processes.process_states import Handed, Process
@@ -141,7 +141,7 @@ class Dispatcher(Runner):
             waiting = max(1, info.length - mine)  # including delayed ones
             seen = len(await queue.peek(MOST_AT_ONCE)) if waiting > 1 else 1
             ready += waiting if seen == MOST_AT_ONCE else seen
-            oldest = max(oldest, (datetime.now(UTC) - info.oldest).total_seconds())
+            oldest = max(oldest, (clock.now() - info.oldest).total_seconds())
         return Demand(ready, oldest, self.pool.in_hand, self.pool.pace)
 
     # -- to a process ------------------------------------------------------------------------

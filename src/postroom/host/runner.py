@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.queues.apps import App, AppControl
 from postroom.host.processes.breaker import Breaker, BreakerState
 from postroom.host.processes.contracts import WorkerLauncher
@@ -63,7 +63,7 @@ class RunnerContext(msgspec.Struct, frozen=True):
     routes_changed: Callable[[], None]
     """Called when a runner has given up a queue."""
 
-    clock: Clock = time.monotonic
+    clock: Clock = clock.monotonic
 
 
 class Runner(ABC):
@@ -224,7 +224,7 @@ def _breaker_in_words(breaker: Breaker, now: float) -> str:
     seconds = breaker.opens_for(now)
     if not seconds:
         return f"crashed repeatedly ({breaker.reason}); one message is being tried"
-    probe = datetime.now(UTC) + timedelta(seconds=seconds)
+    probe = clock.now() + timedelta(seconds=seconds)
     return f"paused after repeated crashes ({breaker.reason}); next attempt at {probe:%H:%M:%S} UTC"
 
 
@@ -242,7 +242,7 @@ def _status_of(process: Process, now: float) -> ProcessStatus:
     return ProcessStatus(
         pid=process.pid,
         state=process.state.value,
-        started_at=datetime.now(UTC) - timedelta(seconds=now - process.started_at),
+        started_at=clock.now() - timedelta(seconds=now - process.started_at),
         in_hand=len(process.in_hand) or int(process.busy),
         handled=process.handled,
         memory=process.memory(),

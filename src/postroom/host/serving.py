@@ -6,8 +6,8 @@ The host starts one when there is a message, more while they fall behind, and st
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 
+from postroom import clock
 from postroom.domain.queues.apps import App
 from postroom.host.processes.process_states import Handed, Process
 from postroom.host.processes.scaling import Demand
@@ -68,7 +68,7 @@ class ServeRunner(Runner):
                 continue
             if info.oldest is not None:
                 ready += info.length
-                oldest = max(oldest, (datetime.now(UTC) - info.oldest).total_seconds())
+                oldest = max(oldest, (clock.now() - info.oldest).total_seconds())
         return Demand(ready, oldest)
 
     # -- never called: the host hands it no messages ----------------------------------------------

@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import deque
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.plain_text import printable
 from postroom.services.entities import read
 from postroom.services.newest_first import (
@@ -154,7 +154,7 @@ class EventService:
     async def forget_old(self, kept: timedelta = KEPT) -> int:
         """Remove older events; return how many."""
         removed = 0
-        before = rows_before(datetime.now(UTC) - kept)
+        before = rows_before(clock.now() - kept)
         for partition in map(_partition, Severity):
             while found := (await self._events.query(KeyRange.only(partition), before)).entities:
                 await remove_rows(self._events, partition, [each.row for each in found])
@@ -190,9 +190,9 @@ class EventService:
                     )
 
     async def _clean(self) -> None:
-        if self._cleaned_at is not None and time.monotonic() - self._cleaned_at < _CLEANED_EVERY:
+        if self._cleaned_at is not None and clock.monotonic() - self._cleaned_at < _CLEANED_EVERY:
             return
-        self._cleaned_at = time.monotonic()
+        self._cleaned_at = clock.monotonic()
         try:
             await self.forget_old()
         except StoreError as exc:
@@ -224,7 +224,7 @@ def _partition(least: Severity) -> str:
 def _entity(severity: Severity, part: str, text: str, subject: str) -> Entity:
     return Entity(
         _ALL,
-        new_row(datetime.now(UTC)),
+        new_row(clock.now()),
         {
             "Severity": severity.value,
             "Part": printable(part, longest=_LONGEST),

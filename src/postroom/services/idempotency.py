@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import Invalid, NotNow
 from postroom.domain.messages.refs import MessageRef, new_ref
 from postroom.services import entities
@@ -58,7 +58,7 @@ class Answered(msgspec.Struct, frozen=True):
 class IdempotencyService:
     def __init__(self, store: Store) -> None:
         self._records = store.table(_TABLE)
-        self._swept_at = time.monotonic()
+        self._swept_at = clock.monotonic()
         self._sweeping: asyncio.Task[None] | None = None
 
     async def begin(self, owner: str, key: str, fingerprint: str) -> Begun | Answered:
@@ -66,7 +66,7 @@ class IdempotencyService:
 
         `Invalid`: the key was used for another request. `NotNow`: the first one is in progress.
         """
-        now = datetime.now(UTC)
+        now = clock.now()
         self._sweep_if_due(now)
         new = Begun(
             owner, hashlib.sha256(key.encode()).hexdigest(), fingerprint, now, new_ref(), ""
@@ -118,8 +118,8 @@ class IdempotencyService:
     # -- expired records ---------------------------------------------------------------------
 
     def _sweep_if_due(self, now: datetime) -> None:
-        if time.monotonic() - self._swept_at > _SWEPT_EVERY and self._sweeping is None:
-            self._swept_at = time.monotonic()
+        if clock.monotonic() - self._swept_at > _SWEPT_EVERY and self._sweeping is None:
+            self._swept_at = clock.monotonic()
             self._sweeping = asyncio.create_task(self.sweep(now - KEPT))
             self._sweeping.add_done_callback(self._swept)
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import Exists, NoSuch
 from postroom.services.accounts.users import Role, User, UserService, parse_user
 from postroom.services.entities import read
@@ -71,7 +72,7 @@ class AccessLinks:
         if entity is None:
             return None
         link = _link(entity)
-        return link if link.expires_at > datetime.now(UTC) else None
+        return link if link.expires_at > clock.now() else None
 
     async def use(self, token: str, password: str) -> User:
         """Create the user, or set the new password. `Invalid`, `NoSuch`, `Exists`, `NotNow`.
@@ -91,7 +92,7 @@ class AccessLinks:
 
     async def all(self) -> list[AccessLink]:
         """Return all valid links, the soonest to expire first; expired ones are removed."""
-        now = datetime.now(UTC)
+        now = clock.now()
         found: list[AccessLink] = []
         async for entity in self._links.scan(KeyRange.only(_LINK)):
             link = _link(entity)
@@ -116,7 +117,7 @@ class AccessLinks:
     ) -> str:
         await self.revoke_all_of(email)
         token = secrets.token_urlsafe(32)
-        now = datetime.now(UTC)
+        now = clock.now()
         values: dict[str, Value] = {
             "Kind": kind.value,
             "Email": email,

@@ -13,13 +13,13 @@ import hashlib
 import hmac
 import re
 import secrets
-import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.plain_text import one_line
 from postroom.services import entities
@@ -98,7 +98,7 @@ class ApiKeyService:
             id=secrets.token_hex(6),
             name=one_line("name", name, longest=LONGEST_NAME, required=False),
             scopes=frozenset(map(parse_scope, scopes)),
-            created_at=datetime.now(UTC),
+            created_at=clock.now(),
         )
         secret = secrets.token_urlsafe(32)
         await self._keys.insert(_entity(key, _hashed(secret)))
@@ -136,7 +136,7 @@ class ApiKeyService:
         await asyncio.gather(*self._writing)
 
     async def _look_up(self, key_id: str) -> _StoredKey | None:
-        now = time.monotonic()
+        now = clock.monotonic()
         remembered = self._cache.get(key_id)
         if remembered is not None and now < remembered[0]:
             return remembered[1]
@@ -148,7 +148,7 @@ class ApiKeyService:
         return known
 
     def _record_use(self, key_id: str) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - self._use_recorded.get(key_id, -_USE_RECORDED_EVERY) < _USE_RECORDED_EVERY:
             return
         self._use_recorded[key_id] = now
@@ -159,7 +159,7 @@ class ApiKeyService:
     async def _write_use(self, key_id: str) -> None:
         # Not worth failing for: the key may be revoked, or the store unavailable.
         with contextlib.suppress(StoreError):
-            await self._keys.merge(Entity(_PARTITION, key_id, {"LastUsedAt": datetime.now(UTC)}))
+            await self._keys.merge(Entity(_PARTITION, key_id, {"LastUsedAt": clock.now()}))
 
 
 def parse_scope(text: str) -> Scope:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.plain_text import printable
 from postroom.services.entities import read
 from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
@@ -61,7 +62,7 @@ class AuditService:
         cleaned: dict[str, Value] = {
             name: printable(text, longest=_LONGEST) for name, text in values.items()
         }
-        row = new_row(datetime.now(UTC))
+        row = new_row(clock.now())
         try:
             await self._log.insert(Entity(_ALL, row, cleaned))
             await self._log.insert(Entity(_by(str(cleaned["Who"])), row, cleaned))
@@ -98,7 +99,7 @@ class AuditService:
         """Remove older entries and return their number. The actor's row is removed first, so that
         the next call finds what an interruption left."""
         removed = 0
-        before = rows_before(datetime.now(UTC) - kept)
+        before = rows_before(clock.now() - kept)
         async for entity in self._log.scan(KeyRange.only(_ALL), before):
             for partition in (_by(read(entity, "Who", str)), _ALL):
                 with contextlib.suppress(NotFound):

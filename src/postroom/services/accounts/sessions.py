@@ -14,10 +14,11 @@ import contextlib
 import hashlib
 import re
 import secrets
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.plain_text import printable
 from postroom.services.accounts.users import User, UserService
 from postroom.services.entities import read, read_optional
@@ -59,7 +60,7 @@ class SessionService:
         """
         await self._remove_old(user)
         secret = secrets.token_urlsafe(32)
-        now = datetime.now(UTC)
+        now = clock.now()
         values: dict[str, Value] = {
             "Email": user.email,
             "Epoch": user.epoch,
@@ -82,7 +83,7 @@ class SessionService:
             return None
         session = _session(entity)
         user = await self._users.find(session.email)
-        now = datetime.now(UTC)
+        now = clock.now()
         if user is None or not _is_valid(entity, user, now):
             return None
         if now - session.seen_at > _SEEN_EVERY:
@@ -100,7 +101,7 @@ class SessionService:
         found = await self._sessions.get(partition, session.id)
         if found is None:
             return None
-        secret, now = secrets.token_urlsafe(32), datetime.now(UTC)
+        secret, now = secrets.token_urlsafe(32), clock.now()
         values = {**found.properties, "ConfirmedAt": now, "FormsId": session.forms_id}
         renewed = Entity(partition, _hashed(secret), values)
         try:
@@ -111,7 +112,7 @@ class SessionService:
 
     async def of(self, user: User) -> list[Session]:
         """Return the user's sessions, newest first."""
-        now = datetime.now(UTC)
+        now = clock.now()
         found = [_session(each) for each in await self._all(user) if _is_valid(each, user, now)]
         return sorted(found, key=lambda each: each.started_at, reverse=True)
 
@@ -131,7 +132,7 @@ class SessionService:
 
     async def _remove_old(self, user: User) -> None:
         """Delete the user's sessions that are no longer valid."""
-        now = datetime.now(UTC)
+        now = clock.now()
         for each in await self._all(user):
             if not _is_valid(each, user, now):
                 await self.end(user.email, each.row)

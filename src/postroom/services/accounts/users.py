@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import parse_address
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.rate_limits import RateLimit
@@ -85,7 +85,7 @@ class User(msgspec.Struct, frozen=True):
     @property
     def is_slowed_down(self) -> bool:
         """Whether unknown devices have to wait before the next attempt."""
-        return STRANGERS.next_moment(self.tries_mark, datetime.now(UTC)) is None
+        return STRANGERS.next_moment(self.tries_mark, clock.now()) is None
 
 
 class UserService:
@@ -110,7 +110,7 @@ class UserService:
             "Role": role.value,
             "Password": await self._passwords.hash(check_password(password, email=address)),
             "Epoch": _new_epoch(),
-            "CreatedAt": datetime.now(UTC),
+            "CreatedAt": clock.now(),
             **_NO_TRIES,
             **_NO_SECOND_FACTOR,
         }
@@ -216,7 +216,7 @@ class UserService:
     async def turn_on_second_factor(self, email: str, secret: str, code: str) -> list[str]:
         """Require a code at login from now on; return the recovery codes.
         `Invalid` if the code is wrong, `NotNow` if there is already a second factor."""
-        step = second_factor.matching_step(secret, code, 0, datetime.now(UTC))
+        step = second_factor.matching_step(secret, code, 0, clock.now())
         if step is None:
             raise Invalid("code", "is wrong: enter the one that the app shows now")
         codes = second_factor.new_recovery_codes()
@@ -240,7 +240,7 @@ class UserService:
             log.error("the code of an authenticator app cannot be checked: %s", exc)
             return None
         last = read(entity, "TotpStep", int)
-        return second_factor.matching_step(secret, code, last, datetime.now(UTC))
+        return second_factor.matching_step(secret, code, last, clock.now())
 
     async def turn_off_second_factor(self, email: str) -> None:
         await self._merge(email, lambda _: _NO_SECOND_FACTOR)
@@ -302,7 +302,7 @@ class UserService:
             return None
 
     def _note_slowed_down(self, email: str) -> None:
-        user, now = parse_user(email), time.monotonic()
+        user, now = parse_user(email), clock.monotonic()
         if now - self._noted.get(user, -_NOTED_EVERY) < _NOTED_EVERY:
             return
         self._noted[user] = now
@@ -364,7 +364,7 @@ def _recovery_hashes(entity: Entity) -> list[str]:
 
 def _one_more(row: Entity, name: str, limit: RateLimit) -> Mapping[str, Value] | None:
     """Return the change that counts one more attempt; None if it is too early for one."""
-    used_up = limit.next_moment(_moment(row, name), datetime.now(UTC))
+    used_up = limit.next_moment(_moment(row, name), clock.now())
     return None if used_up is None else {name: used_up}
 
 

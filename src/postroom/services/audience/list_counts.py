@@ -9,11 +9,11 @@ loses at most its last second, and an import its last chunk; the next count corr
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import Final
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.errors import Overtaken
 from postroom.services import entities
@@ -75,12 +75,12 @@ class ListCounts:
         if change == Figures():
             return
         self._changes[name] = self._changes.get(name, Figures()) + change
-        if time.monotonic() - self._written_at >= _SECONDS:
+        if clock.monotonic() - self._written_at >= _SECONDS:
             await self.write()
 
     async def write(self) -> None:
         """Write all changes. Lists that were never counted are left out."""
-        self._written_at = time.monotonic()
+        self._written_at = clock.monotonic()
         changes, self._changes = self._changes, {}
         for name, change in changes.items():
             await self._write(name, change)

@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.messages import day_of
 from postroom.services import entities
@@ -84,7 +84,7 @@ class GrowthService:
     async def history(self, list_name: str | None = None, *, days: int = 90) -> list[GrowthPoint]:
         """Return the last days of a list, or of all lists; days without a count are missing."""
         partition = EVERY if list_name is None else _partition(list_name)
-        first = day_of(datetime.now(UTC) - timedelta(days=days))
+        first = day_of(clock.now() - timedelta(days=days))
         rows = self._growth.scan(KeyRange.only(partition), KeyRange(start=first))
         return [_point_from(row) async for row in rows]
 
@@ -117,21 +117,21 @@ class GrowthService:
 
     async def count_now(self, name: ListName) -> ListSize:
         """Count a list at once: about two seconds for a million on SQLite."""
-        began = time.monotonic()
+        began = clock.monotonic()
         figures = await self._figures(name, None)
-        return await self._note(name, figures, time.monotonic() - began)
+        return await self._note(name, figures, clock.monotonic() - began)
 
     async def _count(self, name: ListName, turn: _Turn) -> None:
-        began = time.monotonic()
+        began = clock.monotonic()
         figures = await self._figures(name, turn)
-        await self._note(name, figures, time.monotonic() - began)
+        await self._note(name, figures, clock.monotonic() - began)
 
     async def _figures(self, name: ListName, turn: _Turn | None) -> Figures:
         total = Figures()
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
         start = within.start
         while True:
-            asked = time.monotonic()
+            asked = clock.monotonic()
             rows = await self._subscribers.read(
                 _State, name, KeyRange(start, within.stop), limit=_ROWS
             )
@@ -144,10 +144,10 @@ class GrowthService:
             if turn is not None:
                 await turn.keep()
                 # Leave half of the time to other work, such as pages.
-                await asyncio.sleep(time.monotonic() - asked)
+                await asyncio.sleep(clock.monotonic() - asked)
 
     async def _note(self, name: ListName, total: Figures, seconds: float) -> ListSize:
-        now = datetime.now(UTC)
+        now = clock.now()
         figures: dict[str, Value] = {
             "Subscribers": total.subscribers,
             "Verified": total.verified,
@@ -168,7 +168,7 @@ class GrowthService:
             "Subscribers": sum(size.subscribers for size in sizes),
             "Verified": sum(size.verified for size in sizes),
         }
-        await self._growth.upsert(Entity(EVERY, day_of(datetime.now(UTC)), figures))
+        await self._growth.upsert(Entity(EVERY, day_of(clock.now()), figures))
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):
@@ -184,13 +184,13 @@ class _Turn:
     def __init__(self, store: Store, lease: Lease | None) -> None:
         self._store = store
         self._lease = lease
-        self._renewed = time.monotonic()
+        self._renewed = clock.monotonic()
 
     async def keep(self) -> None:
         """Renew the lease if necessary. `LeaseLost` if another process has it now."""
-        if self._lease is not None and time.monotonic() - self._renewed > _RENEW_AFTER:
+        if self._lease is not None and clock.monotonic() - self._renewed > _RENEW_AFTER:
             await self._store.renew_lease(self._lease)
-            self._renewed = time.monotonic()
+            self._renewed = clock.monotonic()
 
 
 def _partition(list_name: str) -> str:
@@ -200,7 +200,7 @@ def _partition(list_name: str) -> str:
 def _is_due(latest: Entity | None) -> bool:
     if latest is None:
         return True
-    age = (datetime.now(UTC) - entities.read(latest, "CountedAt", datetime)).total_seconds()
+    age = (clock.now() - entities.read(latest, "CountedAt", datetime)).total_seconds()
     rest = _SHARE * entities.read(latest, "Seconds", float)
     return age > min(max(ROUND, rest), _LONGEST_REST)
 

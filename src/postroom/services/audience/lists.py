@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import UTC, datetime
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.list_properties import checked_properties
 from postroom.domain.audience.lists import (
     ListName,
@@ -62,7 +62,7 @@ class ListService:
         given = {"description": description, "from_address": from_address, **others}
         new = MailingList(
             name=parse_new_list_name(name),
-            created_at=datetime.now(UTC),
+            created_at=clock.now(),
             **checked_properties(given),
         )
         # The index first: a list that is missing there could never be found.

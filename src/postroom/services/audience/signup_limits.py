@@ -35,6 +35,7 @@ from typing import Final
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.audience.mailboxes import canonical_mailbox
@@ -82,9 +83,7 @@ class Allowance(msgspec.Struct, frozen=True):
 
 
 class SignupLimits:
-    def __init__(
-        self, store: Store, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, store: Store, clock: Callable[[], datetime] = clock.now) -> None:
         self._rows = store.table(TABLE)
         self._clock = clock
         self._swept_at = clock()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address, address_key, folded
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.services import entities
@@ -105,7 +105,7 @@ class SubscriberSearch:
         start = max(within.start or "", _behind(after) if after else "")
         found: list[Subscriber] = []
         count = 0
-        deadline = time.monotonic() + seconds
+        deadline = clock.monotonic() + seconds
         while True:
             result = await self._rows.query(
                 KeyRange.only(mailing_list.name),
@@ -120,7 +120,7 @@ class SubscriberSearch:
             if result.next is None:
                 return FoundSubscribers(found, None)
             last = looked_at[-1].address
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 return FoundSubscribers(found, last, True, count)
             start = _behind(last)
 
@@ -256,14 +256,14 @@ class _Rows:
         within = KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix))
         self._stop = within.stop
         self._start = max(within.start or "", _behind(after) if after else "")
-        self._deadline = time.monotonic() + seconds
+        self._deadline = clock.monotonic() + seconds
         self._is_at_end = False
 
     async def following(self) -> dict[str, _Row] | None:
         """Return the next rows; None at the end, or when the time is over."""
         if self._is_at_end:
             return None
-        if self.looked_at and time.monotonic() > self._deadline:
+        if self.looked_at and clock.monotonic() > self._deadline:
             self.next = self._last
             return None
         within = KeyRange(self._start, self._stop)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import time
 from collections.abc import AsyncIterator, Coroutine
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address, folded, parse_address
 from postroom.domain.audience.lists import (
     ListName,
@@ -129,9 +129,9 @@ class SubscriptionService:
         Return False if the address is on the list, or the mailbox was counted today. Then the work
         item has not been put yet.
         """
-        if time.monotonic() - self._seen.get(name, -_SEEN_SECONDS) >= _SEEN_SECONDS:
+        if clock.monotonic() - self._seen.get(name, -_SEEN_SECONDS) >= _SEEN_SECONDS:
             await self._lists.get(name)
-            self._seen = {name: time.monotonic()}
+            self._seen = {name: clock.monotonic()}
         await self._limits.sweep_now_and_then()
         new = new_subscriber(name, address, verified=False)
         steps: list[Step] = [
@@ -395,7 +395,7 @@ class SubscriptionService:
         """Record the departure, then remove; return False if another process was faster."""
         name, address = subscriber.list_name, subscriber.address
         steps: list[Step] = [
-            self._departures.noting(name, address, datetime.now(UTC)),
+            self._departures.noting(name, address, clock.now()),
             Batch(entities.LISTS, entities.subscriber_removal(subscriber)),
         ]
         try:
@@ -421,7 +421,7 @@ class SubscriptionService:
 
 
 def new_subscriber(name: ListName, address: Address, *, verified: bool) -> Subscriber:
-    now = datetime.now(UTC)
+    now = clock.now()
     return Subscriber(
         list_name=name,
         address=address,
@@ -444,7 +444,7 @@ def _item(subscriber: Subscriber, language: str) -> NewMessage:
 
 
 def _verified(subscriber: Subscriber) -> Subscriber:
-    return msgspec.structs.replace(subscriber, verified=True, verified_at=datetime.now(UTC))
+    return msgspec.structs.replace(subscriber, verified=True, verified_at=clock.now())
 
 
 async def _both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:

@@ -18,13 +18,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from postroom import clock
 from postroom.services import entities
 from postroom.services.operations import address_conversion
 from postroom.storage import (
@@ -91,21 +90,21 @@ async def bring_up_to_date(store: Store, conversions: Sequence[Conversion] = CON
 
 async def _convert(store: Store, conversions: Sequence[Conversion], lease: Lease) -> None:
     found = await _read(store)
-    renewed = time.monotonic()
+    renewed = clock.monotonic()
 
     async def keep() -> None:
         nonlocal renewed
-        if time.monotonic() - renewed > _RENEW_AFTER:
+        if clock.monotonic() - renewed > _RENEW_AFTER:
             await store.renew_lease(lease)
-            renewed = time.monotonic()
+            renewed = clock.monotonic()
 
     for version, conversion in enumerate(conversions[_version(found) :], _version(found) + 1):
-        began = time.monotonic()
+        began = clock.monotonic()
         _log.info("converting the store to data version %d: %s", version, conversion.what)
         await conversion.convert(store, keep)
         await _write(store, found, version)
         found = await _read(store)
-        _log.info("converted to data version %d in %.1f s", version, time.monotonic() - began)
+        _log.info("converted to data version %d in %.1f s", version, clock.monotonic() - began)
 
 
 async def _is_new(store: Store) -> bool:
@@ -123,7 +122,7 @@ def _version(found: Entity | None) -> int:
 
 async def _write(store: Store, before: Entity | None, version: int) -> None:
     """Record a version, unless another process has recorded one: then that is looked at."""
-    entity = Entity(PARTITION, ROW, {"Version": version, "ConvertedAt": datetime.now(UTC)})
+    entity = Entity(PARTITION, ROW, {"Version": version, "ConvertedAt": clock.now()})
     with contextlib.suppress(Conflict):
         if before is None:
             await store.table(TABLE).insert(entity)

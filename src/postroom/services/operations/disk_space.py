@@ -17,11 +17,12 @@ import shutil
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.disk_space import FolderSpace, Shortage, SpaceMark, find_shortage
 from postroom.folders import nearest_existing
 from postroom.services.entities import read
@@ -155,7 +156,7 @@ def _after(wait: SpaceWait | None, shortage: Shortage | None) -> SpaceWait | Non
     machine = socket.gethostname()
     if wait is None or wait.is_over:
         etag = "" if wait is None else wait.etag
-        return SpaceWait(shortage, machine, datetime.now(UTC), etag=etag)
+        return SpaceWait(shortage, machine, clock.now(), etag=etag)
     if str(wait.shortage) == str(shortage):
         return wait  # people would see no difference
     return msgspec.structs.replace(wait, shortage=shortage, machine=machine)

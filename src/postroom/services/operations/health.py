@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.messages.pages import CONFIRM_QUEUE, SCHEDULE_QUEUE, SEND_QUEUE
 from postroom.domain.queues.queue_names import dead_letter_queue, poison_queue
 from postroom.services.queues.hosts import HostStatusService
@@ -61,7 +62,7 @@ class HealthService:
         self,
         hosts: HostStatusService,
         queues: QueueOverviewService,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = clock.now,
     ) -> None:
         self._hosts = hosts
         self._queues = queues

@@ -9,8 +9,9 @@ Behind such a proxy all visitors look like one and share its limits, so `postroo
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from postroom import clock
 from postroom.services.entities import read
 from postroom.storage import Entity, KeyRange, Store
 
@@ -26,10 +27,10 @@ class ProxySightings:
 
     async def record(self, address: str) -> None:
         """Keep that a proxy at this address has passed a visitor on."""
-        await self._table.upsert(Entity(_UNTRUSTED, address, {"SeenAt": datetime.now(UTC)}))
+        await self._table.upsert(Entity(_UNTRUSTED, address, {"SeenAt": clock.now()}))
 
     async def recent(self) -> list[str]:
         """Return the addresses of proxies that were seen in the last days."""
-        oldest = datetime.now(UTC) - _RECENT
+        oldest = clock.now() - _RECENT
         found = await self._table.query(KeyRange.only(_UNTRUSTED), limit=_MOST)
         return [each.row for each in found.entities if read(each, "SeenAt", datetime) >= oldest]

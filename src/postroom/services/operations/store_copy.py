@@ -14,10 +14,10 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import NotNow
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.queues.queue_names import is_internal
@@ -187,7 +187,7 @@ class StoreCopy:
         await target.purge()
         waiting: list[NewMessage] = []
         async for stored in self._source.queue(name).scan():
-            now = datetime.now(UTC)
+            now = clock.now()
             delay = max(0.0, (stored.ready_at - now).total_seconds())
             ttl = None
             if stored.expires_at is not None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from datetime import UTC, datetime
 
+from postroom import clock
 from postroom.storage import AccessDenied, Entity, Store, StoreError, StoreFull, StoreMissing
 
 TABLE = "storeinfo"
@@ -35,14 +34,14 @@ class StoreHealth:
         """Return in a few words why the store cannot be used, or nothing. For anybody to read:
         without names of machines and files."""
         async with self._looking:
-            if not self._looked_at or time.monotonic() - self._looked_at > _FRESH_SECONDS:
+            if not self._looked_at or clock.monotonic() - self._looked_at > _FRESH_SECONDS:
                 self._problem = await self._find()
-                self._looked_at = time.monotonic()
+                self._looked_at = clock.monotonic()
             return self._problem
 
     async def _find(self) -> str:
         data = os.urandom(_PROBE_BYTES)
-        probe = Entity(PARTITION, _PROBE, {"At": datetime.now(UTC), "Data": data})
+        probe = Entity(PARTITION, _PROBE, {"At": clock.now(), "Data": data})
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._table.upsert(probe)

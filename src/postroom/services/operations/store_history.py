@@ -20,12 +20,13 @@ import fcntl
 import logging
 import os
 import secrets
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import DomainError
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.folders import make_writable, open_private
@@ -80,7 +81,7 @@ class StoreHistory:
             store_id = self._store_id = self._store_id or await self._identify()
             known = self._known()
             if known is None or known.store_id != store_id:
-                known = _FolderMark(store_id, secrets.token_hex(8), datetime.now(UTC))
+                known = _FolderMark(store_id, secrets.token_hex(8), clock.now())
                 await self._table.insert(Entity(_MARKS, known.folder_id, {"At": known.at}))
                 self._remember(known)
                 return True
@@ -88,7 +89,7 @@ class StoreHistory:
             if mark is None or entities.read(mark, "At", datetime) < known.at:
                 return False
             # By a clock that was set back it stays where it is.
-            known.at = max(known.at, datetime.now(UTC))
+            known.at = max(known.at, clock.now())
             # With the ETag: the server may be replaced by one with an older mark just now.
             new = Entity(_MARKS, known.folder_id, {"At": known.at})
             await self._table.replace(new, mark.etag)
@@ -193,7 +194,7 @@ class StoreHistory:
             self._remember(known)
 
     async def _pause_unfinished(self, reached: datetime | None, known_at: datetime) -> int:
-        now = datetime.now(UTC)
+        now = clock.now()
         unfinished: list[Message] = [
             each
             async for each in self._services.message_rows.open_messages()

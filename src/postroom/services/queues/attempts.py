@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.queues.queue_names import SUFFIXES, base_queue, root_queue
 from postroom.services import entities
 from postroom.services.row_ranges import remove_rows
@@ -244,9 +245,7 @@ def _clean(text: str, longest: int) -> str:
 class AttemptRetention:
     """Removes histories that a dropped message, a purge or a crash has left behind."""
 
-    def __init__(
-        self, store: Store, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, store: Store, now: Callable[[], datetime] = clock.now) -> None:
         self._store = store
         self._rows = store.table(TABLE)
         self._history = AttemptHistory(store)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import Invalid, NotNow
 from postroom.domain.queues.apps import App
 from postroom.domain.queues.queue_names import (
@@ -74,7 +75,7 @@ class QueueService:
         hosts: HostStatusService,
         access: AccessService,
         events: EventService,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = clock.now,
     ) -> None:
         self._store = store
         self._access = access

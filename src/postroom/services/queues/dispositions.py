@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.queues.app_options import LONGEST_DELAY, OnPoison
 from postroom.domain.queues.apps import App
 from postroom.domain.queues.queue_names import (
@@ -207,7 +207,7 @@ class QueueFaults:
         properties: dict[str, Value] = {
             "Queue": queue,
             "Reason": reason[:_LONGEST_REASON],
-            "Time": datetime.now(UTC),
+            "Time": clock.now(),
         }
         await self._table.upsert(Entity(_FAULT, _row(queue), properties))
         await self._hosts.ring_bells("fault")
@@ -230,7 +230,7 @@ def _row(queue: str) -> str:
 class PoisonNotices:
     """Events about poison messages, at most one per minute and queue."""
 
-    def __init__(self, events: EventService, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, events: EventService, clock: Callable[[], float] = clock.monotonic) -> None:
         self._events = events
         self._clock = clock
         self._recorded_at: dict[str, float] = {}

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.queues.queue_names import BELLS, bell_queue
 from postroom.services import entities
 from postroom.storage import Entity, KeyRange, NotFound, Store, Value
@@ -79,7 +80,7 @@ class HostReport(msgspec.Struct, frozen=True):
 
 
 class HostStatusService:
-    def __init__(self, store: Store, now: Callable[[], datetime] = lambda: datetime.now(UTC)):
+    def __init__(self, store: Store, now: Callable[[], datetime] = clock.now):
         self._store = store
         self._table = store.table(TABLE)
         self._now = now

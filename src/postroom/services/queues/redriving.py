@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import NoSuch
 from postroom.services.queues.attempts import AttemptHistory
 from postroom.storage import QueueMessage, Store
@@ -115,7 +115,7 @@ class _RedriveRate:
 
     def __init__(self, redrive: RedrivePlan) -> None:
         self._redrive = redrive
-        self._began = time.monotonic()
+        self._began = clock.monotonic()
         self.moved = 0
 
     def moved_one(self) -> None:
@@ -126,4 +126,4 @@ class _RedriveRate:
     async def wait(self) -> None:
         rate = self._redrive.rate
         if rate is not None:
-            await asyncio.sleep(max(0.0, self._began + self.moved / rate - time.monotonic()))
+            await asyncio.sleep(max(0.0, self._began + self.moved / rate - clock.monotonic()))

@@ -26,11 +26,12 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName, Subscriber, SubscriberGuid, new_guids
 from postroom.services import entities
@@ -264,7 +265,7 @@ class _Importing:
         self._list = name
         self._report = report
         self._verified_unless_said = verified_unless_said
-        self._now = datetime.now(UTC)
+        self._now = clock.now()
         # Whether to look first: as long as nothing was there, an insertion is tried blindly.
         self._look_first = report.dry_run
         self._unsubscribed: set[AddressKey] = set()
