@@ -16,7 +16,8 @@ import uvloop
 from bench.mail import content
 from postroom.mail.mailing import Recipient
 from postroom.transport.contract import Result
-from postroom.transport.smtp import SmtpTransport, parse_servers
+from postroom.transport.smtp.servers import parse_servers
+from postroom.transport.smtp.smtp_transport import SmtpTransport
 from tests.services.waiting import LOOPBACK
 
 _PAGE = 100

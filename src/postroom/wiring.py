@@ -69,7 +69,7 @@ from postroom.services.stored_secrets import StoredSecrets
 from postroom.settings import Settings
 from postroom.storage import Store, open_store
 from postroom.transport.contract import Transport
-from postroom.transport.outbox import OutboxTransport
+from postroom.transport.outbox_transport import OutboxTransport
 from postroom.transport.registry import open_transport, sends_mail
 from postroom.watchdog import Stalls, Watchdog, start_again
 

@@ -15,10 +15,11 @@ from typing import Any
 from aiohttp import web
 
 from postroom.transport.contract import Transport
-from postroom.transport.http.transport import HttpTransport
-from postroom.transport.outbox import OutboxTransport
+from postroom.transport.http.http_transport import HttpTransport
+from postroom.transport.outbox_transport import OutboxTransport
 from postroom.transport.sendgrid import SendgridProvider
-from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
+from postroom.transport.smtp.servers import Timeouts, parse_servers
+from postroom.transport.smtp.smtp_transport import SmtpTransport
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.sendgrid_api import SendgridApi, running_sendgrid_api
 from tests.services.waiting import LOOPBACK, free_ports

@@ -10,7 +10,6 @@ import asyncio
 
 import dns.asyncresolver
 
-from postroom.checks.base_url import check_base_url
 from postroom.checks.dns_records import check_sending_domains
 from postroom.checks.findings import Finding, FindingState
 from postroom.checks.machine import (
@@ -20,8 +19,8 @@ from postroom.checks.machine import (
     check_secret_key,
     check_variables,
 )
+from postroom.checks.sending import check_base_url, check_transport, send_test_mail
 from postroom.checks.store import check_store
-from postroom.checks.transport import check_transport, send_test_mail
 from postroom.settings import Settings
 
 __all__ = ["Finding", "FindingState", "check_everything"]

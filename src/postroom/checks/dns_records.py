@@ -10,7 +10,7 @@ import dns.exception
 import dns.resolver
 
 from postroom.checks.findings import Finding, FindingState
-from postroom.checks.transport import sends
+from postroom.checks.sending import sends
 from postroom.errors import PostroomError
 from postroom.settings import Settings
 

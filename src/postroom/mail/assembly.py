@@ -14,8 +14,8 @@ from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot, mime_content
+from postroom.mail.mailing import MessageIds, SplicedMailing
 from postroom.mail.placeholders import Source
-from postroom.mail.template import MessageIds, SplicedMailing
 from postroom.mail.wire_addresses import ascii_domain, envelope_address
 
 _KEY: Final = re.compile(r"[A-Za-z0-9-]{1,64}")

@@ -38,7 +38,8 @@ class TransportKind(msgspec.Struct, frozen=True):
 
 
 def _open_smtp(options: TransportOptions) -> Transport:
-    from postroom.transport.smtp import SmtpTransport, parse_servers
+    from postroom.transport.smtp.servers import parse_servers
+    from postroom.transport.smtp.smtp_transport import SmtpTransport
 
     return SmtpTransport(parse_servers(options.url), connections=options.connections)
 
@@ -50,7 +51,7 @@ def _open_sendgrid(options: TransportOptions) -> Transport:
 
 
 def _open_outbox(options: TransportOptions) -> Transport:
-    from postroom.transport.outbox import OutboxTransport
+    from postroom.transport.outbox_transport import OutboxTransport
 
     if options.url.partition(":")[2].strip("/"):
         raise Invalid("transport", "must be only 'outbox:'; its folder is in the data folder")
@@ -91,8 +92,8 @@ def _kind_of(url: str) -> TransportKind | None:
 
 def _open_http(provider: type[HttpProvider], options: TransportOptions) -> Transport:
     try:
+        from postroom.transport.http.http_transport import HttpTransport
         from postroom.transport.http.provider import parse_base_url
-        from postroom.transport.http.transport import HttpTransport
     except ModuleNotFoundError as exc:
         if (exc.name or "").startswith("postroom"):
             raise

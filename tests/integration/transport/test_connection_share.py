@@ -15,7 +15,7 @@ from postroom.sender.limits.stored_limits import TABLE
 from postroom.storage import Entity, Store, open_store
 from postroom.transport.contract import Transport
 from postroom.transport.registry import open_transport
-from postroom.transport.smtp.transport import SmtpTransport
+from postroom.transport.smtp.smtp_transport import SmtpTransport
 from tests.services.plain_mailing import Notes, PlainMailing, many
 from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
 

@@ -10,7 +10,8 @@ import pytest
 import trustme
 
 from postroom.transport.contract import FaultScope, Result, ResultKind
-from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
+from postroom.transport.smtp.servers import Timeouts, parse_servers
+from postroom.transport.smtp.smtp_transport import SmtpTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.waiting import LOOPBACK, free_ports

@@ -13,7 +13,7 @@ from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.mail.mailing import Recipient
 from postroom.transport.contract import FaultScope, ResultKind, TransportError
-from postroom.transport.outbox import OutboxTransport
+from postroom.transport.outbox_transport import OutboxTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 
 pytestmark = pytest.mark.timeout(60)

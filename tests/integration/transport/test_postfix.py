@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from postroom.transport.contract import FaultScope, Result, ResultKind
-from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
+from postroom.transport.smtp.servers import Timeouts, parse_servers
+from postroom.transport.smtp.smtp_transport import SmtpTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, recipients
 from tests.services.postfix import Postfix, running_postfix
 

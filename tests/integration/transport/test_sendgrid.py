@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from postroom.transport.contract import FaultScope, ResultKind, TransportError
-from postroom.transport.http.transport import HttpTransport
+from postroom.transport.http.http_transport import HttpTransport
 from postroom.transport.sendgrid import SendgridProvider
 from tests.services.plain_mailing import (
     Notes,

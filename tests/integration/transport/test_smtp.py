@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from postroom.transport.contract import FaultScope, Result, ResultKind
-from postroom.transport.smtp import SmtpTransport, Timeouts, parse_servers
+from postroom.transport.smtp.servers import Timeouts, parse_servers
+from postroom.transport.smtp.smtp_transport import SmtpTransport
 from tests.services.plain_mailing import Notes, PlainMailing, kinds, many, recipients
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.services.smtp_sink import SmtpSink, running_smtp_sink

@@ -5,8 +5,7 @@ import html
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.mail.mailing import Recipient
-from postroom.mail.template import SplicedMailing
+from postroom.mail.mailing import Recipient, SplicedMailing
 from postroom.transport.http.provider import TemplatedMailing
 from tests.unit.mail.making import GUID, LEAVE, URL, confirmation, mailing, recipient
 from tests.unit.mail.strict import bodies, parse, read_headers

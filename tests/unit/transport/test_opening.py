@@ -6,10 +6,10 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.transport.contract import TransportError
-from postroom.transport.http.transport import HttpTransport
-from postroom.transport.outbox import OutboxTransport
+from postroom.transport.http.http_transport import HttpTransport
+from postroom.transport.outbox_transport import OutboxTransport
 from postroom.transport.registry import open_transport
-from postroom.transport.smtp import SmtpTransport
+from postroom.transport.smtp.smtp_transport import SmtpTransport
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.transport.smtp import SmtpServer, Tls, parse_servers
+from postroom.transport.smtp.servers import SmtpServer, Tls, parse_servers
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,3 @@
 A dialogue takes its next email from the backlog itself, when the reply to the last one arrives: no
 task, future or queue stands between the emails of a connection.
 """
-
-from postroom.transport.smtp.servers import SmtpServer, Timeouts, Tls, parse_servers
-from postroom.transport.smtp.transport import SmtpTransport
-
-__all__ = ["SmtpServer", "SmtpTransport", "Timeouts", "Tls", "parse_servers"]

@@ -10,10 +10,10 @@ from postroom.transport.batch import CLOSED
 from postroom.transport.contract import Result
 from postroom.transport.smtp.backlog import Backlog, SmtpBatch
 from postroom.transport.smtp.candidates import CandidateServer, CandidateServers
-from postroom.transport.smtp.connection import SmtpConnection
 from postroom.transport.smtp.handshake import HandshakeFailed, open_connection
 from postroom.transport.smtp.in_progress import CLOSES
 from postroom.transport.smtp.servers import SmtpServer, Timeouts
+from postroom.transport.smtp.smtp_connection import SmtpConnection
 
 
 class ConnectionPool:

@@ -11,10 +11,10 @@ from base64 import b64encode
 
 from postroom.errors import PostroomError
 from postroom.transport.contract import FaultScope, Result, ResultKind
-from postroom.transport.smtp.connection import ConnectionLost, ConnectionOwner, SmtpConnection
 from postroom.transport.smtp.replies import Extensions, Reply, SmtpStage, parse_extensions
 from postroom.transport.smtp.reply_meaning import judge
 from postroom.transport.smtp.servers import SmtpServer, Timeouts, Tls
+from postroom.transport.smtp.smtp_connection import ConnectionLost, ConnectionOwner, SmtpConnection
 
 
 class HandshakeFailed(PostroomError):

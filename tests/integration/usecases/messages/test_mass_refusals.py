@@ -18,7 +18,8 @@ from postroom.settings import load_settings
 from postroom.settings.declared import TransportSettings
 from postroom.storage import Store
 from postroom.transport.contract import Result, ResultKind
-from postroom.transport.smtp import SmtpTransport, parse_servers
+from postroom.transport.smtp.servers import parse_servers
+from postroom.transport.smtp.smtp_transport import SmtpTransport
 from postroom.wiring import Services
 from tests.services.lockstep_smtp import UNKNOWN, LockstepSmtp, lockstep_smtp
 from tests.services.plain_mailing import PlainMailing, recipients

@@ -13,7 +13,7 @@ from postroom.domain.errors import NoSuch
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.services.accounts.users import Role
 from postroom.services.audience.guid_hiding import hide_guids
-from postroom.transport.outbox import OutboxMail
+from postroom.transport.outbox_transport import OutboxMail
 from postroom.web.rendering.sandbox import sandboxed
 from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
 from postroom.web.requests.views import View, error_page

@@ -1,9 +1,14 @@
-"""The mail server or provider, tried as far as possible without sending."""
+"""Sending: does the mail server or provider work, and do links in emails lead to Postroom?"""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import urllib.error
+import urllib.request
 from datetime import UTC, datetime
+from http.client import HTTPException
+from urllib.parse import urlsplit
 
 from postroom.checks.findings import Finding, FindingState, one_line
 from postroom.domain.audience.addresses import Address, parse_address
@@ -70,3 +75,59 @@ async def _sender(settings: Settings) -> Address:
 def sends(settings: Settings) -> bool:
     """Return whether emails leave this machine at all."""
     return sends_mail(settings.transport.url)
+
+
+_SECONDS = 5
+_HERE = ("localhost", "127.0.0.1", "::1")
+
+
+async def check_base_url(settings: Settings) -> list[Finding]:
+    url = settings.web.base_url
+    found = [await asyncio.to_thread(_reach, url)]
+    if not sends(settings):
+        return found
+    if (urlsplit(url).hostname or "") in _HERE:
+        found.append(
+            Finding(
+                "base_url",
+                FindingState.WARNING,
+                f"links in emails lead to {url}, which only this machine can open",
+                "Set base_url to the address that subscribers can reach.",
+            )
+        )
+    elif url.startswith("http://"):
+        found.append(
+            Finding(
+                "base_url",
+                FindingState.WARNING,
+                f"links in emails lead to {url}, without encryption",
+                "One-click unsubscribing needs https (RFC 8058).",
+            )
+        )
+    return found
+
+
+def _reach(url: str) -> Finding:
+    try:
+        # The setting allows http and https only.
+        with urllib.request.urlopen(f"{url}/healthz", timeout=_SECONDS) as answer:  # noqa: S310
+            status = answer.status
+    except urllib.error.HTTPError as exc:
+        status = exc.code
+    except (OSError, ValueError, HTTPException) as exc:
+        cause = getattr(exc, "reason", None) or exc
+        reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+        return Finding(
+            "web",
+            FindingState.WARNING,
+            f"no answer at {url} ({reason})",
+            "Is `postroom up` or `postroom web` running, and does base_url lead to it?",
+        )
+    if status != 200:
+        return Finding(
+            "web",
+            FindingState.WARNING,
+            f"{url} answers, but not as Postroom does (status {status})",
+            "Does base_url lead to this Postroom, or to something in front of it?",
+        )
+    return Finding("web", FindingState.OK, f"answers at {url}")

@@ -18,10 +18,10 @@ from postroom.transport.contract import (
     Watcher,
 )
 from postroom.transport.smtp.backlog import SmtpBatch
-from postroom.transport.smtp.connection import SmtpConnection
 from postroom.transport.smtp.connection_pool import ConnectionPool
 from postroom.transport.smtp.handshake import HandshakeFailed, open_connection
 from postroom.transport.smtp.servers import SmtpServer, Timeouts
+from postroom.transport.smtp.smtp_connection import SmtpConnection
 
 _LONGEST_CHECK = 30.0
 """Seconds for one reply during `check`: a person is waiting."""
