@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from postroom.settings import load_settings
 from postroom.storage import open_store
-from postroom.web.api import make_api, mounted
+from postroom.web.api.app import make_api, mounted
 from postroom.web.context import WebContext
 from postroom.web.serving.monitoring import health_routes
 from postroom.wiring import Services, make_keyring

@@ -17,7 +17,7 @@ from postroom.services.accounts.users import Role, User
 from postroom.settings import load_settings
 from postroom.storage import Entity, open_store
 from postroom.web.context import WebContext
-from postroom.web.requests.signing import CsrfKind, csrf_token
+from postroom.web.requests.cookies import CsrfKind, csrf_token
 from postroom.web.serving.connection_guard import ConnectionLimits
 from postroom.web.serving.server import bound_socket, serve
 from postroom.wiring import Services

@@ -12,7 +12,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from postroom.web.admin import ADMIN_VIEWS
-from postroom.web.api import API_VIEWS, make_api, mounted
+from postroom.web.api.app import make_api, mounted
+from postroom.web.api.reference import API_VIEWS
 from postroom.web.context import WebContext
 from postroom.web.public import PUBLIC_VIEWS
 from postroom.web.rendering.templating import STATIC, make_environment

@@ -6,8 +6,7 @@ import asyncio
 
 from postroom.encryption import load_secret_key
 from postroom.settings import Settings
-from postroom.web.background.import_runs import ImportRuns
-from postroom.web.background.tasks import Background, Redrives
+from postroom.web.background import Background, ImportRuns, Redrives
 from postroom.web.requests.cookies import cookies_at
 from postroom.web.requests.login_limits import LoginLimits
 from postroom.wiring import Services, find_outbox

@@ -7,7 +7,7 @@ import time
 import pytest
 from itsdangerous import URLSafeTimedSerializer
 
-from postroom.web.requests.signing import CsrfKind, Signer, csrf_token
+from postroom.web.requests.cookies import CsrfKind, Signer, csrf_token
 
 SECRET = b"a secret key of the tests, long enough"
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from postroom.services.accounts.api_keys import SCOPES, Scope
-from postroom.web.api import docs_page
 from postroom.web.api.app import document
 from postroom.web.api.problems import KINDS
+from postroom.web.api.reference import docs_page
 
 # What clients rely on.
 CALLS = """

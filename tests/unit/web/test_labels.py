@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
-from postroom.web.rendering.labels import OUTCOME_LABELS, STATUS_LABELS, with_status_labels
+from postroom.web.rendering.templating import OUTCOME_LABELS, STATUS_LABELS, with_status_labels
 
 
 def test_every_status_and_outcome_has_a_label() -> None:

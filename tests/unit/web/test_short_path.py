@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from postroom.web.api.app import ROUTERS
-from postroom.web.api.short_path import shortened
+from postroom.web.api.routing import shortened
 
 
 class Order(BaseModel):

@@ -13,7 +13,7 @@ from babel.messages.pofile import read_po
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.translations import DOMAIN, LOCALES, Translator
-from postroom.web.public.languages import NAMES, preferred
+from postroom.web.public.visitor import LANGUAGE_NAMES, preferred
 from postroom.wiring import make_confirmations, opened_transport
 from tests.unit.mail.strict import bodies, parse
 from tests.web.site import Site
@@ -61,7 +61,7 @@ def test_a_catalogue_has_every_text_and_is_compiled(path: Path) -> None:
 
 
 def test_every_language_has_a_name_and_a_catalogue() -> None:
-    assert tuple(NAMES) == LANGUAGES
+    assert tuple(LANGUAGE_NAMES) == LANGUAGES
     assert {path.parts[-3] for path in LOCALES.glob("*/*/*.po")} == set(LANGUAGES) - {"en"}
     for each in LANGUAGES:
         assert Translator(each).language == each

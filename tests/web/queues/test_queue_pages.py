@@ -10,10 +10,12 @@ from urllib.parse import quote
 import anyio
 import msgspec
 
+from postroom.domain.queues.app_options import OnPoison
 from postroom.domain.queues.apps import App
 from postroom.services.accounts.users import Role
 from postroom.services.queues.attempts import AttemptFailure
 from postroom.services.queues.hosts import AppStatus, ProcessStatus
+from tests.web.forms import forms_in
 from tests.web.site import Site, Visitor
 
 APP = App("/shop/orders", handler="orders:process", receive_retry_count=0, max_retry_cycles=0)
@@ -231,6 +233,12 @@ async def test_applications_are_shown_with_their_processes(site: Site) -> None:
             assert part in shown, part
 
 
+def _settings_form(page: str) -> dict[str, str]:
+    """Return the fields of the form, without its CSRF token."""
+    [form] = [each for each in forms_in(page, "/apps/settings") if "on_poison" in each.names]
+    return {name: value for name, value in form.fields if name != "csrf"}
+
+
 async def test_an_application_is_paused_resumed_restarted_and_changed(site: Site) -> None:
     await site.services.apps.add(msgspec.structs.replace(APP, origin="command line"))
     user = await site.user()
@@ -244,9 +252,11 @@ async def test_an_application_is_paused_resumed_restarted_and_changed(site: Site
     assert (state.control.is_paused, state.control.restarts) == (False, 1)
 
     shown = await text(user, f"/apps/settings?path={APP.path}")
-    fields = dict(re.findall(r'name="(\w+)" type="text" value="([^"]*)"', shown))
+    fields = _settings_form(shown)
     assert fields["max_processes"] == str(APP.max_processes)
+    assert '<option value="move" selected>Move to the poison queue</option>' in shown
     changed = {**form, **fields, "max_processes": "9", "memory_limit": "100MB"}
+    changed["on_poison"] = "drop"
     mistake = await user.post("/apps/settings", {**changed, "idle_timeout": "soon"})
     assert mistake.status_code == 422
     assert "100MB" in mistake.text
@@ -254,8 +264,9 @@ async def test_an_application_is_paused_resumed_restarted_and_changed(site: Site
     await user.said(await user.post("/apps/settings", changed))
     app = await site.services.apps.get(APP.path)
     assert (app.max_processes, app.memory_limit, app.handler) == (9, 100_000_000, APP.handler)
+    assert app.on_poison is OnPoison.DROP
     shown = await text(user, f"/apps/settings?path={APP.path}")
-    fields = dict(re.findall(r'name="(\w+)" type="text" value="([^"]*)"', shown))
+    fields = _settings_form(shown)
     await user.said(await user.post("/apps/settings", {**form, **fields}))
     assert await site.services.apps.get(APP.path) == app, "saving what is shown changes nothing"
 

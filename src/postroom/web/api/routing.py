@@ -1,7 +1,9 @@
-"""What every call does before and after its own work: scope, body, audit log, ETags, response."""
+"""What every call does before and after its own work: scope, body, idempotency, audit log, ETags,
+response."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
@@ -9,17 +11,20 @@ from urllib.parse import quote, unquote
 
 import msgspec
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from postroom.domain.errors import Overtaken
+from postroom.domain.errors import DomainError, Invalid, Overtaken
 from postroom.services.accounts.api_keys import ApiKey, Scope
+from postroom.services.idempotency import FIELD as IDEMPOTENCY_KEY
+from postroom.services.idempotency import Begun, fingerprint_of
 from postroom.services.resources import Index
+from postroom.storage import InvalidRequest
 from postroom.web.api.documenting import LARGEST_BODY, SCOPE
 from postroom.web.api.middleware import KEY_IN_SCOPE
 from postroom.web.api.problems import problem
-from postroom.web.api.short_path import shortened
 from postroom.web.context import WebContext
 from postroom.wiring import Services
 
@@ -31,11 +36,15 @@ _SAFE = "!#$&'()*+,-./:;<=>?@[]^_`{|}~"  # allowed between quotes, less '%', our
 _TAGS = re.compile(r'(?:W/)?"([^"]*)"')
 _LONGEST_HEADER = 1000  # characters; our own ETags are far shorter
 
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Work = Callable[[Begun | None], Awaitable[tuple[int, Any]]]
+Respond = Callable[[int, Any], Response]
+
 
 class ApiRoute(APIRoute):
     """A call that needs the scope in its `openapi_extra`; `read` allows all GET requests, too."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    def get_route_handler(self) -> Handler:
         handle = shortened(self, super().get_route_handler())
         extra = self.openapi_extra or {}
         scope = Scope(extra[SCOPE])
@@ -194,3 +203,91 @@ def _replaying(body: bytes) -> Callable[[], Awaitable[Message]]:
 def _missing_scope(scope: Scope, reading: bool) -> Response:
     needed = f"{scope.value!r} or {Scope.READ.value!r}" if reading else repr(scope.value)
     return problem(403, f"this key lacks the scope {needed}")
+
+
+def shortened(route: APIRoute, handle: Handler) -> Handler:
+    """Return a quicker handler for a call that takes nothing but a JSON body, such as a sign-up.
+
+    FastAPI works out the arguments of every call from all places where they could be, which takes
+    about as long as a sign-up's own work. Here the body is read straight into its model. If that
+    fails, FastAPI's own `handle` gets the request and reports what is wrong with it. A call with
+    other parameters keeps FastAPI's handler.
+    """
+    found = _body_of(route)
+    if found is None:
+        return handle
+    request_name, body_name, model = found
+    endpoint = route.endpoint
+
+    async def handle_directly(request: Request) -> Response:
+        try:
+            body = model.model_validate(json.loads(await request.body()))
+        except (ValueError, RecursionError):
+            return await handle(request)
+        response: Response = await endpoint(**{request_name: request, body_name: body})
+        return response
+
+    return handle_directly
+
+
+def _body_of(route: APIRoute) -> tuple[str, str, type[BaseModel]] | None:
+    """Return the names of the parameters for request and body, and the body's model.
+
+    None for a call that has other parameters.
+    """
+    takes = route.dependant
+    has_more = (
+        takes.path_params
+        or takes.query_params
+        or takes.header_params
+        or takes.cookie_params
+        or takes.dependencies
+        or takes.background_tasks_param_name
+        or takes.response_param_name
+        or takes.security_scopes_param_name
+        or takes.http_connection_param_name
+    )
+    if has_more or takes.request_param_name is None or len(takes.body_params) != 1:
+        return None
+    [field] = takes.body_params
+    model = field.field_info.annotation
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return None
+    return takes.request_param_name, field.name, model
+
+
+# -- repeated calls --------------------------------------------------------------------------------
+
+
+def _plain_response(status: int, content: Any) -> Response:
+    return respond(content, status)
+
+
+async def once(request: Request, work: Work, response_of: Respond = _plain_response) -> Response:
+    """Do `work`, or return the response of the first request with the same `Idempotency-Key`.
+
+    A refusal is not kept: nothing happened, and the corrected request may use the same key. After
+    a fault the record stays: nobody knows how far the work got.
+    """
+    client_key = request.headers.get(IDEMPOTENCY_KEY)
+    if client_key is None:
+        return response_of(*await work(None))
+    if not re.fullmatch(r"[\x20-\x7e]{1,255}", client_key):
+        raise Invalid(
+            IDEMPOTENCY_KEY, "must have 1 to 255 printable ASCII characters, such as a UUID"
+        )
+    idempotency = services_of(request).idempotency
+    call = f"{request.method} {request.url.path}"
+    fingerprint = fingerprint_of(await request.body())
+    begun = await idempotency.begin(key_of(request).id, f"{call} {client_key}", fingerprint)
+    if not isinstance(begun, Begun):
+        response = response_of(begun.status, msgspec.json.decode(begun.body))
+        response.headers["Idempotent-Replayed"] = "true"
+        return response
+    try:
+        status, content = await work(begun)
+    except (DomainError, InvalidRequest):
+        await idempotency.forget(begun)
+        raise
+    await idempotency.finish(begun, status, msgspec.json.encode(content).decode())
+    return response_of(status, content)

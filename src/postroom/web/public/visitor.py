@@ -10,21 +10,22 @@ import functools
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import DomainError
-from postroom.domain.languages import LANGUAGES
+from postroom.domain.languages import LANGUAGES, known_language
 from postroom.errors import PostroomError
 from postroom.storage import StoreOutage
 from postroom.translations import Translator
 from postroom.web.public.branding import logo_url, style_url
-from postroom.web.public.languages import NAMES, chosen_language
-from postroom.web.requests.bodies import read_form
+from postroom.web.requests.forms import read_form
 from postroom.web.requests.visit import Endpoint, Visit
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,17 @@ _LONGEST_PARAMETER = 200
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
+LANGUAGE_NAMES: Final = {
+    "en": "English",
+    "fr": "Français",
+    "de": "Deutsch",
+    "ko": "한국어",
+    "ru": "Русский",
+}
+
+# Limits how much of a header is parsed.
+_MOST_TAGS = 30
+_LONGEST_HEADER = 1000
 
 
 class Visitor:
@@ -102,7 +114,7 @@ class Visitor:
         mailing_list: MailingList | None = None,
         **values: object,
     ) -> Response:
-        languages = [(code, NAMES[code], self.current_url(code)) for code in LANGUAGES]
+        languages = [(code, LANGUAGE_NAMES[code], self.current_url(code)) for code in LANGUAGES]
         return self.visit.render(
             f"public/{template}",
             status=status,
@@ -189,3 +201,32 @@ def _distinct(values: list[str]) -> list[str]:
 def printable(text: str) -> str:
     """Return user input without characters that must not appear in a page."""
     return _UNPRINTABLE.sub("", text)
+
+
+def chosen_language(request: Request, form_choice: str = "") -> str:
+    """Return the language requested with `lang`, or the browser's preferred one; "" if neither is
+    supported."""
+    asked = known_language(form_choice) or known_language(request.query_params.get("lang", ""))
+    return asked or preferred(request.headers.get("accept-language", ""))
+
+
+def preferred(header: str) -> str:
+    """Return the best supported language of `Accept-Language` (RFC 9110 12.5.4), or ""."""
+    weighted = [_weighted_tag(part) for part in header[:_LONGEST_HEADER].split(",")[:_MOST_TAGS]]
+    for weight, tag in sorted(weighted, key=lambda each: -each[0]):
+        language = known_language(tag)
+        if weight > 0 and language:
+            return language
+    return ""
+
+
+def _weighted_tag(part: str) -> tuple[float, str]:
+    tag, _, parameter = part.partition(";")
+    name, _, value = parameter.partition("=")
+    if name.strip().lower() != "q":
+        return 1.0, tag
+    try:
+        weight = float(value)
+    except ValueError:
+        return 0.0, tag
+    return weight if 0 <= weight <= 1 else 0.0, tag

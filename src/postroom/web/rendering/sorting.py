@@ -31,7 +31,7 @@ _BACK: Final = "back"  # where the previous screens in key order started, latest
 _MOST_BACK: Final = 20
 
 
-class Column(msgspec.Struct, Generic[Row], frozen=True):
+class SortColumn(msgspec.Struct, Generic[Row], frozen=True):
     """A column: its label, and its value in a row (text, number, time or None).
 
     The first click sorts numbers, and columns with `largest_first`, in descending order.
@@ -54,7 +54,7 @@ class Sortable(msgspec.Struct, Generic[Row], frozen=True):
     columns `at_any_size`, the page itself can sort any number of rows.
     """
 
-    columns: Mapping[str, Column[Row]]
+    columns: Mapping[str, SortColumn[Row]]
     key_order: str
     order_label: str
     advice: str = ""
@@ -62,7 +62,7 @@ class Sortable(msgspec.Struct, Generic[Row], frozen=True):
     at_any_size: frozenset[str] = frozenset()
 
 
-class Head(msgspec.Struct, frozen=True):
+class ColumnHead(msgspec.Struct, frozen=True):
     """A column header: the value of `aria-sort`, and the URL that sorts by it; both may be ""."""
 
     label: str
@@ -162,7 +162,7 @@ class Sorting(Generic[Row]):
 
     # — For templates —
 
-    def head(self, name: str) -> Head:
+    def head(self, name: str) -> ColumnHead:
         column = self._index.columns[name]
         is_key_order = self.is_key_order or (self._is_too_long and not self.is_at_any_size)
         current = self._index.key_order if is_key_order else self.requested
@@ -177,7 +177,7 @@ class Sorting(Generic[Row]):
         url = self._url(sort="" if wanted == self._index.key_order else wanted)
         possible = not self._is_too_long or wanted == self._index.key_order
         possible = possible or name in self._index.at_any_size
-        return Head(column.label, column.is_number, direction, url if possible else "")
+        return ColumnHead(column.label, column.is_number, direction, url if possible else "")
 
     @property
     def url(self) -> str:

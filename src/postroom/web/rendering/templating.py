@@ -1,18 +1,21 @@
-"""The template environment: output is escaped, and an undefined name is an error."""
+"""The template environment (output is escaped, an undefined name is an error), and how pages write
+numbers, times, statuses and outcomes."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import jinja2
 
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.sizes import show_size
-from postroom.web.rendering.labels import outcome_label, status_label
 
 FOLDER = Path(__file__).parent.parent
 STATIC = FOLDER / "static"
@@ -21,6 +24,22 @@ _VERBS = frozenset(
     {"is", "are", "has", "needs", "contains", "may", "must", "can", "cannot", "does", "begins",
      "ends", "names", "takes", "was", "belongs"}
 )  # fmt: skip
+STATUS_LABELS: Final = {
+    MessageStatus.PENDING: "Scheduled",
+    MessageStatus.QUEUING: "Preparing",
+    MessageStatus.PROCESSING: "Sending",
+    MessageStatus.COMPLETED: "Sent",
+    MessageStatus.PAUSED: "Paused",
+    MessageStatus.CANCELLED: "Cancelled",
+}
+OUTCOME_LABELS: Final = {
+    EmailOutcome.PENDING: "Waiting",
+    EmailOutcome.ACCEPTED: "Accepted",
+    EmailOutcome.REFUSED: "Refused",
+    EmailOutcome.SUPPRESSED: "Skipped",
+    EmailOutcome.IN_DOUBT: "Uncertain",
+}
+_STORED_STATUS: Final = re.compile(rf"\b({'|'.join(STATUS_LABELS)})\b")
 
 
 def make_environment() -> jinja2.Environment:
@@ -105,3 +124,26 @@ def queue_url(name: str) -> str:
 
 def render(environment: jinja2.Environment, template: str, values: dict[str, Any]) -> str:
     return environment.get_template(template).render(values)
+
+
+def status_label(status: str) -> str:
+    return STATUS_LABELS[MessageStatus(status)]
+
+
+def with_status_labels(text: str) -> str:
+    """Replace the stored statuses in the text of an error by those that pages show."""
+    return _STORED_STATUS.sub(lambda found: status_label(found[0]), text)
+
+
+def outcome_label(outcome: str) -> str:
+    return OUTCOME_LABELS[EmailOutcome(outcome)]
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return for example "1 address" or "2,000 addresses"."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def short(text: str, longest: int = 200) -> str:
+    """Shorten user input for a flash message, which has to fit into a cookie."""
+    return text if len(text) <= longest else f"{text[:longest]}…"

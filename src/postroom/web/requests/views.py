@@ -18,9 +18,9 @@ from postroom.services.accounts.sessions import SESSION_AGE, Session
 from postroom.services.accounts.users import Role, User
 from postroom.storage import StoreOutage
 from postroom.web.context import WebContext
-from postroom.web.rendering.labels import with_status_labels
-from postroom.web.requests.bodies import limited
-from postroom.web.requests.signing import CsrfKind, csrf_token
+from postroom.web.rendering.templating import with_status_labels
+from postroom.web.requests.cookies import CsrfKind, csrf_token
+from postroom.web.requests.forms import limited
 from postroom.web.requests.sudo import unless_confirmed
 from postroom.web.requests.visit import Endpoint, Visit
 

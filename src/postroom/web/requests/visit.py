@@ -15,8 +15,8 @@ from postroom.services.accounts.sessions import Session
 from postroom.services.accounts.users import Role, User
 from postroom.web.context import WebContext
 from postroom.web.rendering.templating import render
-from postroom.web.requests.bodies import read_form
-from postroom.web.requests.signing import Signer
+from postroom.web.requests.cookies import Signer
+from postroom.web.requests.forms import read_form
 
 _FLASH_AGE = 60
 LARGEST_PART = 11 * 1024 * 1024

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom.services.operations.proxy_sightings import ProxySightings
 from postroom.settings import TrustedProxies
-from postroom.web.background.tasks import Background
+from postroom.web.background import Background
 
 # Nothing from other sites, nothing inline. Previews of emails are sandboxed frames, whose responses
 # have their own policy (`sandbox.py`).

@@ -11,8 +11,8 @@ from postroom.services.accounts import second_factor
 from postroom.services.accounts.passwords import check_password
 from postroom.services.accounts.users import Role
 from postroom.web.admin.accounts.login import enter
-from postroom.web.rendering.labels import counted
-from postroom.web.requests.signing import Signer
+from postroom.web.rendering.templating import counted
+from postroom.web.requests.cookies import Signer
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Endpoint, Visit
 

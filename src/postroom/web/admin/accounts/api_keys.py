@@ -9,16 +9,16 @@ from starlette.responses import Response
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services.accounts.api_keys import SCOPES, ApiKey
 from postroom.services.accounts.users import Role
-from postroom.web.rendering.sorting import Column, Sortable, Sorting
+from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _INDEX: Final = Sortable[ApiKey](
     {
-        "name": Column("Name", lambda each: each.name),
-        "scopes": Column("Scopes", lambda each: sorted(each.scopes)),
-        "created": Column("Created", lambda each: each.created_at, largest_first=True),
-        "last_used": Column("Last used", lambda each: each.last_used_at, largest_first=True),
+        "name": SortColumn("Name", lambda each: each.name),
+        "scopes": SortColumn("Scopes", lambda each: sorted(each.scopes)),
+        "created": SortColumn("Created", lambda each: each.created_at, largest_first=True),
+        "last_used": SortColumn("Last used", lambda each: each.last_used_at, largest_first=True),
     },
     key_order="created",
     order_label="Oldest first",

@@ -16,8 +16,8 @@ from postroom.services.accounts.login_pace import TooManyCodes
 from postroom.services.accounts.sessions import SESSION_AGE
 from postroom.services.accounts.users import Role, User
 from postroom.web.context import WebContext
-from postroom.web.rendering.labels import counted
-from postroom.web.requests.signing import Signer
+from postroom.web.rendering.templating import counted
+from postroom.web.requests.cookies import Signer
 from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Visit
 

@@ -9,19 +9,19 @@ from starlette.responses import Response
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.services.accounts.access_links import LinkKind, link_address
 from postroom.services.accounts.users import ROLES, Role, User, parse_role
-from postroom.web.rendering.labels import counted
-from postroom.web.rendering.sorting import Column, Sortable, Sorting
+from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
+from postroom.web.rendering.templating import counted
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _INDEX: Final = Sortable[User](
     {
-        "email": Column("Email", lambda each: each.email),
-        "role": Column("Role", lambda each: each.role),
-        "second_factor": Column(
+        "email": SortColumn("Email", lambda each: each.email),
+        "role": SortColumn("Role", lambda each: each.role),
+        "second_factor": SortColumn(
             "Two-factor", lambda each: each.has_second_factor, largest_first=True
         ),
-        "joined": Column("Joined", lambda each: each.created_at, largest_first=True),
+        "joined": SortColumn("Joined", lambda each: each.created_at, largest_first=True),
     },
     key_order="email",
     order_label="Sorted by email",

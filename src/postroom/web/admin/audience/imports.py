@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
-from postroom.web.background.import_runs import ImportOptions, ImportRun, kept_file
+from postroom.web.background import ImportOptions, ImportRun, kept_file
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 

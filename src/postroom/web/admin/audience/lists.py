@@ -13,10 +13,10 @@ from postroom.domain.audience.lists import ListName, MailingList
 from postroom.domain.errors import Exists, Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.services.audience.list_sizes import Size
-from postroom.web.admin.conflicts import Difference, differences
-from postroom.web.public.languages import NAMES
-from postroom.web.rendering.labels import counted
-from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.public.visitor import LANGUAGE_NAMES
+from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
+from postroom.web.rendering.templating import counted
+from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -27,13 +27,15 @@ _DELETION_WAIT: Final = 2.0  # seconds; a longer deletion continues in the backg
 Sized = tuple[MailingList, Size | None]
 _INDEX: Final = Sortable[Sized](
     {
-        "list": Column("List", lambda each: each[0].name),
-        "description": Column("Description", lambda each: each[0].description),
-        "confirmed": Column("Confirmed", lambda each: each[1] and each[1].verified, is_number=True),
-        "subscribers": Column(
+        "list": SortColumn("List", lambda each: each[0].name),
+        "description": SortColumn("Description", lambda each: each[0].description),
+        "confirmed": SortColumn(
+            "Confirmed", lambda each: each[1] and each[1].verified, is_number=True
+        ),
+        "subscribers": SortColumn(
             "Subscribers", lambda each: each[1] and each[1].subscribers, is_number=True
         ),
-        "created": Column("Created", lambda each: each[0].created_at, largest_first=True),
+        "created": SortColumn("Created", lambda each: each[0].created_at, largest_first=True),
     },
     key_order="list",
     order_label="Sorted by name",
@@ -116,7 +118,7 @@ async def details(visit: Visit) -> Response:
 def _shown_properties(mailing_list: MailingList) -> dict[str, str]:
     """Return label and value of the properties that are not empty, except the description."""
     fields = _fields(mailing_list)
-    fields["language"] = NAMES[mailing_list.language]
+    fields["language"] = LANGUAGE_NAMES[mailing_list.language]
     return {
         each.label: fields[each.name]
         for each in _IN_FORM
@@ -224,7 +226,7 @@ def _form(
         "problems": problems,
         "name": name,
         "theirs": theirs or [],
-        "languages": NAMES,
+        "languages": LANGUAGE_NAMES,
         "properties": _IN_FORM,
     }
 

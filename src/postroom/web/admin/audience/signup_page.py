@@ -15,9 +15,9 @@ from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.translations import Translator
-from postroom.web.admin.conflicts import Difference, differences
 from postroom.web.public.branding import logo_url, style_url
 from postroom.web.public.subscribe import form_snippet
+from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.services.accounts.users import Role
 from postroom.services.audience.subscriber_search import SubscriberLine, SubscriberState
-from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -42,9 +42,9 @@ def _state_of(subscriber: SubscriberLine) -> str:
 
 _INDEX: Final = Sortable[SubscriberLine](
     {
-        "address": Column("Address", lambda each: each.address),
-        "state": Column("State", _state_of),
-        "since": Column("Since", lambda each: each.created_at, largest_first=True),
+        "address": SortColumn("Address", lambda each: each.address),
+        "state": SortColumn("State", _state_of),
+        "since": SortColumn("Since", lambda each: each.created_at, largest_first=True),
     },
     key_order="address",
     order_label="Sorted by address",

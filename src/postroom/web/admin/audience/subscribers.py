@@ -13,8 +13,8 @@ from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.plain_text import one_line
 from postroom.services.accounts.users import Role
 from postroom.services.audience.bulk_changes import MOST, BulkAction, BulkReport, change_many
-from postroom.web.admin.conflicts import Difference, differences
-from postroom.web.rendering.labels import counted, short
+from postroom.web.rendering.templating import counted, short
+from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 

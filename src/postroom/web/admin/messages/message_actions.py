@@ -12,7 +12,7 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.plain_text import one_line
 from postroom.services.accounts.users import Role
-from postroom.web.rendering.labels import counted
+from postroom.web.rendering.templating import counted
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 

@@ -19,7 +19,7 @@ from postroom.mail.body_files import html_from_file, text_from_file
 from postroom.mail.html import unseen_pictures
 from postroom.mail.plaintext import text_from_html
 from postroom.services.messages.message_contents import NewBodies, checked_bodies, with_text
-from postroom.web.rendering.labels import short
+from postroom.web.rendering.templating import short
 from postroom.web.requests.visit import Visit
 
 LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them

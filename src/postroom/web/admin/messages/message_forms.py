@@ -16,7 +16,6 @@ from postroom.sender.draft_mail import send_test
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_contents import NewBodies
 from postroom.transport.contract import ResultKind
-from postroom.web.admin.conflicts import Difference, differences
 from postroom.web.admin.messages.message_drafts import (
     LABELS,
     LARGEST_FORM,
@@ -29,7 +28,8 @@ from postroom.web.admin.messages.message_drafts import (
     problem_of,
     zones,
 )
-from postroom.web.requests.signing import Signer
+from postroom.web.requests.cookies import Signer
+from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 from postroom.wiring import opened_transport

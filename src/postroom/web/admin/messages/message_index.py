@@ -9,18 +9,18 @@ from starlette.responses import Response
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_times import MessageLine
-from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _MOST_READS: Final = 4  # of messages for one response, while filtering
 OPEN: Final = tuple(status for status in MessageStatus if status not in FINAL)
 _STATUS_ORDER: Final = list(MessageStatus)
-_COLUMNS: Final[dict[str, Column[MessageLine]]] = {
-    "subject": Column("Subject", lambda each: each.subject),
-    "list": Column("List", lambda each: each.list_name),
-    "status": Column("Status", lambda each: _STATUS_ORDER.index(each.status)),
-    "time": Column("Scheduled", lambda each: each.scheduled_at, largest_first=True),
+_COLUMNS: Final[dict[str, SortColumn[MessageLine]]] = {
+    "subject": SortColumn("Subject", lambda each: each.subject),
+    "list": SortColumn("List", lambda each: each.list_name),
+    "status": SortColumn("Status", lambda each: _STATUS_ORDER.index(each.status)),
+    "time": SortColumn("Scheduled", lambda each: each.scheduled_at, largest_first=True),
 }
 _OPEN_INDEX: Final = Sortable(
     _COLUMNS,
@@ -30,11 +30,11 @@ _OPEN_INDEX: Final = Sortable(
 _ARCHIVE_INDEX: Final = Sortable(
     {
         **_COLUMNS,
-        "recipients": Column("Recipients", lambda each: each.planned, is_number=True),
-        "accepted": Column("Accepted", lambda each: each.accepted, is_number=True),
-        "refused": Column("Refused", lambda each: each.refused, is_number=True),
-        "skipped": Column("Skipped", lambda each: each.suppressed, is_number=True),
-        "uncertain": Column("Uncertain", lambda each: each.in_doubt, is_number=True),
+        "recipients": SortColumn("Recipients", lambda each: each.planned, is_number=True),
+        "accepted": SortColumn("Accepted", lambda each: each.accepted, is_number=True),
+        "refused": SortColumn("Refused", lambda each: each.refused, is_number=True),
+        "skipped": SortColumn("Skipped", lambda each: each.suppressed, is_number=True),
+        "uncertain": SortColumn("Uncertain", lambda each: each.in_doubt, is_number=True),
     },
     key_order="-time",
     order_label="Latest first",

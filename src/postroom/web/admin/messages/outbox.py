@@ -15,7 +15,7 @@ from postroom.services.accounts.users import Role
 from postroom.services.audience.guid_hiding import hide_guids
 from postroom.transport.outbox_transport import OutboxMail
 from postroom.web.rendering.sandbox import sandboxed
-from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Endpoint, Visit
 from postroom.wiring import find_outbox
@@ -23,8 +23,8 @@ from postroom.wiring import find_outbox
 _INDEX: Final = Sortable[OutboxMail](
     # Not by subject: that is in the file, and too many would have to be opened.
     {
-        "to": Column("To", lambda each: each.recipient),
-        "time": Column("Time", lambda each: each.date, largest_first=True),
+        "to": SortColumn("To", lambda each: each.recipient),
+        "time": SortColumn("Time", lambda each: each.date, largest_first=True),
     },
     key_order="-time",
     order_label="Newest first",

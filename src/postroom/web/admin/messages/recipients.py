@@ -12,17 +12,17 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL
 from postroom.services.accounts.users import Role
 from postroom.services.messages.outcomes import EmailRecord
-from postroom.web.rendering.labels import counted, short
-from postroom.web.rendering.sorting import ROWS_SHOWN, Column, Sortable, Sorting
+from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
+from postroom.web.rendering.templating import counted, short
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _INDEX: Final = Sortable[EmailRecord](
     {
-        "address": Column("Address", lambda each: each.address),
-        "outcome": Column("Outcome", lambda each: each.outcome),
-        "attempts": Column("Attempts", lambda each: each.tries, is_number=True),
-        "reply": Column("Reply of the mail server", lambda each: each.reply),
+        "address": SortColumn("Address", lambda each: each.address),
+        "outcome": SortColumn("Outcome", lambda each: each.outcome),
+        "attempts": SortColumn("Attempts", lambda each: each.tries, is_number=True),
+        "reply": SortColumn("Reply of the mail server", lambda each: each.reply),
     },
     key_order="address",
     order_label="Sorted by address",

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from postroom.services.accounts.audit import AuditEntry
 from postroom.services.accounts.users import Role
 from postroom.services.events import Event, Severity
-from postroom.web.rendering.sorting import Column, Sortable, Sorting
+from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -19,12 +19,12 @@ _ROWS_SHOWN: Final = 100
 _SEVERITIES: Final = list(Severity)
 _EVENTS: Final = Sortable[Event](
     {
-        "time": Column("Time", lambda each: each.at, largest_first=True),
-        "severity": Column(
+        "time": SortColumn("Time", lambda each: each.at, largest_first=True),
+        "severity": SortColumn(
             "Severity", lambda each: _SEVERITIES.index(each.severity), largest_first=True
         ),
-        "source": Column("Source", lambda each: each.part),
-        "event": Column("Event", lambda each: each.text),
+        "source": SortColumn("Source", lambda each: each.part),
+        "event": SortColumn("Event", lambda each: each.text),
     },
     key_order="-time",
     order_label="Newest first",
@@ -32,11 +32,11 @@ _EVENTS: Final = Sortable[Event](
 )
 _AUDIT: Final = Sortable[AuditEntry](
     {
-        "time": Column("Time", lambda each: each.at, largest_first=True),
-        "actor": Column("Actor", lambda each: each.who),
-        "action": Column("Action", lambda each: each.what),
-        "target": Column("Target", lambda each: each.on),
-        "from": Column("IP address", lambda each: each.place),
+        "time": SortColumn("Time", lambda each: each.at, largest_first=True),
+        "actor": SortColumn("Actor", lambda each: each.who),
+        "action": SortColumn("Action", lambda each: each.what),
+        "target": SortColumn("Target", lambda each: each.on),
+        "from": SortColumn("IP address", lambda each: each.place),
     },
     key_order="-time",
     order_label="Newest first",

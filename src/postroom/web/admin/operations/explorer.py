@@ -19,7 +19,7 @@ from postroom.services.operations.explorer_rules import (
 )
 from postroom.services.typed_values import Kind, kind_of, parse_value, shown
 from postroom.storage import BlobInfo, Entity, InvalidRequest, Value
-from postroom.web.rendering.sorting import Column, Sortable, Sorting
+from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Endpoint, Visit
 
@@ -28,9 +28,9 @@ _NEW_PROPERTIES = 2  # empty fields at the end of the form
 _MOST_PROPERTIES = 260
 _BLOBS: Final = Sortable[BlobInfo](
     {
-        "name": Column("Name", lambda each: each.name),
-        "size": Column("Size", lambda each: each.size, is_number=True),
-        "modified": Column("Modified", lambda each: each.modified_at, largest_first=True),
+        "name": SortColumn("Name", lambda each: each.name),
+        "size": SortColumn("Size", lambda each: each.size, is_number=True),
+        "modified": SortColumn("Modified", lambda each: each.modified_at, largest_first=True),
     },
     key_order="name",
     order_label="Sorted by name",

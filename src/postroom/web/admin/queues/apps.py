@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from postroom.domain.errors import Invalid
-from postroom.domain.queues.app_options import CHANGEABLE, OptionKind
+from postroom.domain.queues.app_options import CHANGEABLE, OnPoison, OptionKind
 from postroom.domain.queues.apps import App, app_values, changed_app
 from postroom.services.accounts.users import Role
 from postroom.services.queues.apps import AppRegistry
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
+
+_CHOICES: Final[dict[str, dict[str, str]]] = {
+    "on_poison": {
+        OnPoison.MOVE: "Move to the poison queue",
+        OnPoison.REJECT: "Reject to the dead-letter queue",
+        OnPoison.DROP: "Delete the message",
+        OnPoison.FAULT: "Stop the queue",
+    }
+}
+"""Options with fixed choices, and how the form names each choice."""
 
 
 async def apps(visit: Visit) -> Response:
@@ -82,6 +92,7 @@ def _form(
         status=status,
         app=app,
         options=CHANGEABLE,
+        choices=_CHOICES,
         typed=typed,
         problems=problems or {},
         is_fixed=not AppRegistry.is_changeable(app),

@@ -25,7 +25,7 @@ from postroom.services.queues.attempts import STABLE_ID, HistoryEntry, stable_id
 from postroom.services.queues.queue_overview import QueueOverview
 from postroom.storage import InvalidRequest, QueueMessage
 from postroom.storage.limits import RECEIVE_MESSAGES
-from postroom.web.rendering.sorting import Column, Sortable, Sorting
+from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
 from postroom.web.rendering.templating import queue_url
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -33,14 +33,14 @@ from postroom.web.requests.visit import Visit
 _LONGEST_SHOWN = 2_000  # characters of a body
 _INDEX: Final = Sortable[QueueOverview](
     {
-        "queue": Column("Queue", lambda each: each.name),
-        "waiting": Column("Waiting", lambda each: each.length, is_number=True),
-        "oldest": Column("Oldest waiting", lambda each: each.oldest),
-        "retry": Column("Retry", lambda each: each.retry, is_number=True),
-        "poison": Column("Poison", lambda each: each.poison, is_number=True),
-        "dead_letters": Column("Dead letters", lambda each: each.dead_letter, is_number=True),
-        "application": Column("Application", lambda each: each.app),
-        "state": Column("State", lambda each: each.state),
+        "queue": SortColumn("Queue", lambda each: each.name),
+        "waiting": SortColumn("Waiting", lambda each: each.length, is_number=True),
+        "oldest": SortColumn("Oldest waiting", lambda each: each.oldest),
+        "retry": SortColumn("Retry", lambda each: each.retry, is_number=True),
+        "poison": SortColumn("Poison", lambda each: each.poison, is_number=True),
+        "dead_letters": SortColumn("Dead letters", lambda each: each.dead_letter, is_number=True),
+        "application": SortColumn("Application", lambda each: each.app),
+        "state": SortColumn("State", lambda each: each.state),
     },
     key_order="queue",
     order_label="Sorted by name",

@@ -14,8 +14,7 @@ from postroom.services.idempotency import Begun
 from postroom.services.resources.audience import SignUpResource
 from postroom.web.api.documenting import IDEMPOTENCY_KEY, call, success
 from postroom.web.api.fields import Address, Body, Language, ListName
-from postroom.web.api.idempotency import once
-from postroom.web.api.routing import ApiRoute, services_of
+from postroom.web.api.routing import ApiRoute, once, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Sign-up"])
 

@@ -47,11 +47,11 @@ from postroom.web.api.fields import (
     Subject,
     Text,
 )
-from postroom.web.api.idempotency import once
 from postroom.web.api.paging import Cursor, IndexName
 from postroom.web.api.routing import (
     ApiRoute,
     matched_etag,
+    once,
     respond,
     respond_with_etag,
     respond_with_items,

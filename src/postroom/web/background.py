@@ -1,42 +1,112 @@
-"""Imports of uploaded files: checked first, then confirmed, then run in the background.
-
-    CHECKING → READY → IMPORTING → DONE
-       ↑_________↓   (with other options)
-
-A check reads the whole file and writes nothing; its report is the preview. The file is kept until
-the import is done, so that it can be checked again without another upload.
-
-Runs are kept in memory only. A restart forgets them but loses no subscribers: importing the same
-file again finishes what was interrupted.
-"""
+"""Background tasks of the web server, which continue after their request: imports of uploaded
+files, and redrives."""
 
 from __future__ import annotations
 
 import asyncio
 import csv
 import io
+import logging
 import os
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from datetime import UTC, datetime
 from enum import StrEnum
 from tempfile import TemporaryFile
-from typing import IO, BinaryIO, Final, cast
+from typing import IO, Any, BinaryIO, Final, TypeVar, cast
 
 import msgspec
 
 from postroom.domain.audience.lists import ListName
-from postroom.domain.errors import Invalid
+from postroom.domain.errors import Invalid, NotNow
 from postroom.errors import PostroomError
 from postroom.services.audience.files.imports import ImportReport, ImportService
 from postroom.services.audience.files.subscriber_lines import RejectedLine, protected
-from postroom.web.background.tasks import Background
+from postroom.services.queues.delivery import QueueService
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 _REMEMBERED: Final = 50
 _FILES_KEPT: Final = 10  # waiting for confirmation; each may have 200 MB
 _AT_ONCE: Final = 2
 _PIECE: Final = 256 * 1024
+
+
+class Background:
+    """Tasks that end with the server; each can be interrupted at any time and repeated."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, T], what: str) -> asyncio.Task[T]:
+        """Start a task; a failure is logged as `what`."""
+        task = asyncio.create_task(work, name=what)
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+        return task
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (failure := task.exception()) is None:
+            return
+        if isinstance(failure, PostroomError):
+            log.warning("%s: %s", task.get_name(), failure)
+        else:
+            log.error("%s failed", task.get_name(), exc_info=failure)
+
+    async def stop(self) -> None:
+        """Cancel all tasks."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class RedriveProgress(msgspec.Struct):
+    """The progress of a redrive, and its result."""
+
+    queue: str
+    moved: int = 0
+    is_over: bool = False
+    problem: str = ""
+
+
+class Redrives:
+    """Redrives of this server. One that ends with the server is completed by starting it again."""
+
+    def __init__(self, queues: QueueService, background: Background) -> None:
+        self._queues = queues
+        self._background = background
+        self._latest: dict[str, RedriveProgress] = {}
+
+    def start(self, queue: str, *, rate: float | None = None, source: str | None = None) -> None:
+        """Move all messages of a subqueue back, at most `rate` per second, or those that the
+        queue rejected to `source`. `Invalid`, `NotNow`."""
+        self._queues.check_redrive(queue, rate, source)
+        latest = self._latest.get(queue)
+        if latest is not None and not latest.is_over:
+            raise NotNow(f"messages of {queue} are already being redriven: wait until that is done")
+        progress = self._latest[queue] = RedriveProgress(queue)
+        self._background.start(self._redrive(progress, rate, source), f"redrive of {queue}")
+
+    def latest(self, queue: str) -> RedriveProgress | None:
+        """Return the latest redrive of the queue."""
+        return self._latest.get(queue)
+
+    async def _redrive(
+        self, progress: RedriveProgress, rate: float | None, source: str | None
+    ) -> None:
+        def moved(count: int) -> None:
+            progress.moved = count
+
+        try:
+            await self._queues.redrive(progress.queue, rate=rate, source=source, progress=moved)
+        except PostroomError as exc:
+            progress.problem = str(exc)
+            raise
+        finally:
+            progress.is_over = True
 
 
 class Stage(StrEnum):
@@ -110,6 +180,18 @@ def _report_file() -> IO[str]:
 
 
 class ImportRuns:
+    """Imports of uploaded files: checked first, then confirmed, then run in the background.
+
+        CHECKING → READY → IMPORTING → DONE
+           ↑_________↓   (with other options)
+
+    A check reads the whole file and writes nothing; its report is the preview. The file is kept
+    until the import is done, so that it can be checked again without another upload.
+
+    Runs are kept in memory only. A restart forgets them but loses no subscribers: importing the
+    same file again finishes what was interrupted.
+    """
+
     def __init__(self, imports: ImportService, background: Background) -> None:
         self._imports = imports
         self._background = background

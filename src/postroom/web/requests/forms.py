@@ -1,7 +1,11 @@
-"""Reading request bodies: limited in size, and forms in UTF-8 only."""
+"""Forms: request bodies limited in size, in UTF-8 only, and what to show if two people changed the
+same thing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
@@ -52,3 +56,22 @@ async def read_form(
     return await request.form(
         max_files=max_files, max_fields=max_fields, max_part_size=max_part_size
     )
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One field, as you typed it and as somebody else saved it meanwhile."""
+
+    label: str
+    yours: str
+    theirs: str
+
+
+def differences(
+    labels: Mapping[str, str], yours: Mapping[str, str], theirs: Mapping[str, str]
+) -> list[Difference]:
+    """Return the fields in which the two differ, in the order of `labels`."""
+    return [
+        Difference(label, yours[name], theirs[name])
+        for name, label in labels.items()
+        if yours[name].replace("\r\n", "\n") != theirs[name].replace("\r\n", "\n")
+    ]

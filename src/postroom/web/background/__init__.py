@@ -1,1 +1,0 @@
-"""Work that continues after its request."""
