@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -54,8 +54,10 @@ def make_environment() -> jinja2.Environment:
     environment.filters.update(
         number=number, when=when, isotime=isotime, ago=ago, percent=percent, size=show_size
     )
-    environment.filters.update(lasting=lasting, queue_url=queue_url, sentence=sentence)
-    environment.filters.update(status_label=status_label, outcome_label=outcome_label)
+    environment.filters.update(lasting=lasting, upcoming=upcoming, sentence=sentence)
+    environment.filters.update(
+        queue_url=queue_url, status_label=status_label, outcome_label=outcome_label
+    )
     environment.globals["static"] = static
     return environment
 
@@ -99,6 +101,12 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
             count = int(abs(seconds) // length)
             return f"{count} {unit} ago" if seconds > 0 else f"in {count} {unit}"
     return "just now"
+
+
+def upcoming(moment: datetime, now: datetime | None = None) -> str:
+    """Return for example "in 2 h", or "now" if the moment has come."""
+    now = now or datetime.now(UTC)
+    return ago(moment, now) if moment - now >= timedelta(seconds=1) else "now"
 
 
 def lasting(seconds: float) -> str:

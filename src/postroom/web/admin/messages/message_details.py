@@ -41,16 +41,14 @@ PARTS: Final = ("accepted", "refused", "suppressed", "in_doubt", "pending")
 
 
 class ShownHold(msgspec.Struct, frozen=True):
-    """A hold with its description, and whether the next attempt is due."""
+    """A hold with its description."""
 
     hold: Hold
     text: str
-    is_due: bool
 
 
 def shown_holds(holds: Iterable[Hold]) -> list[ShownHold]:
-    now = datetime.now(UTC)
-    return [ShownHold(hold, describe(hold), hold.next_probe <= now) for hold in holds]
+    return [ShownHold(hold, describe(hold)) for hold in holds]
 
 
 class BarSegment(msgspec.Struct, frozen=True):
