@@ -204,11 +204,12 @@ async def test_events_are_shown_with_a_way_to_what_they_are_about(site: Site) ->
     site.services.events.note("host", "hello", subject="user:ann@example.org")
     await site.services.events.settle()
     page = await viewer.get("/events")
-    assert "the queue &lt;b&gt;stopped&lt;/b&gt;" in page.text
+    assert "The queue &lt;b&gt;stopped&lt;/b&gt;" in page.text
     assert 'href="/queues/a%2Fb%20c"' in page.text
     assert "/users/details" not in page.text
-    grave = await viewer.get("/events", params={"severity": "error"})
-    assert "hello" not in grave.text
+    errors = await viewer.get("/events", params={"severity": "error"})
+    assert "Hello" not in errors.text
+    assert "The queue" in errors.text
     assert (await viewer.get("/events?severity=x&day=x&after=x")).status_code < 500
 
 
