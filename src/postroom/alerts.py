@@ -24,14 +24,14 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
 from postroom.mail.system_mail import compile_notice
+from postroom.services.audience.lists import ListService
 from postroom.services.entities import read
 from postroom.services.events import Event, EventService, Severity
-from postroom.services.operations.notice_sender import NoFromAddress, NoticeSender
 from postroom.services.periodic import run_periodically
 from postroom.storage import Entity, Store
 from postroom.transport.contract import ResultKind, Transport, Unwatched
@@ -41,9 +41,34 @@ log = logging.getLogger(__name__)
 TABLE: Final = "alerts"
 _PARTITION, _FOR_ALL = "alerts", "last"
 _GIVE_UP_AFTER: Final = timedelta(days=1)  # older events are only shown on the page
-
-
 _SECONDS = 10
+
+
+class NoFromAddress(PostroomError):
+    """There is nothing to send from; the text says what to do."""
+
+
+class NoticeSender:
+    """Finds the From address when a mail is to be sent: lists come and go."""
+
+    def __init__(self, lists: ListService, configured: Address | None) -> None:
+        self._lists = lists
+        self._configured = configured
+
+    async def address(self) -> Address:
+        """Return the setting `alert_from`, or the From address of the first list by name.
+
+        The mail server accepts that one, which need not be true of the person's who gets the mail.
+        Raise `NoFromAddress` if there is neither.
+        """
+        if self._configured:
+            return self._configured
+        page = await self._lists.page(limit=20)  # those that are being deleted do not count
+        if not page.lists:
+            raise NoFromAddress(
+                "there is no From address to send from: set alert_from, or create a list"
+            )
+        return parse_address(page.lists[0].from_address)
 
 
 class AlertFailed(PostroomError):

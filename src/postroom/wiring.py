@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
+from postroom.alerts import Alerts, Channel, MailChannel, NoticeSender, WebhookChannel
 from postroom.encryption import Keyring, load_all_keys, without_key
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.scheduler import Scheduler
@@ -24,21 +24,18 @@ from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.limits.email_rates import DomainRates, EmailRate
 from postroom.sender.limits.pacing import PacedTransport
 from postroom.sender.policy import RetryPlan, WhenInDoubt
-from postroom.services.accounts.access_links import AccessLinks
+from postroom.services.accounts.access_links import AccessLinks, UserRemoval
 from postroom.services.accounts.api_keys import ApiKeyService
 from postroom.services.accounts.audit import AuditService
 from postroom.services.accounts.sessions import SessionService
-from postroom.services.accounts.user_removal import UserRemoval
 from postroom.services.accounts.users import UserService
 from postroom.services.audience.address_trace import TraceService
-from postroom.services.audience.estimates import EstimateService
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
 from postroom.services.audience.list_counts import ListCounts
 from postroom.services.audience.list_growth import GrowthService
-from postroom.services.audience.list_logos import LogoService
-from postroom.services.audience.list_sizes import ListSizes
-from postroom.services.audience.lists import ListService
+from postroom.services.audience.list_sizes import EstimateService, ListSizes
+from postroom.services.audience.lists import ListService, LogoService
 from postroom.services.audience.personal_data import PersonalDataService
 from postroom.services.audience.subscriber_search import SubscriberSearch
 from postroom.services.audience.subscriptions import SubscriptionService
@@ -54,11 +51,8 @@ from postroom.services.messages.retries import RetryService
 from postroom.services.operations.conversions import bring_up_to_date
 from postroom.services.operations.disk_space import SpaceWaits, SpaceWatch
 from postroom.services.operations.explorer import ExplorerService
-from postroom.services.operations.health import HealthService
-from postroom.services.operations.notice_sender import NoticeSender
-from postroom.services.operations.proxy_sightings import ProxySightings
+from postroom.services.operations.health import HealthService, ProxySightings, StoreHealth
 from postroom.services.operations.store_copy import refuse_unfinished_copy
-from postroom.services.operations.store_health import StoreHealth
 from postroom.services.operations.store_history import StoreHistory
 from postroom.services.queues.apps import AppRegistry
 from postroom.services.queues.delivery import QueueService

@@ -10,8 +10,8 @@ import pytest
 
 from postroom.domain.rate_limits import RateLimit
 from postroom.services.accounts.api_keys import SCOPES
-from postroom.services.accounts.login_pace import CODES, STRANGERS
-from postroom.services.accounts.users import ROLES
+from postroom.services.accounts.second_factor import CODES
+from postroom.services.accounts.users import ROLES, STRANGERS
 from postroom.web.api.app import document
 from postroom.web.app import VIEWS
 from postroom.web.requests.login_limits import LoginLimits

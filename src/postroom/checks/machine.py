@@ -12,7 +12,7 @@ from pathlib import Path
 
 from postroom.checks.findings import Finding, FindingState
 from postroom.domain.disk_space import FolderSpace, find_shortage
-from postroom.domain.sizes import show_size
+from postroom.domain.units import show_size
 from postroom.encryption import KEY_FILE
 from postroom.folders import is_private, nearest_existing
 from postroom.services.operations.disk_space import measure

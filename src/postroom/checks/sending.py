@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from http.client import HTTPException
 from urllib.parse import urlsplit
 
+from postroom.alerts import NoFromAddress, NoticeSender
 from postroom.checks.findings import Finding, FindingState, one_line
 from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
 from postroom.mail.system_mail import compile_notice
-from postroom.services.operations.notice_sender import NoFromAddress, NoticeSender
 from postroom.settings import Settings
 from postroom.transport.contract import ResultKind, Unwatched
 from postroom.transport.registry import sends_mail

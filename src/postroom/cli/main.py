@@ -19,7 +19,7 @@ from postroom.errors import PostroomError
 # `postroom --help` is quick; a test compares the summaries with the commands' own.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Run": {
-        "up": ("operations.up:up", "Run everything: web, scheduler and host."),
+        "up": ("operations.parts:up", "Run everything: web, scheduler and host."),
         "web": ("operations.parts:web", "Serve the web pages and the API."),
         "scheduler": (
             "operations.parts:scheduler",
@@ -43,7 +43,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Manage the subscribers of a list; import and export.",
         ),
         "message": ("messages.messages:messages", "Schedule messages and follow their delivery."),
-        "trace": ("audience.addresses:trace", "Show everything that happened to one address."),
+        "trace": ("audience.subscribers:trace", "Show everything that happened to one address."),
     },
     "Access": {
         "user": ("accounts.users:users", "Manage who can log in."),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from postroom.domain.sizes import parse_size, show_size
+from postroom.domain.units import parse_size, show_size
 
 _RESUME = 1.1
 """Messages start again when a tenth more than the mark is free. Otherwise, with free space around

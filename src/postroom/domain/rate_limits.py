@@ -1,4 +1,4 @@
-"""Rate limits: the arithmetic, and limits that are counted in memory.
+"""Rate limits: the arithmetic, limits that are counted in memory, and which clients share one.
 
 The generic cell rate algorithm (GCRA, ITU-T I.371): all that is kept of a limit is one moment,
 `used_up`. Each event moves it on by one interval, from now if it has passed. An event is allowed
@@ -10,6 +10,7 @@ emails per second in `sender/limits`, passwords and codes in the user's row.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -80,3 +81,28 @@ class RateLimiter:
         """Return how many events are allowed now."""
         used = self.seconds_until_full(key) / self.limit.interval
         return max(0, math.floor(self.limit.burst - used + 1e-6))  # rounding of the division
+
+
+def client_network(host: str) -> str:
+    """Return the network of one client: an IPv4 address, or an IPv6 /64, which every customer owns.
+    Anything else is returned as it is."""
+    address = _address(host)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return host if address is None else str(address)
+
+
+def may_be_shared(host: str) -> bool:
+    """Return whether many clients may share this address: a private one may be a proxy's."""
+    address = _address(host)
+    return address is None or not address.is_global
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        return address.ipv4_mapped or address
+    return address

@@ -17,15 +17,15 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.queues.apps import App, AppControl
-from postroom.host.processes.breaker import Breaker, BreakerState
-from postroom.host.processes.contracts import WorkerLauncher
+from postroom.host.processes.launcher import WorkerLauncher
 from postroom.host.processes.pool import ProcessPool
 from postroom.host.processes.process_states import Handed, Process, ProcessState
+from postroom.host.processes.scaling import Breaker, BreakerState, Demand
 from postroom.host.wire import Failed
 from postroom.services.events import EventService, Severity
 from postroom.services.queues.delivery import QueueService
 from postroom.services.queues.hosts import AppStatus, ProcessStatus
-from postroom.storage import Store
+from postroom.storage import Store, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ Clock = Callable[[], float]
 PAUSED = "paused"
 """The state of an application that an operator has paused."""
 
+_LOOK_SECONDS = 0.5
+_RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 _TEND_SECONDS = 0.25
 _SHORTEST_SECONDS = 0.01  # between two turns of the loop
 
@@ -249,9 +251,71 @@ def _status_of(process: Process, now: float) -> ProcessStatus:
     )
 
 
-_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
-
-
 def retry_delay(failures: int) -> float:
     """Return the seconds to wait after this many failures in a row."""
-    return _SECONDS[min(failures, len(_SECONDS)) - 1]
+    return _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS)) - 1]
+
+
+class ServeRunner(Runner):
+    """An application whose processes receive messages themselves: one of Postroom's own senders.
+
+    The host starts one when there is a message, more while they fall behind, and stops idle ones.
+    """
+
+    def __init__(self, app: App, context: RunnerContext) -> None:
+        super().__init__(app, context)
+        self._is_needed = False
+        self._crashes_seen = 0
+        self._demanded = Demand()
+        self._ask_at = 0.0
+
+    def activate(self, queue: str) -> None:
+        self._is_needed = True
+        super().activate(queue)
+
+    async def _work(self) -> float:
+        if self.ending:
+            return _LOOK_SECONDS
+        if self.pool.crashes != self._crashes_seen:
+            # The next process settles the messages of the crashed one, which are still leased.
+            self._crashes_seen = self.pool.crashes
+            self._is_needed = True
+        demand = Demand(ready=1) if self._is_needed else await self._demand()
+        self.pool.scale(demand)
+        if self.pool.alive():
+            self._is_needed = False
+        if not self.pool.processes and not demand.ready:
+            for queue in list(self.queues):
+                self.leave(queue)
+        return _LOOK_SECONDS
+
+    async def _demand(self) -> Demand:
+        """Return the demand, perhaps a recent one: long queues take long to count."""
+        began = self._clock()
+        if began >= self._ask_at or not self.pool.alive():
+            self._demanded = await self._tending(self._asked_demand())
+            self._ask_at = began + max(_LOOK_SECONDS, 20 * (self._clock() - began))
+        return self._demanded
+
+    async def _asked_demand(self) -> Demand:
+        ready, oldest = 0, 0.0
+        for queue in list(self.queues):
+            try:
+                info = await self._context.store.queue(queue).info()
+            except StoreError as exc:
+                log.warning("%s: cannot read %s: %s", self.app.path, queue, exc)
+                continue
+            if info.oldest is not None:
+                ready += info.length
+                oldest = max(oldest, (clock.now() - info.oldest).total_seconds())
+        return Demand(ready, oldest)
+
+    # -- never called: the host hands it no messages ----------------------------------------------
+
+    def accepted(self, handed: Handed) -> None: ...
+
+    def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
+
+    def returned(self, handed: Handed) -> None: ...
+
+    def died(self, process: Process, handed: Handed, how: str, status: int) -> None: ...

@@ -28,8 +28,14 @@ from postroom.domain.queues.matching import winner
 from postroom.domain.queues.queue_names import bell_queue, is_internal, is_retry, segments
 from postroom.host.dispatch import Dispatcher
 from postroom.host.processes.launcher import Launcher
-from postroom.host.runner import PAUSED, HostSettings, Runner, RunnerContext, retry_delay
-from postroom.host.serving import ServeRunner
+from postroom.host.runner import (
+    PAUSED,
+    HostSettings,
+    Runner,
+    RunnerContext,
+    ServeRunner,
+    retry_delay,
+)
 from postroom.services.events import EventService
 from postroom.services.queues.apps import AppRegistry
 from postroom.services.queues.delivery import QueueService

@@ -20,14 +20,15 @@ import msgspec
 from postroom import clock
 from postroom.domain.plain_text import printable
 from postroom.services.entities import read
-from postroom.services.newest_first import (
+from postroom.services.row_ranges import (
     moment_of,
     new_row,
+    read_whole,
+    remove_rows,
     rows_after,
     rows_before,
     rows_of_day,
 )
-from postroom.services.row_ranges import read_whole, remove_rows
 from postroom.storage import (
     EVERY_KEY,
     AlreadyExists,

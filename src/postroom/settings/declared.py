@@ -15,9 +15,9 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.disk_space import SpaceMark, parse_space_mark
-from postroom.domain.durations import parse_duration
+from postroom.domain.units import parse_duration
 from postroom.settings import parsing
-from postroom.settings.masking import masked
+from postroom.settings.parsing import masked
 from postroom.transport import registry
 
 PREFIX = "POSTROOM_"

@@ -1,4 +1,4 @@
-"""How the text of a setting becomes its value.
+"""How the text of a setting becomes its value, and how a URL is shown.
 
 Each parser raises `RefusedValue` with the requirement ("must be between 1 and 65535"); the error
 that people see adds the setting's name in front and the value behind.
@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.durations import parse_duration
 from postroom.domain.errors import Invalid
+from postroom.domain.units import parse_duration
 from postroom.errors import PostroomError
 
 T = TypeVar("T")
@@ -179,3 +179,39 @@ def secret_keys(text: str) -> tuple[str, ...]:
 def _listed(words: tuple[str, ...]) -> str:
     *first, last = words
     return f"{', '.join(first)} or {last}"
+
+
+MASK = "●●●"
+
+_BETWEEN_URLS = re.compile(r",\s*(?=[A-Za-z][A-Za-z0-9+.-]*:/)")
+# Scheme with any number of slashes, everything up to the last @ of the text, and the rest. Without
+# a scheme, everything before the @ is taken for credentials.
+_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/+)?(.*)@(.*)", re.DOTALL)
+# A host is missing or the @ was forgotten: what follows the colon is no port.
+_NO_PORT = re.compile(
+    r"(?!sqlite:|outbox:)([A-Za-z][A-Za-z0-9+.-]*:/+)([^/\[\]:@?]+:(?!\d*(?:[/?,]|$)).*)"
+)
+_PLAIN = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://[^@]*@[^@,/]*(?:[/?][^@]*)?|[^@:]*://[\w.\[\]:-]*[^@]*"
+)
+_SECRET_PARAMETER = re.compile(r"(?i)([?&][^=&]*(?:pass|secret|key|token)[^=&]*=)[^&,]*")
+
+
+def masked(text: str) -> str:
+    """Return the URL, or the URLs separated by commas, without credentials.
+
+    An error shows a mistyped URL as well, so nothing relies on it being well-formed. The user name
+    is hidden, too: many providers use a token as the user name.
+    """
+    urls = _BETWEEN_URLS.split(text)
+    # A comma in a password looks like the end of a URL: then all of it counts as one.
+    is_clear = all(_PLAIN.fullmatch(each) for each in urls)
+    return ",".join(map(_masked, urls if is_clear else [text]))
+
+
+def _masked(url: str) -> str:
+    if found := _CREDENTIALS.fullmatch(url):
+        url = f"{found[1] or ''}{MASK}@{found[3]}"
+    elif found := _NO_PORT.fullmatch(url):
+        url = f"{found[1]}{MASK}"
+    return _SECRET_PARAMETER.sub(rf"\1{MASK}", url)

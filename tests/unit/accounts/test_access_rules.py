@@ -8,12 +8,11 @@ import pyotp
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.domain.networks import client_network, may_be_shared
 from postroom.domain.plain_text import printable
-from postroom.domain.rate_limits import RateLimit, RateLimiter
+from postroom.domain.rate_limits import RateLimit, RateLimiter, client_network, may_be_shared
 from postroom.services.accounts import second_factor
 from postroom.services.accounts.passwords import Passwords, check_password
-from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
+from postroom.services.row_ranges import moment_of, new_row, rows_before, rows_of_day
 from postroom.web.requests.login_limits import LoginLimits
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

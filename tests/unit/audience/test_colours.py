@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.domain.audience.colours import (
+from postroom.domain.audience.appearance import (
     BLACK,
     READABLE,
     WHITE,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.domain.audience.images import LARGEST_BYTES, Image, parse_image
+from postroom.domain.audience.appearance import LARGEST_BYTES, Image, parse_image
 from postroom.domain.errors import Invalid
 
 

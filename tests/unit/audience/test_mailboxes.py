@@ -2,8 +2,7 @@
 
 import pytest
 
-from postroom.domain.audience.addresses import parse_address
-from postroom.domain.audience.mailboxes import canonical_mailbox
+from postroom.domain.audience.addresses import canonical_mailbox, parse_address
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from postroom.domain.queues.apps import App
-from postroom.host.processes.breaker import Breaker
 from postroom.host.processes.launcher import CannotLaunch, WorkerLine, WorkerListener
 from postroom.host.processes.pool import ProcessPool
 from postroom.host.processes.process_states import Handed, Process
+from postroom.host.processes.scaling import Breaker
 from postroom.host.wire import (
     Accepted,
     Deliver,

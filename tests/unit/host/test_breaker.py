@@ -1,6 +1,6 @@
 """The breaker, with the time given."""
 
-from postroom.host.processes.breaker import CRASHES, WITHIN_SECONDS, Breaker, BreakerState
+from postroom.host.processes.scaling import CRASHES, WITHIN_SECONDS, Breaker, BreakerState
 
 PAUSE = 30.0
 

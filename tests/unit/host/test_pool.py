@@ -4,10 +4,9 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from postroom.domain.queues.apps import App
-from postroom.host.processes.breaker import CRASHES, BreakerState
 from postroom.host.processes.pool import ProcessPool
 from postroom.host.processes.process_states import Handed, ProcessState
-from postroom.host.processes.scaling import START_SECONDS, Demand
+from postroom.host.processes.scaling import CRASHES, START_SECONDS, BreakerState, Demand
 from postroom.host.wire import Accepted, Broken, Busy, Deliver, Failed, Leaving, Returned
 from postroom.storage import QueueMessage
 from tests.unit.host.fakes import FakeWorker, deliver, make_pool, ready

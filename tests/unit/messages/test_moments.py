@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from postroom.domain.errors import Invalid
-from postroom.domain.local_times import is_skipped
+from postroom.domain.units import is_skipped
 from postroom.web.admin.messages.message_drafts import parse_local_time, zones
 
 

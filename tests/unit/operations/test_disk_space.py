@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.domain.disk_space import FolderSpace, SpaceMark, find_shortage, parse_space_mark
-from postroom.domain.sizes import show_size
+from postroom.domain.units import show_size
 
 MB, GB = 1000**2, 1000**3
 MARK = SpaceMark(200 * MB, 0.05)

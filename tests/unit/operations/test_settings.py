@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.domain.durations import parse_duration
+from postroom.domain.units import parse_duration
 from postroom.settings import SETTINGS, SettingError, load_settings
 from postroom.storage import opening
 

@@ -8,7 +8,7 @@ import pytest
 
 from postroom.domain.errors import Invalid
 from postroom.settings import SettingError, load_settings
-from postroom.settings.masking import masked
+from postroom.settings.parsing import masked
 from postroom.transport.smtp.servers import parse_servers
 
 SECRETS = ("hunter2", "SG-token")

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from postroom.domain.durations import parse_duration, show_duration
 from postroom.domain.errors import Invalid
 from postroom.domain.queues.app_options import FIELDS, OnPoison, parse_path
 from postroom.domain.queues.apps import App, app_values, attempts_allowed, parse_app
+from postroom.domain.units import parse_duration, show_duration
 
 EVERYTHING = {
     "path": "/msmqWebHost/orderProcessing",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx2
 
-from postroom.cli.operations.up import up
+from postroom.cli.operations.parts import up
 from postroom.services.accounts.users import Role
 from postroom.services.events import Severity
 from postroom.settings import SETTINGS

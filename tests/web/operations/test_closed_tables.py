@@ -7,7 +7,7 @@ import pytest
 from postroom.domain.errors import NotNow
 from postroom.domain.queues.apps import App
 from postroom.domain.queues.queue_names import bell_queue
-from postroom.services.operations.explorer_rules import CHANGEABLE, CLOSED_BECAUSE, READABLE
+from postroom.services.operations.explorer import CHANGEABLE, CLOSED_BECAUSE, READABLE
 from postroom.storage import Entity
 from tests.web.site import Site
 from tests.web.world import furnished
@@ -67,7 +67,7 @@ async def test_every_table_and_container_of_a_running_site_is_decided_about(site
     await furnished(site)
     tables = set(await site.services.store.tables())
     undecided = tables - READABLE - set(CLOSED_BECAUSE)
-    assert not undecided, "decide about them in services/operations/explorer_rules.py"
+    assert not undecided, "decide about them in services/operations/explorer.py"
     assert CHANGEABLE <= READABLE
     assert CHANGEABLE.isdisjoint(DECIDES_WHAT_RUNS_OR_WHO_MAY)
 

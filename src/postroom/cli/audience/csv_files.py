@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.files import STANDARD, FileError, written
+from postroom.cli.support.output import STANDARD, FileError, written
 from postroom.cli.support.running import call, with_settings
 from postroom.folders import open_private
 from postroom.services.resources.audience import describe_import

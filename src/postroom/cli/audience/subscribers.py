@@ -1,4 +1,4 @@
-"""`postroom subscriber`."""
+"""`postroom subscriber` and `postroom trace`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.audience.addresses import erase, export_data
 from postroom.cli.audience.csv_files import export_list, import_file
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
-from postroom.services.resources.audience import describe_subscriber
+from postroom.services.resources.audience import describe_subscriber, describe_trace
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -29,8 +28,6 @@ def subscribers() -> None:
 
 subscribers.add_command(import_file)
 subscribers.add_command(export_list)
-subscribers.add_command(export_data)
-subscribers.add_command(erase)
 
 
 @subscribers.command()
@@ -108,7 +105,7 @@ def ls(
         output.note("There are none.")
         return
     rows = [
-        (output.plain(each.address), state_of(each), output.when(each.created_at))
+        (output.plain(each.address), _state_of(each), output.when(each.created_at))
         for each in page.subscribers
     ]
     output.console().print(output.table(("address", "state", "since"), rows))
@@ -211,7 +208,7 @@ def _show(subscriber: Subscriber, as_json: bool, news: str | None = None) -> Non
             {
                 "list": subscriber.list_name,
                 "address": output.plain(subscriber.address),
-                "state": state_of(subscriber),
+                "state": _state_of(subscriber),
                 "since": output.when(subscriber.created_at),
                 "verified": output.when(subscriber.verified_at),
                 "GUID": subscriber.guid,
@@ -220,9 +217,87 @@ def _show(subscriber: Subscriber, as_json: bool, news: str | None = None) -> Non
     )
 
 
-def state_of(subscriber: Subscriber) -> Text:
+def _state_of(subscriber: Subscriber) -> Text:
     from rich.text import Text
 
     if subscriber.blocked:
         return Text("blocked: ", "red") + output.plain(subscriber.blocked)
     return Text("verified", "green") if subscriber.verified else Text("not verified", "yellow")
+
+
+@click.command()
+@click.argument("address")
+@output.json_option
+@with_settings
+def trace(settings: Settings, address: str, as_json: bool) -> None:
+    """Show everything that happened to one address.
+
+    Its lists, the lists it left, and for each message, newest first, the outcome of the email to
+    it with the mail server's reply.
+    """
+    found = call(settings, lambda s: s.tracing.trace(address))
+    if as_json:
+        output.print_json(describe_trace(found))
+        return
+    console = output.console()
+    if found.subscriptions:
+        lists = [
+            (s.list_name, _state_of(s), output.when(s.created_at)) for s in found.subscriptions
+        ]
+        console.print(output.table(("list", "state", "since"), lists))
+    else:
+        output.say(f"{found.address} is on no list.")
+    for left in found.departures:
+        output.say(f"Unsubscribed from {left.list_name} on {output.when(left.left_at)}.")
+    console.print()
+    if not found.emails:
+        output.say("No emails to this address.")
+        return
+    emails = [
+        (
+            output.when(message.scheduled_at),
+            output.plain(message.subject),
+            output.state(email.outcome.value),
+            output.plain(email.reply),
+        )
+        for message, email in found.emails
+    ]
+    console.print(output.table(("scheduled", "message", "outcome", "mail server's reply"), emails))
+
+
+@subscribers.command("export-data")
+@click.argument("email")
+@output.json_option
+@with_settings
+def export_data(settings: Settings, email: str, as_json: bool) -> None:
+    """Print everything that is stored about an address, as JSON."""
+    del as_json  # always JSON
+    output.print_json(describe_trace(call(settings, lambda s: s.tracing.trace(email))))
+
+
+@subscribers.command()
+@click.argument("email")
+@output.yes_option
+@output.json_option
+@with_settings
+def erase(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
+    """Erase an address from all lists and from the records of messages.
+
+    The records stay under a pseudonym, so that the sums are still right.
+    """
+    output.confirm(f"Erase {email} for good?", yes=yes)
+    done = call(settings, lambda s: s.personal_data.erase(email))
+    if as_json:
+        output.print_json(
+            {
+                "email": done.address,
+                "lists": done.lists,
+                "emails": done.emails,
+                "waiting": done.waiting,
+            }
+        )
+        return
+    output.say(f"{done.address} erased from {output.counted(len(done.lists), 'list')}.")
+    output.say(f"Email records changed: {done.emails:,}.")
+    for ref in done.waiting:
+        output.say(f"Message {ref} is unfinished and skips this address. Erase again later.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.messages.bodies import BODY_FILE, read_bodies
 from postroom.cli.messages.emails import decide, email, emails
 from postroom.cli.messages.progress import look, show_message, watch_message
 from postroom.cli.support import output
@@ -20,6 +21,7 @@ from postroom.services.resources.messages import (
 
 if TYPE_CHECKING:
     from postroom.domain.messages.messages import Message
+    from postroom.services.messages.message_contents import NewBodies
     from postroom.services.messages.message_rows import MessagePage
     from postroom.services.messages.message_times import NewestMessages
     from postroom.services.messages.progress import SendingState
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
     from postroom.wiring import Services
 
 
+BODY_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
+
+
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """Read `now`, or ISO 8601; a time without a zone is in the local one."""
-    from postroom.domain.local_times import is_skipped
+    from postroom.domain.units import is_skipped
 
     if value is None:
         return None
@@ -50,6 +55,34 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
             " Choose another time, or add a zone, as in 2026-11-15T09:00+01:00."
         )
     return moment
+
+
+def read_bodies(html: str | None, text: str | None) -> NewBodies:
+    """Return both files, decoded. `Invalid` names the one that is wrong."""
+    from postroom.mail.body_files import html_from_file, text_from_file
+    from postroom.services.messages.message_contents import NewBodies
+
+    return NewBodies(
+        None if html is None else html_from_file(_read("html", html)),
+        None if text is None else text_from_file(_read("text", text)),
+    )
+
+
+def _read(field: str, path: str) -> bytes:
+    """Return the whole file. `Invalid` if it is too large to be a body."""
+    from postroom.domain.errors import Invalid
+    from postroom.domain.messages.messages import LARGEST_BODY
+
+    limit = f"must have at most {LARGEST_BODY // 1024**2} MB"
+    if path == "-":
+        data = sys.stdin.buffer.read(LARGEST_BODY + 1)
+        if len(data) > LARGEST_BODY:
+            raise Invalid(field, f"{limit}, but standard input has more")
+        return data
+    size = Path(path).stat().st_size
+    if size > LARGEST_BODY:
+        raise Invalid(field, f"{limit}, but {path} has {size / 1024**2:,.1f} MB")
+    return Path(path).read_bytes()
 
 
 @click.group("message")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.files import STANDARD, written
+from postroom.cli.support.output import STANDARD, written
 from postroom.cli.support.running import call, call_store, run, with_settings
 from postroom.errors import PostroomError
 from postroom.services.resources import describe_time

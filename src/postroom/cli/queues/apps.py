@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.parameters import DURATION, read_pairs
-from postroom.cli.support.running import call, with_settings
+from postroom.cli.support.running import DURATION, call, read_pairs, with_settings
 from postroom.domain.queues.app_options import FIELDS, OptionKind
 from postroom.domain.queues.apps import COMMAND_LINE, App, app_values, changed_app, parse_app
 from postroom.services.resources.queues import describe_app, describe_match
@@ -105,8 +104,8 @@ def add(
     postroom app add /shop/orders --handler orders:process
     postroom app add /shop/labels --command "./print-label --quiet"
     """
+    from postroom.services.queues.app_files import problems_of
     from postroom.services.queues.apps import AppState
-    from postroom.services.queues.handler_checks import problems_of
 
     values = {"path": path, **_values(command, variables, options)}
     app = parse_app(values, folder=str(folder.resolve()), origin=COMMAND_LINE)
@@ -147,8 +146,8 @@ def update(
     \b
     postroom app update /shop/orders --max-processes 8 --default idle-timeout
     """
+    from postroom.services.queues.app_files import problems_of
     from postroom.services.queues.apps import AppState
-    from postroom.services.queues.handler_checks import problems_of
 
     changes = _values(command, variables, options)
     changes |= {name.lstrip("-").replace("-", "_"): None for name in defaults}

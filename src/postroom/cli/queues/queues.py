@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.support import output
-from postroom.cli.support.parameters import DURATION, read_pairs
-from postroom.cli.support.running import call, with_settings
+from postroom.cli.support.running import DURATION, call, read_pairs, with_settings
 from postroom.services.resources.queues import (
     describe_access_rule,
     describe_attempt,

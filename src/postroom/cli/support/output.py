@@ -1,15 +1,20 @@
-"""How commands print: tables and text for people, JSON for programs."""
+"""How commands print: tables and text for people, JSON for programs, files."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
+
+from postroom.errors import PostroomError
+from postroom.folders import open_private
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -215,3 +220,35 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def columns() -> int:
     return shutil.get_terminal_size().columns
+
+
+STANDARD = "-"
+"""Stands for standard input or output."""
+
+
+class FileError(PostroomError):
+    """A file that cannot be read or written."""
+
+
+@contextmanager
+def written(target: str) -> Iterator[BinaryIO]:
+    """Open a file for writing. It gets its name when it is complete.
+
+    Only its owner can read it: it may contain addresses.
+    """
+    if target == STANDARD:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(target)
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with open_private(part) as file:
+            yield file
+        part.replace(path)
+    except PostroomError:
+        raise  # one of the store's, which may be an OSError too
+    except OSError as exc:
+        raise FileError(f"{target}: {exc.strerror}") from exc
+    finally:
+        part.unlink(missing_ok=True)

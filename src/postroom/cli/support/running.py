@@ -1,4 +1,4 @@
-"""What every command shares: settings from options, services for one call, the event loop."""
+"""What every command shares: values of options, settings, services for one call, the event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import functools
 import getpass
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,7 @@ import click
 
 from postroom.cli.support import output
 from postroom.cli.support.stopping import StopRequests
+from postroom.domain.units import parse_duration
 from postroom.settings import SettingError, Settings, load_settings
 from postroom.tuning import collect_less, quick_loop
 
@@ -176,3 +178,31 @@ def call_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T:
     if is_new:
         _note_new_store(settings)
     return result
+
+
+class Duration(click.ParamType[timedelta]):
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return parse_duration(str(value))
+        except ValueError as exc:
+            self.fail(f"{exc}, not {value!r}", param, ctx)
+
+
+DURATION = Duration()
+
+
+def read_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """Return the values of a repeated option by name. `click.BadParameter`."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise click.BadParameter(f"must be NAME=VALUE, not {pair!r}", param_hint=option)
+        found[name] = value
+    return found

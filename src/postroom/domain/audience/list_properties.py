@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from postroom.domain.audience.addresses import parse_address
-from postroom.domain.audience.colours import parse_colour
+from postroom.domain.audience.appearance import parse_colour
 from postroom.domain.languages import LANGUAGES, known_language, parse_list_language
 from postroom.domain.plain_text import one_line, some_lines
 

@@ -11,7 +11,7 @@ from typing import NewType
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.colours import Colour
+from postroom.domain.audience.appearance import Colour
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
 

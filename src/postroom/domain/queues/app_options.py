@@ -16,12 +16,10 @@ from typing import Any
 
 import msgspec
 
-from postroom.domain.durations import parse_duration, show_duration
 from postroom.domain.errors import Invalid
 from postroom.domain.plain_text import one_line
-from postroom.domain.queues.environments import RESERVED
 from postroom.domain.queues.queue_names import DEAD_LETTER, LONGEST, RETRY, is_internal, segments
-from postroom.domain.sizes import parse_size
+from postroom.domain.units import parse_duration, parse_size, show_duration
 
 LONGEST_DELAY = timedelta(days=7)
 """The longest delay of a queue message, and so of a retry cycle."""
@@ -31,6 +29,10 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_ENVIRONMENT = 32_000  # it travels in one packet, and is kept in one row
 _SECOND, _YEAR = timedelta(seconds=1), timedelta(days=366)
+
+RESERVED = "POSTROOM_"
+"""The prefix of Postroom's own variables, which an application cannot set."""
+
 
 LEAST_MEMORY = 64_000_000
 """What Python and a handler with a few imports need."""
@@ -257,3 +259,29 @@ CHANGEABLE: Mapping[str, AppOption] = {
     if name != "path" and not option.decides_what_runs
 }
 """The options that the API and the team pages can change."""
+
+
+PASSED_ON = frozenset(
+    {
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "LD_LIBRARY_PATH",  # without it some installations of Python do not start
+        "LOGNAME",
+        "PATH",
+        "TMPDIR",
+        "TZ",
+        "USER",
+    }
+)
+PASSED_ON_PREFIXES = ("LC_", "PYTHON")
+
+
+def common_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables that every hosted program gets, besides those of its
+    application: never Postroom's settings, nor any other secret in the environment."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+    }

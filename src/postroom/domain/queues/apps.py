@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from postroom.domain.durations import show_duration
 from postroom.domain.errors import Invalid
 from postroom.domain.queues.app_options import FIELDS, OnPoison
+from postroom.domain.units import show_duration
 
 BUILT_IN = "built in"
 COMMAND_LINE = "command line"

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 import msgspec
 
-from postroom.domain.queues.environments import common_variables
+from postroom.domain.queues.app_options import common_variables
 from postroom.errors import PostroomError
 from postroom.host import process_tree
 from postroom.host.processes.printed_output import WorkerOutput
@@ -66,6 +66,14 @@ class WorkerListener(Protocol):
 
     def ended(self, status: int) -> None:
         """The last call. `status` as in `Exited`."""
+
+
+class WorkerLauncher(Protocol):
+    """Starts and kills workers."""
+
+    async def launch(self, spec: WorkerSpec, listener: WorkerListener) -> None: ...
+
+    def kill(self, pid: int) -> None: ...
 
 
 class WorkerLine(asyncio.Protocol):

@@ -12,18 +12,17 @@ from collections.abc import Callable
 from postroom.domain.queues.apps import App, AppControl
 from postroom.host.process_tree import describe_exit
 from postroom.host.processes import scaling
-from postroom.host.processes.breaker import Breaker, BreakerState
-from postroom.host.processes.contracts import MessageOwner, WorkerLauncher
-from postroom.host.processes.launcher import CannotLaunch, WorkerLine
+from postroom.host.processes.launcher import CannotLaunch, WorkerLauncher, WorkerLine
 from postroom.host.processes.process_states import (
     Handed,
     IsolatedMessage,
+    MessageOwner,
     Process,
     ProcessEvent,
     ProcessState,
     spec_of,
 )
-from postroom.host.processes.scaling import Demand, HandlingTime
+from postroom.host.processes.scaling import Breaker, BreakerState, Demand, HandlingTime
 from postroom.host.wire import (
     Accepted,
     Broken,

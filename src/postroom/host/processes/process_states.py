@@ -17,11 +17,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from postroom.domain.queues.apps import App
-from postroom.host.wire import Deliver, WorkerSpec
+from postroom.host.wire import Deliver, Failed, WorkerSpec
 from postroom.storage import QueueMessage
 
 
@@ -238,6 +239,26 @@ class Process:
         except (OSError, ValueError, IndexError):
             return 0
         return pages * _PAGE
+
+
+class MessageOwner(Protocol):
+    """Gets the results of messages that it has handed to a pool."""
+
+    def accepted(self, handed: Handed) -> None: ...
+
+    def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
+
+    def returned(self, handed: Handed) -> None:
+        """The message was not tried; this does not count as an attempt."""
+
+    def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
+        """The process ended while it handled the message; `status` as in `Exited`."""
+
+    def changed(self) -> None:
+        """There may be room for messages, or one process less."""
+
+    def breaker_opened(self, how: str, seconds: float) -> None:
+        """After repeated crashes no process is started for some seconds."""
 
 
 def spec_of(app: App) -> WorkerSpec:

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from postroom.errors import PostroomError
-from postroom.host import process_tree
+from postroom.host import Message, process_tree
 from postroom.host.process_tree import describe_exit
 from postroom.host.worker import process_limits
-from postroom.host.worker.handling import Message
 
 LONGEST_REASON = 4096
 """Bytes of standard error that are kept."""

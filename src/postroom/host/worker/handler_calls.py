@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, cast
 
+from postroom.host import Message, Poison, RetryLater
 from postroom.host.wire import Accepted, Deliver, Failed, WorkerSpec
-from postroom.host.worker.handling import Message, Poison, RetryLater
 
 LONGEST_TRACEBACK = 8_000
 """The end of a traceback says most; with a message's other facts it has to fit into one row."""

@@ -20,8 +20,7 @@ import msgspec
 from postroom import clock
 from postroom.domain.plain_text import printable
 from postroom.services.entities import read
-from postroom.services.newest_first import moment_of, new_row, rows_before, rows_of_day
-from postroom.services.row_ranges import read_whole
+from postroom.services.row_ranges import moment_of, new_row, read_whole, rows_before, rows_of_day
 from postroom.storage import EVERY_KEY, Entity, KeyRange, NotFound, Store, StoreError, Value
 
 log = logging.getLogger(__name__)

@@ -7,17 +7,34 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
 import pyotp
 
+from postroom.domain.errors import NotNow
+from postroom.domain.rate_limits import RateLimit
+
 STEP_SECONDS = 30
 RECOVERY_CODES = 10
 ISSUER = "Postroom"
 _RECOVERY_BYTES = 10  # 80 random bits: a plain hash is enough
 _LONGEST = 100
+
+
+CODES = RateLimit(10, 600)
+"""Codes of one user's second factor. They need the password first, so this can be strict: guessing
+succeeds with a chance of less than one in two thousand per day."""
+
+
+class TooManyCodes(NotNow):
+    """Too many wrong codes of a second factor: the next one is accepted within `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"too many wrong codes: wait {math.ceil(seconds / 60)} min")
 
 
 def new_secret() -> str:

@@ -26,8 +26,8 @@ from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.rate_limits import RateLimit
 from postroom.encryption import DecryptionError, Keyring
 from postroom.services.accounts import second_factor
-from postroom.services.accounts.login_pace import CODES, STRANGERS, TooManyCodes
 from postroom.services.accounts.passwords import Passwords, check_password
+from postroom.services.accounts.second_factor import CODES, TooManyCodes
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
 from postroom.services.optimistic import retry_on_conflict
@@ -51,6 +51,10 @@ _TRIES, _CODES = "TriesMark", "CodesMark"  # `used_up` of a `RateLimit`
 _NO_TRIES: dict[str, Value] = {_TRIES: _NO_TIME, _CODES: _NO_TIME}
 _NOTED_EVERY = 3600.0  # seconds between two events about the same attack
 _NO_SECOND_FACTOR: dict[str, Value] = {"TotpSecret": "", "TotpStep": 0, "RecoveryCodes": ""}
+
+STRANGERS = RateLimit(25, 50)
+"""Passwords for one user from all unknown devices together. They are slowed down, never locked out:
+otherwise a stranger who enters wrong passwords could keep a user from logging in."""
 
 
 class Role(StrEnum):

@@ -13,7 +13,7 @@
 Two, not one: somebody who got no response, because a server died, may ask again at once. Following
 a link in an email of ours proves that the mailbox is theirs, and resets their count.
 Spellings of a mailbox that its provider does not tell apart count as one
-(`domain/audience/mailboxes.py`).
+(`domain/audience/addresses.py`).
 A provider gives a customer an IPv6 /64, a /56 or a whole /48, so all three are counted.
 
 Counts are rows of the store, so they hold over several web servers and survive a restart. A row
@@ -36,11 +36,10 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.addresses import Address, canonical_mailbox
 from postroom.domain.audience.lists import ListName
-from postroom.domain.audience.mailboxes import canonical_mailbox
 from postroom.domain.errors import Overtaken
-from postroom.domain.networks import client_network, may_be_shared
+from postroom.domain.rate_limits import client_network, may_be_shared
 from postroom.services.entities import read
 from postroom.services.optimistic import retry_on_conflict
 from postroom.services.row_ranges import remove_rows

@@ -1,7 +1,9 @@
-"""The store as it is: tables, partitions, rows and blobs, to look at and to mend.
+"""The store as it is: tables, partitions, rows and blobs, to view and to correct.
 
-Every look is a query on keys, however large a table is. `explorer_rules` says which tables are
-shown and which can be changed; of all others only the numbers and times are shown.
+Every view is a query on keys, however large a table is. Tables and containers are closed unless
+`READABLE`, `CHANGEABLE` or `CHANGEABLE_CONTAINERS` opens them; of a closed table only the names of
+properties are shown. Never open a table for changes if it decides what runs, who may do what, or
+how we sign: a stolen cookie would be enough to run programs.
 """
 
 from __future__ import annotations
@@ -10,14 +12,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from postroom.domain.errors import NoSuch, Overtaken
-from postroom.services.operations.explorer_rules import (
-    CHANGEABLE,
-    check_changeable,
-    check_container_changeable,
-    check_readable,
-    reason_closed,
-)
+from postroom.domain.errors import NoSuch, NotNow, Overtaken
+from postroom.services import entities
 from postroom.storage import (
     EVERY_KEY,
     BlobInfo,
@@ -35,6 +31,76 @@ MASK = "●●●●●●"
 _KEYS_SHOWN = frozenset({"users"})
 _CLOSED_ROWS = 100
 _BLOBS = 1000  # that the store lists at once
+
+
+CHANGEABLE = frozenset(
+    {
+        entities.LISTS,
+        entities.LIST_INDEX,
+        entities.DEPARTED,
+        entities.MESSAGES,
+        entities.ARCHIVE,
+        entities.PAGES,
+        entities.INDEX,
+        "growth",
+    }
+)
+"""Tables of the mail itself: lists, subscribers, messages and their outcomes."""
+
+READABLE = CHANGEABLE | {
+    "audit",  # what people did is not rewritten
+    "events",
+    "hoststatus",
+    "idempotency",
+    "proxies",
+    "queueaccess",  # who may use which queue
+    "queueexpiry",
+    "queuehistory",
+    "queuestate",
+    "signuplimit",
+    "storecopy",
+    "storeinfo",  # the version of the data
+    "throttle",
+}
+"""Tables whose rows are shown as they are."""
+
+CLOSED_BECAUSE = {
+    "hostapps": "It contains the environments of applications. Use Applications instead.",
+    "users": "It contains passwords and second factors. Use Team instead.",
+    "sessions": "It contains the sessions of all users. Users see their own under Account.",
+    "apikeys": "It contains the hashes of API keys. Use API keys instead.",
+    "accesslinks": "It contains invitations and password links. Use Team instead.",
+}
+"""The reasons why known tables are closed, and where to look instead."""
+
+_CLOSED = "It is not on the list of tables that can be shown."
+
+CHANGEABLE_CONTAINERS = frozenset({entities.BODIES, entities.LOGOS})
+"""Containers whose blobs can be deleted. Any blob can be downloaded: none holds a secret."""
+
+
+def reason_closed(table: str) -> str:
+    """Return why a table's values are hidden; empty for a table that is shown."""
+    return "" if table in READABLE else CLOSED_BECAUSE.get(table, _CLOSED)
+
+
+def check_readable(table: str) -> None:
+    """Raise `NotNow` for a table whose values are hidden."""
+    if reason := reason_closed(table):
+        raise NotNow(f"the table {table} is closed here. {reason}")
+
+
+def check_changeable(table: str) -> None:
+    """Raise `NotNow` for a table that must not be changed here."""
+    check_readable(table)
+    if table not in CHANGEABLE:
+        raise NotNow(f"the table {table} can be read here, but not changed")
+
+
+def check_container_changeable(container: str) -> None:
+    """Raise `NotNow` for a container whose blobs must not be deleted here."""
+    if container not in CHANGEABLE_CONTAINERS:
+        raise NotNow(f"the container {container} can be read here, but not changed")
 
 
 class TableName(msgspec.Struct, frozen=True):

@@ -1,7 +1,15 @@
-"""Is everything running? Hosts, processes, and what somebody should look at."""
+"""Whether everything works: queues and processes, the store, and proxies in front of the server.
+
+| table       | partition   | row         | holds                           |
+|-------------|-------------|-------------|---------------------------------|
+| `storeinfo` | `store`     | `probe`     | what was written last: At, Data |
+| `proxies`   | `untrusted` | its address | SeenAt: when it was last seen   |
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,8 +19,18 @@ import msgspec
 from postroom import clock
 from postroom.domain.messages.pages import CONFIRM_QUEUE, SCHEDULE_QUEUE, SEND_QUEUE
 from postroom.domain.queues.queue_names import dead_letter_queue, poison_queue
+from postroom.services.entities import read
 from postroom.services.queues.hosts import HostStatusService
 from postroom.services.queues.queue_overview import QueueOverview, QueueOverviewService
+from postroom.storage import (
+    AccessDenied,
+    Entity,
+    KeyRange,
+    Store,
+    StoreError,
+    StoreFull,
+    StoreMissing,
+)
 
 STUCK = timedelta(minutes=2)
 """A queue whose next message is ready and has not been taken for so long is stuck."""
@@ -123,3 +141,66 @@ def _why_stuck(queue: QueueOverview) -> str:
     if queue.name == SCHEDULE_QUEUE:
         return "No scheduler answers, so messages that are due wait: postroom up starts one"
     return f"{queue.name} waits, and nobody takes its messages ({queue.state})"
+
+
+_PROBE_AGE = 5.0  # seconds for which a result is used again
+_PROBE_SECONDS = 5.0  # a load balancer has given up by then
+_PROBE_BYTES = 16_000  # more than fits into gaps of existing pages
+
+
+class StoreHealth:
+    """Finds out whether the store can be written, by writing."""
+
+    def __init__(self, store: Store) -> None:
+        self._table = store.table("storeinfo")
+        self._looking = asyncio.Lock()
+        self._looked_at = 0.0
+        self._problem = ""
+
+    async def problem(self) -> str:
+        """Return in a few words why the store cannot be used, or nothing. For anybody to read:
+        without names of machines and files."""
+        async with self._looking:
+            if not self._looked_at or clock.monotonic() - self._looked_at > _PROBE_AGE:
+                self._problem = await self._find()
+                self._looked_at = clock.monotonic()
+            return self._problem
+
+    async def _find(self) -> str:
+        data = os.urandom(_PROBE_BYTES)
+        probe = Entity("store", "probe", {"At": clock.now(), "Data": data})
+        try:
+            async with asyncio.timeout(_PROBE_SECONDS):
+                await self._table.upsert(probe)
+        except StoreFull:
+            return "the store is full"
+        except StoreMissing:
+            return "the file of the store is missing"
+        except AccessDenied:
+            return "the store cannot be written"
+        except (StoreError, TimeoutError):
+            return "the store cannot be reached"
+        return ""
+
+
+_UNTRUSTED = "untrusted"
+_RECENT = timedelta(days=2)
+_MOST_PROXIES = 100
+
+
+class ProxySightings:
+    """Proxies that forward visitors without being trusted. Behind one, all visitors look like one
+    and share its limits, so `postroom check` reports it."""
+
+    def __init__(self, store: Store) -> None:
+        self._table = store.table("proxies")
+
+    async def record(self, address: str) -> None:
+        """Record that a proxy at this address has forwarded a visitor."""
+        await self._table.upsert(Entity(_UNTRUSTED, address, {"SeenAt": clock.now()}))
+
+    async def recent(self) -> list[str]:
+        """Return the addresses of proxies that were seen in the last days."""
+        oldest = clock.now() - _RECENT
+        found = await self._table.query(KeyRange.only(_UNTRUSTED), limit=_MOST_PROXIES)
+        return [each.row for each in found.entities if read(each, "SeenAt", datetime) >= oldest]

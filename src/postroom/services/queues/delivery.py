@@ -47,10 +47,10 @@ from postroom.services.queues.dispositions import (
     Disposition,
     DispositionResult,
     DispositionService,
+    ExpiryIndex,
     QueueFaults,
     requested_delay,
 )
-from postroom.services.queues.expiry import ExpiryIndex
 from postroom.services.queues.hosts import HostStatusService
 from postroom.services.queues.queue_access import AccessService, Right
 from postroom.services.queues.redriving import LEASE, RedrivePlan, Redriver

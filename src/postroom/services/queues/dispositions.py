@@ -1,11 +1,13 @@
-"""What happens to a message after a failed cycle: another cycle, or the end of its attempts.
+"""What happens to a message after a failed cycle (another cycle, or the end of its attempts) and
+after its time to live.
 
 History is written before the action it describes, and a message moves between queues in one step
 (`Queue.move`): a process that dies in between leaves work to do again.
 
-| table        | partition | row               | holds               |
-|--------------|-----------|-------------------|---------------------|
-| `queuestate` | `fault`   | hash of the queue | Queue, Reason, Time |
+| table         | partition | row               | holds                                         |
+|---------------|-----------|-------------------|-----------------------------------------------|
+| `queuestate`  | `fault`   | hash of the queue | Queue, Reason, Time                           |
+| `queueexpiry` | `expiry`  | time `,` id       | Queue, Id, Tries: how often it was looked for |
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -51,8 +53,11 @@ from postroom.storage import Entity, InvalidName, KeyRange, NotFound, QueueMessa
 
 _log = logging.getLogger(__name__)
 
-TABLE = "queuestate"
 _FAULT = "fault"
+_EXPIRY = "expiry"
+_EXPIRY_BATCH = 100
+_EXPIRY_TRIES = 8
+_EXPIRY_DELAY = timedelta(seconds=15)
 _LONGEST_REASON = 2_000
 _SECONDS_BETWEEN_EVENTS = 60.0
 _QUEUES_REMEMBERED = 1000
@@ -91,7 +96,7 @@ class DispositionService:
         self._history = history
         self._faults = faults
         self._events = events
-        self._notices = PoisonNotices(self._events)
+        self._poison_events = PoisonEvents(self._events)
         self._now = now
 
     async def end_cycle(
@@ -116,18 +121,20 @@ class DispositionService:
             return await self._fault(message, error)
         if app.on_poison is OnPoison.REJECT or message.queue.endswith(POISON):
             to = self._dead_letters_of(message)
-            await self._notices.given_up(message.queue, stable_id(message), f"moved to {to}", error)
+            await self._poison_events.record(
+                message.queue, stable_id(message), f"moved to {to}", error
+            )
             return await self.dead_letter(message, error)
         to = poison_queue(message.queue)
         await self._history.add_event(message, f"moved to {to}", self._now(), to=to)
-        await self._notices.given_up(message.queue, stable_id(message), f"moved to {to}", error)
+        await self._poison_events.record(message.queue, stable_id(message), f"moved to {to}", error)
         await self.move(message, to, for_new_round(message))
         return DispositionResult(Disposition.POISONED, to, 0.0, error)
 
     async def _drop(self, message: QueueMessage, error: str) -> DispositionResult:
         """Delete the message. Its history, the only trace, is kept for a while."""
         await self._history.add_event(message, DROPPED, self._now())
-        await self._notices.given_up(message.queue, stable_id(message), DROPPED, error)
+        await self._poison_events.record(message.queue, stable_id(message), DROPPED, error)
         await self._store.queue(message.queue).delete(message)
         _log.warning(
             "message %s of queue %s was dropped: %s", stable_id(message), message.queue, error
@@ -187,7 +194,7 @@ class QueueFaults:
     """Queues that are stopped until somebody deals with a message."""
 
     def __init__(self, store: Store, hosts: HostStatusService) -> None:
-        self._table = store.table(TABLE)
+        self._table = store.table("queuestate")
         self._hosts = hosts
 
     async def all(self) -> dict[str, str]:
@@ -227,7 +234,7 @@ def _row(queue: str) -> str:
     return hashlib.sha256(queue.encode()).hexdigest()
 
 
-class PoisonNotices:
+class PoisonEvents:
     """Events about poison messages, at most one per minute and queue."""
 
     def __init__(self, events: EventService, clock: Callable[[], float] = clock.monotonic) -> None:
@@ -236,7 +243,7 @@ class PoisonNotices:
         self._recorded_at: dict[str, float] = {}
         self._unrecorded: dict[str, int] = {}
 
-    async def given_up(self, queue: str, identity: str, action: str, error: str) -> None:
+    async def record(self, queue: str, identity: str, action: str, error: str) -> None:
         """Record an event, or count the message for the next one."""
         now = self._clock()
         if now < self._recorded_at.get(queue, float("-inf")) + _SECONDS_BETWEEN_EVENTS:
@@ -253,3 +260,59 @@ class PoisonNotices:
             severity=Severity.WARNING,
             subject=f"queue:{queue}",
         )
+
+
+class ExpiredMessage(msgspec.Struct, frozen=True):
+    """A message whose time to live has ended."""
+
+    row: str
+    queue: str
+    id: str
+    tries: int
+
+
+class ExpiryIndex:
+    """Messages with a time to live, which expire even if no application receives them.
+
+    A row is written after its message was put, and stays until that time. If a process dies between
+    the two, the time to live is checked on delivery only.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._table = store.table("queueexpiry")
+
+    async def add(self, queue: str, identity: str, expires_at: datetime, tries: int = 0) -> None:
+        """Add a message."""
+        properties: dict[str, Value] = {"Queue": queue, "Id": identity, "Tries": tries}
+        row = f"{_moment(expires_at)},{identity}"
+        await self._table.upsert(Entity(_EXPIRY, row, properties))
+
+    async def due(self, now: datetime) -> list[ExpiredMessage]:
+        """Return some expired messages, oldest first."""
+        found = await self._table.query(
+            KeyRange.only(_EXPIRY), KeyRange(None, _moment(now)), limit=_EXPIRY_BATCH
+        )
+        return [
+            ExpiredMessage(
+                row=entity.row,
+                queue=entities.read(entity, "Queue", str),
+                id=entities.read(entity, "Id", str),
+                tries=entities.read(entity, "Tries", int),
+            )
+            for entity in found.entities
+        ]
+
+    async def forget(self, due: ExpiredMessage) -> None:
+        with contextlib.suppress(NotFound):
+            await self._table.delete(_EXPIRY, due.row)
+
+    async def look_later(self, due: ExpiredMessage, now: datetime) -> None:
+        """Look again later, with growing delays, for a message that may be in progress."""
+        if due.tries < _EXPIRY_TRIES:
+            later = now + _EXPIRY_DELAY * 2**due.tries
+            await self.add(due.queue, due.id, later, due.tries + 1)
+        await self.forget(due)
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")

@@ -1,4 +1,4 @@
-"""Access rules: who may do what with which queues.
+"""Access to queues: rules about who may do what, and secrets that viewers do not see.
 
 | table         | partition | row              | holds                             |
 |---------------|-----------|------------------|-----------------------------------|
@@ -11,17 +11,20 @@ denies is allowed. A denying rule takes precedence, until it is removed or repla
 from __future__ import annotations
 
 import contextlib
+import re
 from enum import StrEnum
 
 import msgspec
 
 from postroom.domain.errors import Invalid, NoSuch, NotAllowed
+from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.domain.plain_text import one_line
 from postroom.domain.queues.queue_names import root_queue, segments
 from postroom.services import entities
 from postroom.services.queues.apps import AppRegistry
+from postroom.services.queues.attempts import HistoryEntry
 from postroom.services.queues.hosts import HostStatusService
-from postroom.storage import Entity, KeyRange, NotFound, Store
+from postroom.storage import Entity, KeyRange, NotFound, QueueMessage, Store
 
 TABLE = "queueaccess"
 _LONGEST = 200
@@ -128,3 +131,42 @@ def _rule_from(entity: Entity) -> AccessRule:
         queues=entities.read(entity, "Queues", str),
         effect=Effect(entities.read(entity, "Effect", str)),
     )
+
+
+MASK = "●●●●●●"
+"""Shown in place of a subscriber's GUID, which is a secret: anyone who has it can confirm or
+unsubscribe its owner. Administrators and API keys with the scope `subscribers` see it."""
+
+_GUID = re.compile(r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII)
+
+
+def hide_guids(text: str) -> str:
+    """Return the text with a mask in place of each GUID."""
+    return _GUID.sub(MASK, text)
+
+
+def hide_in_message(message: QueueMessage) -> QueueMessage:
+    """Hide GUIDs in a message of `mail/confirm` (`GUID,LIST`) and its subqueues; messages of other
+    queues belong to applications and stay as they are."""
+    if root_queue(message.queue) != CONFIRM_QUEUE:
+        return message
+    return msgspec.structs.replace(
+        message,
+        body=hide_guids(message.body),
+        properties={name: hide_guids(text) for name, text in message.properties.items()},
+    )
+
+
+def hide_in_history(entries: list[HistoryEntry]) -> list[HistoryEntry]:
+    """Hide GUIDs in what went wrong with a message of `mail/confirm`."""
+    return [
+        msgspec.structs.replace(
+            each,
+            event=hide_guids(each.event),
+            error=hide_guids(each.error),
+            traceback=hide_guids(each.traceback),
+        )
+        if root_queue(each.queue) == CONFIRM_QUEUE
+        else each
+        for each in entries
+    ]

@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from postroom.domain.audience.colours import (
+from postroom.domain.audience.appearance import (
     Colour,
     contrast,
     mix,

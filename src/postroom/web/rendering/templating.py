@@ -15,7 +15,7 @@ import jinja2
 
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
-from postroom.domain.sizes import show_size
+from postroom.domain.units import show_size
 
 FOLDER = Path(__file__).parent.parent
 STATIC = FOLDER / "static"

@@ -17,8 +17,7 @@ import hashlib
 from collections.abc import Callable
 from time import monotonic
 
-from postroom.domain.networks import client_network, may_be_shared
-from postroom.domain.rate_limits import RateLimit, RateLimiter
+from postroom.domain.rate_limits import RateLimit, RateLimiter, client_network, may_be_shared
 
 _LONGEST_ADDRESS = 320
 

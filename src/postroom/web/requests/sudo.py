@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
-from postroom.services.accounts.login_pace import TooManyCodes
+from postroom.services.accounts.second_factor import TooManyCodes
 from postroom.services.accounts.sessions import Session
 from postroom.web.requests.visit import Visit
 

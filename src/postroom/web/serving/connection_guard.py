@@ -23,7 +23,7 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from postroom.domain.networks import client_network
+from postroom.domain.rate_limits import client_network
 from postroom.settings import Settings, TrustedProxies
 
 # Connections may use half of the files that the process may open: store and uploads need some, too.

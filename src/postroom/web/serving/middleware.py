@@ -8,7 +8,7 @@ from time import monotonic
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from postroom.services.operations.proxy_sightings import ProxySightings
+from postroom.services.operations.health import ProxySightings
 from postroom.settings import TrustedProxies
 from postroom.web.background import Background
 

@@ -12,12 +12,12 @@ import pytest
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow
 from postroom.services.accounts.access_links import AccessLinks
 from postroom.services.accounts.audit import AuditService
-from postroom.services.accounts.login_pace import CODES, STRANGERS, TooManyCodes
+from postroom.services.accounts.second_factor import CODES, TooManyCodes
 from postroom.services.accounts.sessions import SessionService
-from postroom.services.accounts.users import Role
+from postroom.services.accounts.users import STRANGERS, Role
 from postroom.services.events import EventService, Severity
 from postroom.services.messages.message_contents import NewBodies
-from postroom.services.newest_first import new_row
+from postroom.services.row_ranges import new_row
 from postroom.storage import Entity, KeyRange, Store, Value
 from postroom.wiring import Services
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
+from postroom.alerts import Alerts, Channel, MailChannel, NoticeSender, WebhookChannel
 from postroom.domain.audience.addresses import Address
 from postroom.services.events import EventService, Severity
-from postroom.services.operations.notice_sender import NoticeSender
 from postroom.storage import Entity, Store, open_store
 from postroom.transport.registry import open_transport
 from postroom.wiring import Services

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.services.accounts.access_links import LinkKind
-from postroom.services.accounts.login_pace import TooManyCodes
+from postroom.services.accounts.second_factor import TooManyCodes
 from postroom.services.accounts.sessions import SESSION_AGE
 from postroom.services.accounts.users import Role, User
 from postroom.web.context import WebContext

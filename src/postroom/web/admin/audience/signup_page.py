@@ -8,8 +8,7 @@ import msgspec
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from postroom.domain.audience.colours import Colour, parse_colour
-from postroom.domain.audience.images import LARGEST_BYTES, parse_image
+from postroom.domain.audience.appearance import LARGEST_BYTES, Colour, parse_colour, parse_image
 from postroom.domain.audience.list_properties import PROPERTIES
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, Overtaken

@@ -13,8 +13,8 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from postroom.domain.errors import DomainError, Invalid
-from postroom.domain.local_times import is_skipped
 from postroom.domain.messages.messages import Message
+from postroom.domain.units import is_skipped
 from postroom.mail.body_files import html_from_file, text_from_file
 from postroom.mail.html import unseen_pictures
 from postroom.mail.plaintext import text_from_html

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from postroom.domain.errors import NoSuch
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.services.accounts.users import Role
-from postroom.services.audience.guid_hiding import hide_guids
+from postroom.services.queues.queue_access import hide_guids
 from postroom.transport.outbox_transport import OutboxMail
 from postroom.web.rendering.sandbox import sandboxed
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting

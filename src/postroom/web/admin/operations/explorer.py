@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import Invalid, NoSuch, Overtaken
 from postroom.services.accounts.users import Role
-from postroom.services.operations.explorer_rules import (
+from postroom.services.operations.explorer import (
     CHANGEABLE,
     CHANGEABLE_CONTAINERS,
     check_changeable,

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.durations import parse_duration
 from postroom.domain.errors import Invalid
 from postroom.domain.queues.queue_names import (
     dead_letter_queue,
@@ -19,9 +18,10 @@ from postroom.domain.queues.queue_names import (
     retry_queue,
     root_queue,
 )
+from postroom.domain.units import parse_duration
 from postroom.services.accounts.users import Role
-from postroom.services.audience.guid_hiding import hide_in_history, hide_in_message
 from postroom.services.queues.attempts import STABLE_ID, HistoryEntry, stable_id
+from postroom.services.queues.queue_access import hide_in_history, hide_in_message
 from postroom.services.queues.queue_overview import QueueOverview
 from postroom.storage import InvalidRequest, QueueMessage
 from postroom.storage.limits import RECEIVE_MESSAGES

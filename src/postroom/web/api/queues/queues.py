@@ -14,8 +14,7 @@ from starlette.responses import Response
 from postroom.domain.errors import NoSuch
 from postroom.domain.queues.queue_names import LONGEST, is_retry
 from postroom.services.accounts.api_keys import Scope
-from postroom.services.audience.guid_hiding import hide_in_message
-from postroom.services.queues.queue_access import Right
+from postroom.services.queues.queue_access import Right, hide_in_message
 from postroom.services.resources.queues import (
     PutResource,
     QueueResource,

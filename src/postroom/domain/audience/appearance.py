@@ -1,15 +1,78 @@
-"""Recognising pictures by their first bytes, whatever their name or declared type.
+"""The appearance of a list: its colour, readable text colours, and its logo.
 
-Only formats that browsers show and that cannot contain scripts: no SVG.
+Contrast and luminance are those of WCAG 2.2, which asks for 4.5 to 1 for text.
 """
 
 from __future__ import annotations
 
+import re
 import struct
+from typing import NewType
 
 import msgspec
 
 from postroom.domain.errors import Invalid
+
+Colour = NewType("Colour", str)
+
+BLACK, WHITE = Colour("#000000"), Colour("#ffffff")
+READABLE = 4.5
+
+_COLOUR = re.compile(r"#?([0-9a-f]{6}|[0-9a-f]{3})", re.ASCII)
+_STEPS = 20
+
+
+def parse_colour(text: str, field: str = "colour") -> Colour:
+    """Return a colour as `#rrggbb`; `#rgb` is accepted, and so is an empty text. `Invalid`."""
+    found = _COLOUR.fullmatch(text.strip().lower()) if isinstance(text, str) else None
+    if found is None:
+        if text == "":
+            return Colour("")
+        raise Invalid(field, f"must be a colour such as #1d5fbf, not {str(text)[:20]!r}")
+    digits = found[1]
+    return Colour("#" + (digits if len(digits) == 6 else "".join(2 * each for each in digits)))
+
+
+def contrast(one: Colour, other: Colour) -> float:
+    """Return the contrast of two colours: from 1 (the same) to 21 (black on white)."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def text_on(background: Colour) -> Colour:
+    """Return black or white, whichever is more readable on the background."""
+    return max(WHITE, BLACK, key=lambda each: contrast(each, background))
+
+
+def readable_on(background: Colour, colour: Colour) -> Colour:
+    """Return the colour, made lighter or darker until text in it is readable on the background."""
+    towards = text_on(background)
+    for step in range(_STEPS + 1):
+        mixed = mix(colour, towards, step / _STEPS)
+        if contrast(mixed, background) >= READABLE:
+            return mixed
+    return towards
+
+
+def mix(one: Colour, other: Colour, share: float) -> Colour:
+    """Mix `share` (0 to 1) of one colour into another."""
+    parts = zip(_parts(one), _parts(other), strict=True)
+    return Colour("#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in parts))
+
+
+def _parts(colour: Colour) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _luminance(colour: Colour) -> float:
+    red, green, blue = (_linear(part / 255) for part in _parts(colour))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _linear(value: float) -> float:
+    """Undo the gamma curve of sRGB."""
+    return value / 12.92 if value <= 0.04045 else float(((value + 0.055) / 1.055) ** 2.4)
+
 
 LARGEST_BYTES = 200_000
 LARGEST_SIDE = 2000  # pixels: a small file can hold a picture that fills a phone's memory
@@ -19,13 +82,16 @@ _JPEG_ALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
 
 
 class Image(msgspec.Struct, frozen=True):
+    """A picture in a format that browsers show and that cannot contain scripts: no SVG."""
+
     kind: str
     width: int
     height: int
 
 
 def parse_image(data: bytes, field: str = "logo") -> Image:
-    """Return what the bytes are. `Invalid` unless it is a PNG, JPEG or WebP of an allowed size."""
+    """Recognise a picture by its first bytes. `Invalid` unless it is a PNG, JPEG or WebP of an
+    allowed size."""
     if len(data) > LARGEST_BYTES:
         raise Invalid(field, f"must have at most {LARGEST_BYTES:,} bytes, not {len(data):,}")
     try:
