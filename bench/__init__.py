@@ -1,1 +1,1 @@
-"""How fast the store is, beside the raw drivers doing the same work."""
+"""How fast Postroom is, next to others that do the same work in the same run."""

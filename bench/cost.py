@@ -1,4 +1,4 @@
-"""Requests to Azure Storage: what `postroom cost` computes with, beside what is counted."""
+"""Requests to Azure Storage: what `postroom cost` computes with, next to what is counted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from bench.effort import Effort
 from bench.figures import Figure
 from postroom.cli.operations.cost import A_PAGE, AN_IDLE_MINUTE
 from postroom.domain.messages.pages import PAGE_SIZE
@@ -14,10 +15,10 @@ from tests.services.azurite import running_azurite
 from tests.services.counted_requests import count_idle_requests, count_requests
 
 _SMALL, _LARGE = 1_000, 5_000
-_IDLE_SECONDS = 60.0
+_IDLE_SECONDS = 60
 
 
-def figures() -> list[Figure]:
+def figures(effort: Effort) -> list[Figure]:
     with running_azurite() as azurite, tempfile.TemporaryDirectory() as folder:
 
         def fresh(name: str) -> Path:
@@ -29,7 +30,7 @@ def figures() -> list[Figure]:
 
         small = asyncio.run(count_requests(fresh("small"), _SMALL))
         large = asyncio.run(count_requests(fresh("large"), _LARGE))
-        idle = asyncio.run(count_idle_requests(fresh("idle"), _IDLE_SECONDS))
+        idle = asyncio.run(count_idle_requests(fresh("idle"), effort.size(_IDLE_SECONDS, 5)))
     pages = (_LARGE - _SMALL) / PAGE_SIZE
     found = []
     for service in ("table", "queue", "blob"):

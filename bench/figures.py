@@ -1,4 +1,4 @@
-"""Figures, each beside what it is compared with and the target that it has to reach."""
+"""Figures, each next to what it is compared with and the target that it has to reach."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Figure:
-    """`ours` beside `baseline`; the target is on their ratio, or on `ours` itself."""
+    """`ours` next to `baseline`; the target is on their ratio, or on `ours` itself."""
 
     what: str
     ours: float
@@ -32,7 +32,7 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        return None if self.baseline is None else self.ours / self.baseline
+        return self.ours / self.baseline if self.baseline else None
 
     @property
     def holds(self) -> bool | None:
@@ -45,7 +45,9 @@ class Figure:
         return measured >= self.target if self.target_is == "at least" else measured <= self.target
 
     def cells(self) -> list[str]:
-        baseline = f"{_number(self.baseline)} ({self.baseline_is})" if self.baseline else ""
+        baseline = ""
+        if self.baseline is not None:
+            baseline = f"{_number(self.baseline)} ({self.baseline_is})"
         target = ""
         if self.target is not None:
             sign = "≥" if self.target_is == "at least" else "≤"
@@ -58,7 +60,7 @@ class Figure:
         return [self.what, f"{_number(self.ours)} {self.unit}", baseline, ratio, target, verdict]
 
 
-HEADINGS = ["what", "Postroom", "beside", "ratio", "target", ""]
+HEADINGS = ["what", "Postroom", "compared with", "ratio", "target", ""]
 
 
 def show(title: str, figures: Sequence[Figure]) -> None:

@@ -25,7 +25,7 @@ def plot_growth(found: list[Figure], folder: Path) -> None:
         axis = memory if name.startswith("most memory") else rate
         xs, ys = zip(*sorted(points.items()), strict=True)
         axis.plot(xs, ys, marker="o", label=name.removeprefix("most memory of "))
-    for axis, title, unit in ((rate, "Rate", "emails a second"), (memory, "Peak memory", "MiB")):
+    for axis, title, unit in ((rate, "Rate", "emails per second"), (memory, "Peak memory", "MiB")):
         axis.set(title=title, xlabel="recipients", ylabel=unit, xscale="log")
         axis.set_ylim(bottom=0)
         axis.grid(visible=True, alpha=0.3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from bench.effort import Effort
 from bench.figures import Figure
 from tests.services.waiting import free_ports
 
@@ -19,20 +21,21 @@ _STARTS = 5
 _IDLE_SECONDS = 20.0
 
 
-def figures() -> list[Figure]:
+def figures(effort: Effort) -> list[Figure]:
     starts = []
     idle = (0.0, 0.0)
-    for number in range(_STARTS):
+    count = effort.size(_STARTS, effort.turns)
+    for number in range(count):
         with tempfile.TemporaryDirectory(prefix="postroom-bench-") as folder:
-            idle_after = number == _STARTS - 1
+            idle_after = number == count - 1
             seconds, found = _start(Path(folder), idle=idle_after)
             starts.append(seconds)
             idle = found or idle
-    bare = min(_bare_python() for _ in range(_STARTS))
+    bare = min(_bare_python() for _ in range(count))
     return [
         Figure(
             "`postroom up` until the first page is answered",
-            sorted(starts)[_STARTS // 2],
+            statistics.median(starts),
             "s",
             baseline=bare,
             baseline_is="Python that imports FastAPI",

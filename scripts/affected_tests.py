@@ -34,7 +34,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 """The folders of `tests/` that belong to a folder of `src/postroom/`."""
 
 OTHER_FOLDERS = {
-    "bench": (),
+    "bench": ("unit/bench",),
     "deploy": ("deploy",),
     "docs": ("docs",),
     "scripts": ("docs", "unit/operations"),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from bench.effort import Effort
 from bench.figures import Figure
 from bench.host import others, ours
 from bench.host.lines import Line, percentile
@@ -19,7 +20,7 @@ T = TypeVar("T")
 COLD, WARM, POLLED, MANY = 100, 500, 200, 10_000
 POLL_SECONDS = 5.0
 APPLICATIONS = 100
-IDLE_SECONDS = 20.0
+IDLE_SECONDS = 20
 
 COLD_P99, WARM_P99, IDLE_PERCENT = 250.0, 20.0, 1.0  # the targets: milliseconds, and of a core
 
@@ -46,37 +47,45 @@ def _on_postgres(server: PostgresServer, measure: Callable[[str, Path], Awaitabl
     return _in_folder(lambda folder: measure(server.create_database(), folder))
 
 
-def figures() -> list[Figure]:
-    return [*speed(), *cost()]
+def figures(effort: Effort) -> list[Figure]:
+    return [*speed(effort), *cost(effort)]
 
 
-def speed() -> list[Figure]:
+def speed(effort: Effort) -> list[Figure]:
     """From the put to the running handler, for us and for workers that are always on."""
-    with running_postgres() as server:
+    cold_count, warm_count, polled_count = (effort.size(each, 20) for each in (COLD, WARM, POLLED))
+    with running_postgres(durable=True) as server:
         cold = {
-            "SQLite": _on_sqlite(lambda u, f: ours.latencies(u, f, COLD, cold=True)),
-            "PostgreSQL": _on_postgres(server, lambda u, f: ours.latencies(u, f, COLD, cold=True)),
+            "SQLite": _on_sqlite(lambda u, f: ours.latencies(u, f, cold_count, cold=True)),
+            "PostgreSQL": _on_postgres(
+                server, lambda u, f: ours.latencies(u, f, cold_count, cold=True)
+            ),
         }
         warm = {
-            "SQLite": _on_sqlite(lambda u, f: ours.latencies(u, f, WARM, cold=False)),
-            "PostgreSQL": _on_postgres(server, lambda u, f: ours.latencies(u, f, WARM, cold=False)),
+            "SQLite": _on_sqlite(lambda u, f: ours.latencies(u, f, warm_count, cold=False)),
+            "PostgreSQL": _on_postgres(
+                server, lambda u, f: ours.latencies(u, f, warm_count, cold=False)
+            ),
         }
         procrastinate = _on_postgres(
-            server, lambda u, f: others.procrastinate_latencies(u, f, WARM)
+            server, lambda u, f: others.procrastinate_latencies(u, f, warm_count)
         )
-        polled = _on_sqlite(lambda u, f: others.polling_latencies(u, f, POLLED, POLL_SECONDS))
-    huey = _in_folder(lambda folder: others.huey_latencies(folder, WARM // 5))
-    beside = {"SQLite": (huey, "huey, always on"), "PostgreSQL": (procrastinate, "procrastinate")}
+        polled = _on_sqlite(lambda u, f: others.polling_latencies(u, f, polled_count, POLL_SECONDS))
+    huey = _in_folder(lambda folder: others.huey_latencies(folder, warm_count // 5))
+    others_of = {
+        "SQLite": (huey, "huey, always on"),
+        "PostgreSQL": (procrastinate, "procrastinate"),
+    }
     figures = []
     for engine, lines in cold.items():
         figures += _pair(f"{engine}, cold", lines, polled, "polling at 5 s", COLD_P99)
     for engine, lines in warm.items():
-        figures += _pair(f"{engine}, warm", lines, *beside[engine], WARM_P99)
+        figures += _pair(f"{engine}, warm", lines, *others_of[engine], WARM_P99)
     return figures
 
 
 def _pair(
-    what: str, lines: list[Line], beside: list[Line], who: str, target: float
+    what: str, lines: list[Line], theirs: list[Line], who: str, target: float
 ) -> list[Figure]:
     """p50 and p99 in milliseconds; the target is on the latter."""
     return [
@@ -84,7 +93,7 @@ def _pair(
             f"{what}, {name}",
             1000 * percentile([line.latency for line in lines], part),
             "ms",
-            1000 * percentile([line.latency for line in beside], part),
+            1000 * percentile([line.latency for line in theirs], part),
             who,
             target if name == "p99" else None,
             target_on="value",
@@ -94,24 +103,21 @@ def _pair(
     ]
 
 
-def _procrastinate(server: PostgresServer, at_once: int) -> float:
-    return _on_postgres(
-        server, lambda u, f: others.procrastinate_throughput(u, f, MANY // 5, at_once)
-    )
+def _procrastinate(server: PostgresServer, count: int, at_once: int) -> float:
+    return _on_postgres(server, lambda u, f: others.procrastinate_throughput(u, f, count, at_once))
 
 
-def cost() -> list[Figure]:
+def cost(effort: Effort) -> list[Figure]:
     """A no-op handler in one process, and a host with nothing to do."""
-    with running_postgres() as server:
-        theirs = max(_procrastinate(server, at_once) for at_once in (1, 10))
-        served = _on_postgres(server, lambda u, f: ours.throughput(u, f, MANY))
-        awaited = _on_postgres(server, lambda u, f: ours.throughput(u, f, MANY, "process_async"))
-        embedded = _on_sqlite(lambda u, f: ours.throughput(u, f, MANY))
+    many, seconds = effort.size(MANY, 1000), effort.size(IDLE_SECONDS, 2)
+    with running_postgres(durable=True) as server:
+        theirs = max(_procrastinate(server, many // 5, at_once) for at_once in (1, 10))
+        served = _on_postgres(server, lambda u, f: ours.throughput(u, f, many))
+        awaited = _on_postgres(server, lambda u, f: ours.throughput(u, f, many, "process_async"))
+        embedded = _on_sqlite(lambda u, f: ours.throughput(u, f, many))
         idle = {
-            "SQLite": _on_sqlite(lambda u, f: ours.idle(u, f, APPLICATIONS, IDLE_SECONDS)),
-            "PostgreSQL": _on_postgres(
-                server, lambda u, f: ours.idle(u, f, APPLICATIONS, IDLE_SECONDS)
-            ),
+            "SQLite": _on_sqlite(lambda u, f: ours.idle(u, f, APPLICATIONS, seconds)),
+            "PostgreSQL": _on_postgres(server, lambda u, f: ours.idle(u, f, APPLICATIONS, seconds)),
         }
     who = "procrastinate, the better of 1 and 10 at once"
     figures = [

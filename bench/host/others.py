@@ -58,8 +58,8 @@ async def procrastinate_throughput(url: str, folder: Path, count: int, concurren
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
         body = stamp()
-        for _ in range(0, count, _BATCH):
-            batch: list[dict[str, JSONValue]] = [{"body": body}] * _BATCH
+        for start in range(0, count, _BATCH):
+            batch: list[dict[str, JSONValue]] = [{"body": body}] * min(_BATCH, count - start)
             await app.configure_task("noop").batch_defer_async(*batch)
     with _worker(folder, "procrastinate", url, str(concurrency)) as lines:
         await lines.wait_for(count)

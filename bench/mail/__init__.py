@@ -1,1 +1,1 @@
-"""The whole way of a message, beside other ways of getting mail to the same server."""
+"""The whole pipeline, next to other clients of the same mail server."""

@@ -16,12 +16,15 @@ LIST = ListName("contoso1")
 _GUID = SubscriberGuid("30d8ca0a-8246-48fc-be45-33f475439972")
 
 
-def bodies(kilobytes: int) -> NewBodies:
-    """HTML and text that make the whole mail about so large, headers included."""
+OVERHEAD = 1450
+"""Bytes of Postroom's headers, borders of the parts, and links to unsubscribe in both of them."""
+
+
+def bodies(kilobytes: int, overhead: int = OVERHEAD) -> NewBodies:
+    """Return HTML and text that make the whole mail about so large, headers included."""
     text = "All work and no play makes a dull newsletter indeed.\n"
     line = f"<p>{text.strip()}</p>\n"
-    beside = 1450  # headers, the borders of the parts, the link to unsubscribe in both of them
-    lines = max(1, (kilobytes * 1024 - beside) // (len(line) + len(text)))
+    lines = max(1, (kilobytes * 1024 - overhead) // (len(line) + len(text)))
     return NewBodies(f"<html><body>\n{line * lines}</body></html>", text * lines)
 
 

@@ -1,28 +1,28 @@
-"""The figures of the mail pipeline: each beside the limit and beside others, in the same run."""
+"""The figures of the mail pipeline: each next to the limit or to others, in the same run."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.effort import Effort
 from bench.figures import Figure
 from bench.mail import baselines, imports, pipeline
+from bench.mail.pipeline import ALL_IN_ONE, SEPARATE, TWO_SENDERS, Setup
 from tests.services.azurite import running_azurite
-from tests.services.postgres import running_postgres
+from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.recording_smtp import running_recording_smtp
 from tests.services.smtp_sink import running_smtp_sink
 
 MAILS = 100_000
-TURNS = 3
+SLOW_MAILS = 10_000
 SIZES = (10_000, 100_000, 1_000_000)
 LIMIT = "raw pipelined limit"
-_numbers = itertools.count()
 
 
 @contextmanager
@@ -31,41 +31,42 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def on_sqlite(port: int, recipients: int, kilobytes: int = 2) -> pipeline.Run:
+def on_sqlite(
+    port: int, recipients: int, kilobytes: int = 2, parts: Sequence[str] = SEPARATE
+) -> pipeline.Run:
     with _folder() as folder:
-        url = f"sqlite:///{folder}/store.db"
-        return asyncio.run(pipeline.send(url, folder, port, recipients, kilobytes))
+        setup = Setup(f"sqlite:///{folder}/store.db", folder, port)
+        return asyncio.run(pipeline.send(setup, recipients, kilobytes, parts))
 
 
-def on_postgres(url: str, port: int, recipients: int, senders: int = 1) -> pipeline.Run:
+def on_postgres(
+    server: PostgresServer, port: int, recipients: int, parts: Sequence[str] = SEPARATE
+) -> pipeline.Run:
+    url = server.create_database()
     with _folder() as folder:
-        return asyncio.run(pipeline.send(url, folder, port, recipients, 2, senders))
+        run = asyncio.run(pipeline.send(Setup(url, folder, port), recipients, parts=parts))
+    server.drop_database(url)
+    return run
 
 
-def speed() -> list[Figure]:
-    """2 KB mails into `smtp-sink`: fan-out, composing, sending, a record for each recipient.
-
-    The limit and Postroom on SQLite take turns: the middle one of each counts.
-    """
-    with running_smtp_sink() as sink:
-        limits, turns = [], []
-        for _ in range(TURNS):
-            limits.append(baselines.pipelined(sink.port, MAILS, 2))
-            turns.append(on_sqlite(sink.port, MAILS).rate)
-        limit, embedded = statistics.median(limits), statistics.median(turns)
-        eight = baselines.with_aiosmtplib(sink.port, MAILS // 10, 2, 8)
-        many = baselines.with_aiosmtplib(sink.port, MAILS // 10, 2, 32)
-        threads = baselines.with_smtplib(sink.port, MAILS // 10, 2, 10)
-        source = baselines.with_smtp_source(sink.port, MAILS // 4, 2, 10)
-        with running_postgres() as server:
-            served = on_postgres(server.create_database(), sink.port, MAILS // 2).rate
-            two = on_postgres(server.create_database(), sink.port, MAILS // 2, senders=2).rate
-        cloud = _on_azurite(sink.port)
+def speed(effort: Effort) -> list[Figure]:
+    """2 KB mails into `smtp-sink`: fan-out, composing, sending, a record for each recipient."""
+    mails = effort.size(MAILS)
+    with running_smtp_sink() as sink, running_postgres(durable=True) as server:
+        limit, embedded, served, eight, many, threads, source = effort.medians(
+            lambda: baselines.pipelined(sink.port, mails, 2),
+            lambda: on_sqlite(sink.port, mails).rate,
+            lambda: on_postgres(server, sink.port, mails).rate,
+            lambda: baselines.with_aiosmtplib(sink.port, mails // 10, 2, 8),
+            lambda: baselines.with_aiosmtplib(sink.port, mails // 10, 2, 32),
+            lambda: baselines.with_smtplib(sink.port, mails // 10, 2, 10),
+            lambda: baselines.with_smtp_source(sink.port, mails // 4, 2, 10),
+        )
+        cloud = _on_azurite(sink.port, effort.size(2000))
     return [
-        Figure("SQLite", embedded, "emails/s", limit, LIMIT, 0.5),
+        Figure("SQLite", embedded, "emails/s", limit, LIMIT, 0.75),
         Figure("SQLite", embedded, "emails/s", max(eight, many), "aiosmtplib", 3),
-        Figure("PostgreSQL", served, "emails/s", limit, LIMIT, 0.25),
-        Figure("PostgreSQL, two senders", two, "emails/s", served, "one sender"),
+        Figure("PostgreSQL", served, "emails/s", limit, LIMIT, 0.65),
         Figure("Azurite, 2,000 recipients", cloud, "emails/s", limit, LIMIT),
         Figure("aiosmtplib, 8 connections", eight, "mails/s", limit, LIMIT),
         Figure("aiosmtplib, 32 connections", many, "mails/s", limit, LIMIT),
@@ -74,20 +75,24 @@ def speed() -> list[Figure]:
     ]
 
 
-def _on_azurite(port: int) -> float:
+def _on_azurite(port: int, recipients: int) -> float:
     with running_azurite() as azurite, _folder() as folder:
         os.environ["POSTROOM_AZURE_CONNECTION_STRING"] = azurite.connection_string()
-        return asyncio.run(pipeline.send("azure://", folder, port, 2000, 2)).rate
+        return asyncio.run(pipeline.send(Setup("azure://", folder, port), recipients)).rate
 
 
-def other_mails() -> list[Figure]:
+def other_mails(effort: Effort) -> list[Figure]:
     """40 KB mails, and a server that waits 50 ms before each reply."""
     with running_smtp_sink() as sink:
-        large = on_sqlite(sink.port, 20_000, 40).rate
-        large_other = baselines.with_aiosmtplib(sink.port, 5_000, 40, 8)
+        large, large_other = effort.medians(
+            lambda: on_sqlite(sink.port, effort.size(20_000), 40).rate,
+            lambda: baselines.with_aiosmtplib(sink.port, effort.size(5_000), 40, 8),
+        )
     with running_recording_smtp(delay=0.05, keep_content=False) as slow:
-        waiting = on_sqlite(slow.port, 1_000).rate
-        waiting_other = baselines.with_aiosmtplib(slow.port, 200, 2, 8)
+        waiting, waiting_other = effort.medians(
+            lambda: on_sqlite(slow.port, effort.size(1_000)).rate,
+            lambda: baselines.with_aiosmtplib(slow.port, effort.size(200), 2, 8),
+        )
     return [
         Figure("40 KB mails", large, "emails/s", large_other, "aiosmtplib, 8 connections"),
         Figure(
@@ -100,31 +105,66 @@ def other_mails() -> list[Figure]:
     ]
 
 
-def subscribers() -> list[Figure]:
-    """Lines of a CSV file into a list, beside the raw driver writing the same rows."""
+def senders(effort: Effort) -> list[Figure]:
+    """A second sender, where waiting for the mail server is what takes the time."""
+    mails = effort.size(SLOW_MAILS, 400)
+    with (
+        running_postgres(durable=True) as server,
+        running_recording_smtp(delay=0.05, keep_content=False) as slow,
+    ):
+        one, two = effort.medians(
+            lambda: on_postgres(server, slow.port, mails).rate,
+            lambda: on_postgres(server, slow.port, mails, TWO_SENDERS).rate,
+        )
+    what = "PostgreSQL, two senders, a mail server that takes 50 ms for each reply"
+    return [Figure(what, two, "emails/s", one, "one sender", 1.9)]
+
+
+def all_in_one(effort: Effort) -> list[Figure]:
+    """`postroom up` on SQLite, where the host starts the sender when there is work."""
+    mails = effort.size(MAILS)
+    with running_smtp_sink() as sink:
+        together, separate = effort.medians(
+            lambda: on_sqlite(sink.port, mails, parts=ALL_IN_ONE).rate,
+            lambda: on_sqlite(sink.port, mails).rate,
+        )
+    what = "`postroom up` on SQLite"
+    return [Figure(what, together, "emails/s", separate, "scheduler and sender apart", 0.95)]
+
+
+def subscribers(effort: Effort) -> list[Figure]:
+    """Lines of a CSV file into a list, next to the raw driver writing the same rows."""
     with _folder() as folder:
-        return imports.figures(folder)
+        return imports.figures(folder, effort)
 
 
-def growth() -> list[Figure]:
+def growth(effort: Effort) -> list[Figure]:
     """The same with more and more recipients: the rate must not fall, nor memory grow."""
     with running_smtp_sink() as sink:
-        runs = {size: on_sqlite(sink.port, size) for size in SIZES}
-    first = runs[SIZES[0]]
+        runs = [
+            {size: on_sqlite(sink.port, effort.size(size)) for size in SIZES}
+            for _ in range(effort.turns)
+        ]
+    rates = {size: statistics.median(turn[size].rate for turn in runs) for size in SIZES}
+    smallest = SIZES[0]
     figures = []
-    for size, run in list(runs.items())[1:]:
+    for size in SIZES[1:]:
         figures.append(
-            Figure(f"{size:,} recipients", run.rate, "emails/s", first.rate, "10,000", 0.9)
+            Figure(f"{size:,} recipients", rates[size], "emails/s", rates[smallest], "10,000", 0.95)
         )
-        for part, peak in run.peak_kilobytes.items():
+        for part in runs[0][size].peak_kilobytes:
+            large, small = (
+                statistics.median(turn[each].peak_kilobytes[part] / 1024 for turn in runs)
+                for each in (size, smallest)
+            )
             figures.append(
                 Figure(
                     f"{size:,} recipients, most memory of the {part.split()[0]}",
-                    peak / 1024,
+                    large,
                     "MiB",
-                    first.peak_kilobytes[part] / 1024,
+                    small,
                     "10,000",
-                    1.2,
+                    1.1,
                     target_is="at most",
                 )
             )

@@ -1,4 +1,4 @@
-"""Postroom itself: real processes, from the scheduled message to its archive."""
+"""Postroom itself: real processes, from the scheduled message to its completion."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.mail import content
-from postroom.domain.messages.messages import FINAL
+from postroom.domain.messages.messages import FINAL, Message
 from postroom.services import entities
 from postroom.services.audience.subscriptions import new_subscriber
 from postroom.storage import Insert, Operation, open_store
 from postroom.wiring import Services
-from tests.services.waiting import LOOPBACK
+from tests.services.waiting import LOOPBACK, free_ports
 
 _POSTROOM = Path(sys.executable).with_name("postroom")
 _FILL_AT_ONCE = 16
 _LOOK_SECONDS = 0.02  # how late the end of a message may be seen
+_START_SECONDS = 2.0  # until processes wait for work
+
+SEPARATE = ("scheduler", "sender")
+TWO_SENDERS = ("scheduler", "sender", "sender")
+ALL_IN_ONE = ("up",)
 
 
 @dataclass(frozen=True)
@@ -37,47 +44,82 @@ class Run:
         return self.recipients / self.seconds
 
 
-async def send(
-    store_url: str, folder: Path, port: int, recipients: int, kilobytes: int, senders: int = 1
-) -> Run:
-    """One message to a new list of so many, timed from its scheduling to its completion."""
-    environment = {
-        **os.environ,
-        "POSTROOM_STORE": store_url,
-        "POSTROOM_DATA": str(folder / "data"),
-        "POSTROOM_TRANSPORT": f"smtp://{LOOPBACK}:{port}",
-    }
-    async with await open_store(store_url) as store:
-        services = Services(store)
-        await _fill(services, recipients)
-        parts = ["scheduler", *["sender"] * senders]
-        processes = [_start(part, number, folder, environment) for number, part in enumerate(parts)]
+@dataclass(frozen=True)
+class Setup:
+    """Where Postroom keeps its data, and the mail server that it sends to."""
+
+    store_url: str
+    folder: Path
+    port: int
+
+    @contextmanager
+    def running(self, parts: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Start Postroom's parts, each in a process of its own, and stop them in the end."""
+        environment = {
+            **os.environ,
+            "POSTROOM_STORE": self.store_url,
+            "POSTROOM_DATA": str(self.folder / "data"),
+            "POSTROOM_TRANSPORT": f"smtp://{LOOPBACK}:{self.port}",
+            "POSTROOM_PORT": str(free_ports(1)[0]),
+        }
+        processes = []
         try:
-            await asyncio.sleep(2.0)  # until they wait for work
+            for number, part in enumerate(parts):
+                with (self.folder / f"{part}-{number}.log").open("ab") as log:
+                    processes.append(
+                        subprocess.Popen([_POSTROOM, part], env=environment, stdout=log, stderr=log)
+                    )
+            yield processes
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(60)
+
+
+async def send(
+    setup: Setup, recipients: int, kilobytes: int = 2, parts: Sequence[str] = SEPARATE
+) -> Run:
+    """Send one message to a new list; the time is from its scheduling to its completion."""
+    async with await open_store(setup.store_url) as store:
+        await fill(Services(store), recipients)
+    return await send_to_filled(setup, recipients, kilobytes, parts)
+
+
+async def send_to_filled(
+    setup: Setup, recipients: int, kilobytes: int = 2, parts: Sequence[str] = SEPARATE
+) -> Run:
+    """Do the same with a list that `fill` has created."""
+    async with await open_store(setup.store_url) as store:
+        services = Services(store)
+        with setup.running(parts) as processes:
+            await asyncio.sleep(_START_SECONDS)
             started = time.perf_counter()
-            message = await services.messages.create(
-                content.LIST, "News", content.bodies(kilobytes), datetime.now(UTC)
-            )
+            message = await schedule(services, kilobytes)
             while message.status not in FINAL:
                 if any(process.poll() is not None for process in processes):
-                    raise RuntimeError(f"a process has died: see {folder}")
+                    raise RuntimeError(f"a process has died: see {setup.folder}")
                 await asyncio.sleep(_LOOK_SECONDS)
                 message = await services.messages.get(message.ref)
             seconds = time.perf_counter() - started
             peaks = {
-                f"{part} {number}": _peak(process.pid)
+                f"{part} {number}": peak_kilobytes(process.pid)
                 for number, (part, process) in enumerate(zip(parts, processes, strict=True))
             }
-        finally:
-            for process in processes:
-                process.terminate()
-                process.wait(20)
         counts = await services.outcomes.counts(message)
         assert counts.accepted == counts.planned == recipients, counts
     return Run(recipients, seconds, peaks)
 
 
-async def _fill(services: Services, count: int) -> None:
+async def schedule(services: Services, kilobytes: int) -> Message:
+    """Schedule the message for now."""
+    return await services.messages.create(
+        content.LIST, "News", content.bodies(kilobytes), datetime.now(UTC)
+    )
+
+
+async def fill(services: Services, count: int) -> None:
+    """Create the list, with so many confirmed subscribers."""
     await services.lists.create(content.LIST, "Contoso's news", content.FROM)
     table = services.store.table(entities.LISTS)
     starts = iter(range(0, count, 50))
@@ -96,15 +138,8 @@ async def _fill(services: Services, count: int) -> None:
     await asyncio.gather(*(insert() for _ in range(_FILL_AT_ONCE)))
 
 
-def _start(
-    part: str, number: int, folder: Path, environment: dict[str, str]
-) -> subprocess.Popen[bytes]:
-    with (folder / f"{part}-{number}.log").open("wb") as log:
-        return subprocess.Popen([_POSTROOM, part], env=environment, stdout=log, stderr=log)
-
-
-def _peak(pid: int) -> int:
-    """The most memory that a process ever had, in KiB."""
+def peak_kilobytes(pid: int) -> int:
+    """Return the most memory that a process ever had, in KiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1])

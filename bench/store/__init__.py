@@ -1,1 +1,1 @@
-"""The store beside the raw drivers, doing the same work in the same run."""
+"""The store next to the raw drivers, doing the same work in the same run."""

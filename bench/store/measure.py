@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from bench.effort import Effort
 from bench.figures import Figure
 from bench.store import mail, ours
 from postroom.storage import Store
 
-ROUNDS = 3  # ours and the baseline take turns, so that a noisy moment hits both
 PAGES = 1000
 
 
@@ -36,19 +36,25 @@ def seconds_of(call: Callable[[], object]) -> float:
 
 
 async def bulk(
-    store: Store, raw: Raw, baseline_is: str, share: float, enough: float | None = None
+    store: Store,
+    raw: Raw,
+    effort: Effort,
+    baseline_is: str,
+    share: float,
+    enough: float | None = None,
 ) -> list[Figure]:
-    """Entities in batches of 100, and a sender's bookkeeping, beside the raw driver."""
+    """Entities in batches of 100, and a sender's bookkeeping, next to the raw driver."""
     our_writes, raw_writes, our_settling, raw_settling = [], [], [], []
-    for turn in range(ROUNDS):
-        pages = range(turn * PAGES, (turn + 1) * PAGES)
+    count = effort.size(PAGES, 20)
+    for turn in range(effort.turns):
+        pages = range(turn * count, (turn + 1) * count)
         raw_writes.append(seconds_of(lambda pages=pages: raw.write_pages(pages)))  # type: ignore[misc]
         our_writes.append(await seconds(ours.write_pages(store, pages)))
         raw.put_work_items(pages)
         await ours.put_work_items(store, pages)
         raw_settling.append(seconds_of(raw.settle_pages))
         our_settling.append(await seconds(ours.settle_pages(store)))
-    emails = PAGES * mail.PAGE
+    emails = count * mail.PAGE
     return [
         Figure(
             "entities written in batches of 100",
@@ -70,10 +76,11 @@ async def bulk(
     ]
 
 
-async def growth(name: str, make: Callable[[], Awaitable[Store]]) -> list[Figure]:
-    """Point read, page read and claim: what a table of a million costs beside one of 10,000."""
+async def growth(make: Callable[[], Awaitable[Store]], effort: Effort) -> list[Figure]:
+    """Point read, page read and claim: what a table of a million costs, next to one of 10,000."""
     small, large = await make(), await make()
-    for store, pages in ((small, 100), (large, 10_000)):
+    few, many = 100, effort.size(10_000, 200)
+    for store, pages in ((small, few), (large, many)):
         await ours.write_pages(store, range(pages))
         await ours.put_work_items(store, range(pages))
     figures = []
@@ -82,16 +89,16 @@ async def growth(name: str, make: Callable[[], Awaitable[Store]]) -> list[Figure
         ("page read", ours.page_reads, 300),
         ("claim and release", lambda store, _, n: ours.claims(store, n), 500),
     ):
-        times: dict[int, list[float]] = {100: [], 10_000: []}
-        for _ in range(2 * ROUNDS + 1):
-            for store, pages in ((small, 100), (large, 10_000)):
+        times: dict[int, list[float]] = {few: [], many: []}
+        for _ in range(2 * effort.turns + 1):
+            for store, pages in ((small, few), (large, many)):
                 times[pages].append(await seconds(call(store, pages, count)) / count * 1e6)
         figures.append(
             Figure(
                 f"{what} at 1,000,000 entities",
-                statistics.median(times[10_000]),
+                statistics.median(times[many]),
                 "µs",
-                statistics.median(times[100]),
+                statistics.median(times[few]),
                 "at 10,000",
                 1.5,
                 target_is="at most",

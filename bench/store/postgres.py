@@ -1,10 +1,11 @@
-"""The PostgreSQL engine beside psycopg, on a server that this run starts."""
+"""The PostgreSQL engine next to psycopg, on a server that this run starts."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Awaitable, Callable
 
+from bench.effort import Effort
 from bench.figures import Figure
 from bench.store import measure, ours
 from bench.store.raw_postgres import RawPostgres, put_from_tasks
@@ -12,7 +13,7 @@ from postroom.storage import Store, open_store
 from tests.services.postgres import PostgresServer
 
 
-async def figures(server: PostgresServer) -> list[Figure]:
+async def figures(server: PostgresServer, effort: Effort) -> list[Figure]:
     async def make() -> Store:
         return await open_store(server.create_database())
 
@@ -23,19 +24,19 @@ async def figures(server: PostgresServer) -> list[Figure]:
     raw_url = server.create_database()
     async with await make() as store:
         raw = RawPostgres(raw_url)
-        found = await measure.bulk(store, raw, "raw psycopg", 0.4)
+        found = await measure.bulk(store, raw, effort, "raw psycopg", 0.4)
         raw.close()
-        found.append(await puts(store, raw_url))
-    found += await steadiness(make)
+        found.append(await puts(store, raw_url, effort))
+    found += await steadiness(make, effort)
     found += await measure.arrivals(make_twice)
-    found += await measure.growth("PostgreSQL", make)
+    found += await measure.growth(make, effort)
     return found
 
 
-async def puts(store: Store, raw_url: str) -> Figure:
+async def puts(store: Store, raw_url: str, effort: Effort) -> Figure:
     """64 tasks that put one message at a time, in turns with the raw driver."""
     ours_took, raw_took = [], []
-    for _ in range(measure.ROUNDS):
+    for _ in range(effort.turns):
         raw_took.append(await measure.seconds(put_from_tasks(raw_url, 64, 50)))
         ours_took.append(await measure.seconds(ours.put_singly(store, "many", 64, 50)))
     return Figure(
@@ -48,10 +49,11 @@ async def puts(store: Store, raw_url: str) -> Figure:
     )
 
 
-async def steadiness(make: Callable[[], Awaitable[Store]]) -> list[Figure]:
+async def steadiness(make: Callable[[], Awaitable[Store]], effort: Effort) -> list[Figure]:
     """The rate of a sender's bookkeeping must not fall with the number of recipients."""
     rates = {}
-    for pages in (500, 2000):
+    few, many = effort.size(500, 20), effort.size(2000, 40)
+    for pages in (few, many):
         async with await make() as store:
             await ours.write_pages(store, range(pages))
             await ours.put_work_items(store, range(pages))
@@ -59,9 +61,9 @@ async def steadiness(make: Callable[[], Awaitable[Store]]) -> list[Figure]:
     return [
         Figure(
             "the same bookkeeping with 200,000 recipients",
-            rates[2000],
+            rates[many],
             "emails/s",
-            rates[500],
+            rates[few],
             "with 50,000",
             0.8,
         )

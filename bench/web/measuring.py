@@ -6,11 +6,15 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+from bench.effort import Effort
 from bench.figures import Figure
 from bench.web import pages, sign_ups
 
 
-def figures() -> list[Figure]:
+def figures(effort: Effort) -> list[Figure]:
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as name:
         folder = Path(name)
-        return [*sign_ups.figures(folder), *asyncio.run(pages.figures(folder / "pages"))]
+        return [
+            *sign_ups.figures(folder, effort),
+            *asyncio.run(pages.figures(folder / "pages", effort)),
+        ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from bench.effort import Effort
 from bench.figures import Figure
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
@@ -41,25 +42,25 @@ class Times:
     processor: float
 
 
-async def figures(folder: Path) -> list[Figure]:
+async def figures(folder: Path, effort: Effort) -> list[Figure]:
     async with running_site(folder) as site:
         world = await furnished(site)
-        await _fill(world)
+        await _fill(world, effort)
         return [*await _indexes(world), *await _every_page(world)]
 
 
 # -- what there is --------------------------------------------------------------------------------
 
 
-async def _fill(world: World) -> None:
+async def _fill(world: World, effort: Effort) -> None:
     services = world.site.services
     await services.lists.create(FEW_LIST, "Ten thousand", "few@example.com")
-    for name, count in ((LIST, MANY), (FEW_LIST, FEW)):
+    for name, count in ((LIST, effort.size(MANY)), (FEW_LIST, effort.size(FEW))):
         lines = (f"member{number:07}@example.com,true" for number in range(count))
         file = io.BytesIO("\n".join(["email,verified", *lines]).encode())
         report = await services.imports.import_csv(name, file)
         assert report.added == count, report
-    await _done_messages(world.site, MESSAGES - OPEN_MESSAGES)
+    await _done_messages(world.site, effort.size(MESSAGES - OPEN_MESSAGES))
     for number in range(OPEN_MESSAGES - 1):
         at = datetime.now(UTC) + timedelta(hours=1 + number)
         await services.messages.create(SMALL_LIST, f"To come {number}", _BODIES, at)

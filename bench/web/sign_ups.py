@@ -1,4 +1,4 @@
-"""`POST /api/v1/subscribe`, called by wrk, beside the bare endpoint in turns."""
+"""`POST /api/v1/subscribe`, called by wrk, in turns with the bare endpoint."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.effort import Effort
 from bench.figures import Figure
 from postroom.storage import open_store
 from postroom.wiring import Services
@@ -44,12 +45,12 @@ class Turn:
         return self.cpu_seconds / self.calls * 1e6
 
 
-def figures(folder: Path) -> list[Figure]:
+def figures(folder: Path, effort: Effort) -> list[Figure]:
     key = asyncio.run(_prepare(folder))
     ours: list[Turn] = []
     bare: list[Turn] = []
     with _serving(_our_command(folder), folder) as server, _serving(_bare(folder), folder) as plain:
-        for turn in range(ROUNDS + 1):  # the first one warms up
+        for turn in range(effort.size(ROUNDS, 1) + 1):  # the first one warms up
             for kept, (port, pid) in ((bare, plain), (ours, server)):
                 kept.append(_call(port, pid, key, str(turn)))
     rate, bare_rate = (statistics.median(t.rate for t in turns[1:]) for turns in (ours, bare))

@@ -4,7 +4,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -32,9 +32,13 @@ SETTINGS = {
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",
     "max_connections": "200",
-    "fsync": "off",  # a crash of the machine is not what the tests are about
-    "full_page_writes": "off",
 }
+
+# A crash of the machine is not what the tests are about.
+FAST = {"fsync": "off", "full_page_writes": "off"}
+
+# As on a production server: what is committed survives a crash of the machine.
+DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
 # With a limit in milliseconds it returns when they have ended: what they hold is free.
 END_OTHERS = """
@@ -130,17 +134,21 @@ class PostgresServer:
 
 
 @contextmanager
-def running_postgres() -> Iterator[PostgresServer]:
-    """Start a new server with empty data and stop it in the end."""
+def running_postgres(*, durable: bool = False) -> Iterator[PostgresServer]:
+    """Start a new server with empty data and stop it in the end.
+
+    `durable`: it waits for the disk at every commit. Benchmarks need that; tests do not.
+    """
     binaries = _find_binaries()
     if binaries is None:
         require("PostgreSQL server", "apt-get install postgresql")
     user = unprivileged("postgres")
     [port] = free_ports(1)
+    settings = SETTINGS | (DURABLE if durable else FAST)
     with folder_for("postgres", user) as folder:
         data = folder / "data"
         _make_cluster(binaries, data, user)
-        server = PostgresServer(port, _server_process(binaries, data, port, user))
+        server = PostgresServer(port, _server_process(binaries, data, port, user, settings))
         server.start()
         try:
             server.execute(
@@ -189,9 +197,11 @@ def _major_version(binaries: Path) -> int:
     return int(found[0])
 
 
-def _server_process(binaries: Path, data: Path, port: int, user: str | None) -> ServiceProcess:
+def _server_process(
+    binaries: Path, data: Path, port: int, user: str | None, settings: Mapping[str, str]
+) -> ServiceProcess:
     command = [str(binaries / "postgres"), "-D", str(data), "-p", str(port)]
-    for name, value in SETTINGS.items():
+    for name, value in settings.items():
         command += ["-c", f"{name}={value}"]
     return ServiceProcess(
         name="PostgreSQL",

@@ -42,6 +42,13 @@ class ServiceProcess:
     def log(self) -> Path:
         return self.folder / "service.log"
 
+    @property
+    def pid(self) -> int:
+        """Return the id of the running process."""
+        if self._process is None:
+            raise RuntimeError(f"{self.name} does not run")
+        return self._process.pid
+
     def start(self) -> None:
         """Start the program and return when it answers; raise with its log when it does not."""
         if self._process is not None:

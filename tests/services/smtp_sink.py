@@ -21,6 +21,7 @@ class SmtpSink:
     host: str
     port: int
     folder: Path
+    pid: int
 
 
 @contextmanager
@@ -47,6 +48,6 @@ def running_smtp_sink(*options: str) -> Iterator[SmtpSink]:
         )
         process.start()
         try:
-            yield SmtpSink(LOOPBACK, port, folder)
+            yield SmtpSink(LOOPBACK, port, folder, process.pid)
         finally:
             process.stop()

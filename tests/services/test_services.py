@@ -15,7 +15,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from azure.storage.queue.aio import QueueServiceClient
 
 from tests.services.azurite import Azurite
-from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.smtp_sink import SmtpSink, running_smtp_sink
 from tests.services.waiting import accepts_connections, wait_until
 
@@ -36,6 +36,13 @@ def answer(url: str, question: str) -> object:
 
 def test_postgres_answers(postgres: PostgresServer) -> None:
     assert answer(postgres.url("postgres"), "SELECT 6 * 7") == 42
+
+
+def test_postgres_is_durable_where_it_is_measured() -> None:
+    with running_postgres(durable=True) as server:
+        url = server.url("postgres")
+        assert answer(url, "SHOW fsync") == "on"
+        assert answer(url, "SHOW synchronous_commit") == "on"
 
 
 def test_a_new_postgres_database_is_apart_from_the_others(

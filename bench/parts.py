@@ -1,0 +1,125 @@
+"""What can be measured, by name, and what the reports say about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import cost, starting
+from bench.effort import FULL, Effort
+from bench.figures import Figure
+from bench.host import measuring as hosting
+from bench.listmonk import measuring as comparison
+from bench.listmonk.program import VERSION
+from bench.mail import measuring, size
+from bench.store import azure, postgres, sqlite
+from bench.web import measuring as web
+from tests.services.azurite import running_azurite
+from tests.services.postgres import running_postgres
+
+_DURABLE = (
+    "PostgreSQL runs with `fsync=on` and `synchronous_commit=on`; SQLite with `synchronous=FULL`."
+)
+
+SUMMARY = "summary"
+REMARKS = {
+    "store": "The store next to the raw driver doing the same work in the same run (`make bench`)."
+    f" {_DURABLE}",
+    "mail": "A message from its scheduling to its completion (fan-out, composing, SMTP, a record"
+    " for each recipient), with real processes into Postfix's `smtp-sink` on the same machine, in"
+    f" turns with other clients of the same mail server (`make bench`). {_DURABLE}",
+    "growth": "A message from its scheduling to its completion, with real processes on SQLite into"
+    f" Postfix's `smtp-sink` on the same machine (`make bench-full`). {_DURABLE}",
+    "listmonk": "Postroom in turns with listmonk, on the same PostgreSQL and with the same mail"
+    " server (`make bench ARGS='listmonk kill'`): Postroom from scheduling to completion, listmonk"
+    " from its first to its last mail, with the fastest of the settings that were tried, tracking"
+    f" and TLS off. {_DURABLE}",
+    "start": "`postroom up` with an empty store: until it serves its first page, and while nothing"
+    " happens (`make bench ARGS=start`).",
+    "cost": "What a message costs on Azure Storage, counted against Azurite"
+    " (`make bench ARGS=cost`).",
+    "host": "From the put of a message to its handler running, one message at a time: cold, when a"
+    " process is started for it, and warm; throughput of a no-op handler in one process; what an"
+    " idle host costs. Next to workers of others that are always on, in the same run"
+    f" (`make bench`). {_DURABLE}",
+    "web": "Sign-ups through the API, called by `wrk` on loopback, next to a bare Starlette"
+    " endpoint that does one durable insert with apsw, in turns in the same run; and the"
+    " administrator's pages with a million subscribers and a thousand messages (`make bench`)."
+    " Client and server share the machine.",
+    SUMMARY: f"Everything that has a target (`make bench ARGS={SUMMARY}`). {_DURABLE}",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    effort: Effort = FULL
+    listmonk: str = VERSION
+
+
+@dataclass(frozen=True)
+class Part:
+    """One table of figures, and the report in `bench/results` that it belongs to."""
+
+    report: str
+    title: str
+    measure: Callable[[Options], list[Figure]]
+
+
+def _on_sqlite(options: Options) -> list[Figure]:
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+        return asyncio.run(sqlite.figures(Path(folder), options.effort))
+
+
+def _on_postgres(options: Options) -> list[Figure]:
+    with running_postgres(durable=True) as server:
+        return asyncio.run(postgres.figures(server, options.effort))
+
+
+def _on_azure(options: Options) -> list[Figure]:
+    with running_azurite() as azurite:
+        os.environ["POSTROOM_AZURE_CONNECTION_STRING"] = azurite.connection_string()
+        return asyncio.run(azure.figures())
+
+
+def _part(report: str, title: str, measure: Callable[[Effort], list[Figure]]) -> Part:
+    return Part(report, title, lambda options: measure(options.effort))
+
+
+PARTS: dict[str, Part] = {
+    "sqlite": Part("store", "SQLite", _on_sqlite),
+    "postgres": Part("store", "PostgreSQL, fsync=on", _on_postgres),
+    "azure": Part("store", "Azure Storage (Azurite)", _on_azure),
+    "mail": _part("mail", "2 KB mails, PostgreSQL with fsync=on", measuring.speed),
+    "othermail": _part("mail", "Other mails", measuring.other_mails),
+    "senders": _part("mail", "Two senders, PostgreSQL with fsync=on", measuring.senders),
+    "up": _part("mail", "All in one process tree", measuring.all_in_one),
+    "size": _part("mail", "Size of the store", size.figures),
+    "imports": _part("mail", "Subscribers", measuring.subscribers),
+    "listmonk": Part(
+        "listmonk",
+        "Speed, PostgreSQL with fsync=on",
+        lambda options: comparison.speed(options.effort, options.listmonk),
+    ),
+    "kill": Part(
+        "listmonk",
+        "After `kill -9` at half of 20,000 emails, PostgreSQL with fsync=on",
+        lambda options: comparison.kills(options.effort, options.listmonk),
+    ),
+    "host": _part("host", "Hosted applications, PostgreSQL with fsync=on", hosting.figures),
+    "web": _part("web", "Sign-ups and pages", web.figures),
+    "start": _part("start", "The first minute", starting.figures),
+}
+"""What `make bench` measures."""
+
+ON_REQUEST: dict[str, Part] = {
+    "growth": _part("growth", "From 10,000 to 1,000,000 recipients", measuring.growth),
+    "cost": _part("cost", "Requests to Azure Storage", cost.figures),
+}
+"""What takes long, and is measured only when it is named."""
+
+TARGETS = ["mail", "listmonk", "kill", "postgres", "size", "azure", "growth", "senders", "up"]
+"""What the summary has."""
