@@ -30,7 +30,7 @@ TEXTS = {
         ("tests/web/world.py", {"tests/web"}),
         ("docs/store.md", {"tests/docs"}),
         ("README.md", {"tests/docs"}),
-        ("bench/web.py", set()),
+        ("bench/web.py", {"tests/unit/bench"}),
     ],
 )
 def test_the_tests_of_a_changed_file(changed: str, expected: set[str]) -> None:
