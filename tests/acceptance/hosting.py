@@ -24,6 +24,7 @@ from postroom.services.queues.hosts import AppStatus
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.contract.conftest import StoreAddress
+from tests.services.waiting import BUSY
 
 HANDLERS = Path(__file__).with_name("host_handlers.py")
 HOST_PROGRAM = Path(__file__).with_name("host_program.py")
@@ -31,8 +32,8 @@ SECRET_KEY = "a secret of more than thirty-two characters"
 """For hosts whose applications have an environment, which is encrypted."""
 ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 """For tests of what has nothing to do with the store."""
-PATIENCE = 60.0
-"""Seconds until a condition that must come true counts as missed: generous, for busy machines."""
+PATIENCE = 60.0 * BUSY
+"""Seconds until a condition that must come true counts as missed."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ NOT_PAGES = frozenset(
     }
 )
 
-# For each page that is got, where to see it: what is in braces is filled in by `World.names`.
+# Where to see each view: `World.names` fills in what is in braces.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "/subscribe": (
         "/subscribe",
@@ -169,6 +169,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/settings": ("/settings",),
     "/embed": ("/embed", "/embed?list={list}"),
     "/api/docs": ("/api/docs",),
+    # No pages, but they read their queries, too.
+    "/subscribe/style.css": ("/subscribe/style.css?colour=123456",),
+    "/logo/{name}": ("/logo/{list}",),
+    "/dashboard/live": ("/dashboard/live",),
+    "/lists/{name}/export": ("/lists/{list}/export",),
+    "/messages/{ref}/preview/html": ("/messages/{pending}/preview/html",),
+    "/explorer/containers/{container}/download": (
+        "/explorer/containers/mailbodies/download?name=some.txt",
+    ),
 }
 
 

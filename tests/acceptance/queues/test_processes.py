@@ -16,6 +16,7 @@ from tests.acceptance.hosting import ON_ONE_ENGINE, Hosting, children_of, is_ali
 from tests.contract.conftest import StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.process import without_nohup
+from tests.services.waiting import BUSY
 
 KILLS = 20
 
@@ -242,7 +243,8 @@ async def test_processes_of_a_killed_host_are_not_shown_for_long(hosting: Hostin
 
     await hosting.until(runs, "it runs")
     hosting.kill(host)
-    await hosting.until(is_gone, "it is not shown any more", seconds=10)
+    await hosting.until(is_gone, "it is not shown any more", seconds=10 * BUSY)
+    assert await hosting.status("/shop") == []
 
 
 @ON_ONE_ENGINE
@@ -251,6 +253,7 @@ async def test_nothing_that_a_program_started_outlives_the_host(hosting: Hosting
     pids = await hosting.run_program_with_children()
     hosting.kill(host)
     await hosting.until_gone(*pids)
+    assert [pid for pid in pids if is_alive(pid)] == []
 
 
 @ON_ONE_ENGINE
@@ -358,6 +361,7 @@ async def test_a_right_that_is_taken_away_and_granted_again_three_times(
         await hosting.services.access.set_rule("app:/shop", "receive", "/shop", "allow")
         await hosting.until_ended(waiting)
         await hosting.until_status("/shop", lambda app: not app.reason, "nothing is missing")
+        assert hosting.times_handled()[waiting] == 1
 
 
 async def put_until_denied(hosting: Hosting, body: str) -> str:
@@ -408,6 +412,11 @@ async def test_work_goes_on_when_the_store_comes_back(tmp_path: Path) -> None:
             try:
                 for number in range(2):
                     await survives_an_outage(hosting, server, number)
+                assert set(hosting.times_handled()) == {
+                    f"{when} {number}"
+                    for when in ("before", "await:back", "after")
+                    for number in range(2)
+                }
             finally:
                 hosting.kill_all()
 

@@ -72,7 +72,7 @@ def test_a_users_mistake_is_one_line_and_status_1(cli: CommandLine) -> None:
     ids=" ".join,
 )
 def test_wrong_use_is_status_2(arguments: list[str], cli: CommandLine) -> None:
-    cli.misused(*arguments)
+    assert cli.misused(*arguments).startswith("Usage: postroom ")
 
 
 def test_a_setting_that_makes_no_sense_is_one_line_that_says_where_it_is(cli: CommandLine) -> None:

@@ -1,5 +1,7 @@
 """Programs as handlers: real ones, as small as they can be."""
 
+import os
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +15,10 @@ NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
 
 def message(body: str = "body", **properties: str) -> Message:
     return Message(body, "7", "shop/orders", 2, NOW, properties)
+
+
+def runs(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 async def why(*command: str, body: str = "body") -> str:
@@ -32,10 +38,12 @@ def test_a_program_finds_everything_in_its_environment() -> None:
     }
 
 
-async def test_exit_0_accepts_whether_the_input_is_read_or_not() -> None:
-    await run(message("x" * 48_000), ["cat"])
-    await run(message("x" * 48_000), ["true"])
-    await run(message("yes"), ["sh", "-c", 'test "$(cat)" = yes'])
+async def test_exit_0_accepts_whether_the_input_is_read_or_not(tmp_path: Path) -> None:
+    read, unread, body = tmp_path / "read", tmp_path / "unread", "x" * 48_000
+    await run(message(body), ["sh", "-c", f"cat > {read}"])
+    assert read.read_text() == body
+    await run(message(body), ["touch", str(unread)])
+    assert unread.exists()
 
 
 async def test_other_endings_fail_with_what_the_program_said_last() -> None:
@@ -54,8 +62,11 @@ async def test_a_program_that_is_not_there_fails_in_one_line() -> None:
     )
 
 
-async def test_something_left_running_does_not_hold_up_the_answer() -> None:
-    await run(message(), ["sh", "-c", "sleep 5 & exit 0"])
+async def test_a_result_does_not_wait_for_what_a_program_leaves_running(tmp_path: Path) -> None:
+    await run(message(), ["sh", "-c", f"sleep 600 & echo $! > {tmp_path / 'pid'}; exit 0"])
+    left = int((tmp_path / "pid").read_text())
+    assert runs(left)
+    os.kill(left, signal.SIGKILL)
 
 
 async def test_no_shell_sees_arguments_or_messages(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import re
 from datetime import UTC, datetime
-from itertools import product
 
 from postroom.storage import Entity, Value
 from tests.web.site import Site, Visitor
@@ -18,7 +17,6 @@ EVERYTHING: dict[str, Value] = {
     "Moment": datetime(2026, 11, 15, 9, tzinfo=UTC),
     "Bytes": b"\x00\xffhello",
 }
-HOSTILE = ["\x00", "<script>alert(1)</script>", "\r\n\r\n", "x" * 70_000, "‮", "' OR 1=1"]
 
 
 def fields(page: str) -> dict[str, str]:
@@ -136,34 +134,6 @@ async def test_a_value_that_cannot_be_is_named_and_nothing_is_saved(site: Site) 
     assert "needs a name" in answer.text
     assert "many &lt;b&gt;" in answer.text
     assert await now(site) == EVERYTHING
-
-
-async def test_hostile_fields_are_refused_or_kept_and_never_shown_as_html(site: Site) -> None:
-    user = await site.user()
-    await make(site)
-    for text, field in product(HOSTILE, ("name6", "kind6", "value6", "value0", "etag")):
-        form = fields(await opened(user, ENTITY))
-        answer = await user.post(ENTITY, {**form, "name6": "Other", field: text})
-        assert answer.status_code in (303, 409, 422), (field, text[:20])
-        assert "<script>alert" not in answer.text
-
-
-async def test_hostile_addresses_find_nothing(site: Site) -> None:
-    user = await site.user()
-    await make(site)
-    pages = {
-        "tables/departed": ("prefix", "after"),
-        "tables/departed/rows": ("partition", "prefix", "after"),
-        "tables/departed/entity": ("partition", "row"),
-        "containers/mailbodies": ("prefix", "after"),
-        "containers/mailbodies/download": ("name",),
-    }
-    for text, (path, names) in product(HOSTILE, pages.items()):
-        for name in names:
-            query = {"partition": "p/1", "row": "a row", name: text[:3000]}
-            answer = await user.http.get(f"/explorer/{path}", params=query)
-            assert answer.status_code in (200, 404, 422), (path, name, text[:20])
-            assert "<script>alert" not in answer.text
 
 
 async def test_who_saves_second_sees_the_others_values_beside_their_own(site: Site) -> None:

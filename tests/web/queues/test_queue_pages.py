@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from itertools import product
 from urllib.parse import quote
 
 import anyio
@@ -27,7 +26,6 @@ NAMES = [
     "a//b",
     "quote\"'&amp;",
 ]
-HOSTILE = ["\x00", "<script>alert(1)</script>", "a\r\nX: y", "x" * 70_000, "‮", "'; --"]
 
 
 async def poisoned(site: Site, queue: str, body: str) -> str:
@@ -176,24 +174,6 @@ async def test_roles_see_only_the_buttons_that_work_for_them(site: Site) -> None
             assert (button in page) == (button in buttons), button
 
 
-async def test_hostile_forms_are_refused_and_never_shown_as_html(site: Site) -> None:
-    user = await site.user()
-    actions = {
-        "put": ("queue", "body", "delay", "properties"),
-        "delete": ("queue", "id"),
-        "purge": ("queue",),
-        "redrive-one": ("queue", "id"),
-        "redrive": ("queue", "rate"),
-        "clear-fault": ("queue",),
-    }
-    for hostile, (action, fields) in product(HOSTILE, actions.items()):
-        for field in fields:
-            form = {"queue": "q", "body": "x", "id": "1", field: hostile}
-            answer = await user.post(f"/queue/{action}", form)
-            assert answer.status_code in (303, 404, 409, 422), (action, field, hostile[:20])
-            assert "<script>alert" not in answer.text
-
-
 async def test_a_mistake_loses_nothing_that_was_typed(site: Site) -> None:
     user = await site.user()
     mistake = {"queue": "q", "body": "kept <i>", "delay": "soon", "properties": "a=b"}
@@ -295,10 +275,6 @@ async def test_which_application_gets_a_queue_is_explained(site: Site) -> None:
     shown = await text(user, "/apps?queue=shop/orders/new")
     assert "goes to <strong>/shop/orders</strong>" in shown
     assert "has no application" in await text(user, "/apps?queue=other")
-    for name in HOSTILE:
-        answer = await user.http.get("/apps", params={"queue": name[:3000]})
-        assert answer.status_code in (200, 422)
-        assert "<script>alert" not in answer.text
 
 
 async def text(user: Visitor, path: str) -> str:
