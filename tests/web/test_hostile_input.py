@@ -19,7 +19,7 @@ from postroom.web.app import VIEWS
 from tests.web.forms import Form, forms_in
 from tests.web.query_parameters import recorded_parameters
 from tests.web.site import Site, Visitor, problem_in
-from tests.web.world import EXAMPLES, LIST, World, furnished
+from tests.web.world import EXAMPLES, FILES, LIST, World, furnished
 
 MARKER = b"<x-marker>"
 SHORT = (
@@ -161,7 +161,7 @@ async def lists_of(site: Site) -> list[str]:
 async def test_hostile_text_in_every_query_parameter_of_every_page(site: Site) -> None:
     world = await furnished(site)
     tried: set[str] = set()
-    for path in EXAMPLES:
+    for path in (*EXAMPLES, *FILES):
         address, *others = world.addresses(path)
         with recorded_parameters() as names:
             for each in (address, *others):

@@ -169,12 +169,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/settings": ("/settings",),
     "/embed": ("/embed", "/embed?list={list}"),
     "/api/docs": ("/api/docs",),
-    # No pages, but they read their queries, too.
+}
+
+# Not pages, but they read queries, too.
+FILES: dict[str, tuple[str, ...]] = {
     "/subscribe/style.css": ("/subscribe/style.css?colour=123456",),
     "/logo/{name}": ("/logo/{list}",),
     "/dashboard/live": ("/dashboard/live",),
     "/lists/{name}/export": ("/lists/{list}/export",),
-    "/messages/{ref}/preview/html": ("/messages/{pending}/preview/html",),
     "/explorer/containers/{container}/download": (
         "/explorer/containers/mailbodies/download?name=some.txt",
     ),
@@ -189,7 +191,8 @@ class World:
 
     def addresses(self, path: str) -> list[str]:
         """Where a page of `VIEWS` can be seen; a new page needs an example first."""
-        return [each.format(**self.names) for each in EXAMPLES[path]]
+        found = EXAMPLES.get(path) or FILES[path]
+        return [each.format(**self.names) for each in found]
 
     def all_addresses(self) -> list[str]:
         return [address for path in shown_pages() for address in self.addresses(path)]
