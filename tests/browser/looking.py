@@ -39,7 +39,6 @@ class Looker:
         self._page = page
         self._cdp = cdp
         self._origin = origin
-        self._axe = axe_source()
         self._asked: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
         self._loaded: set[str] = set()
@@ -55,6 +54,7 @@ class Looker:
         cdp.on("Network.requestWillBeSent", looker._note_request)
         cdp.on("Network.loadingFinished", looker._note_size)
         await cdp.send("Network.enable")
+        await page.add_init_script(axe_source())
         return looker
 
     @property
@@ -74,7 +74,6 @@ class Looker:
         size = sum(self._sizes.get(url, 0) for url in self._loaded)
         if size > LARGEST_PAGE:
             self._faults.append(f"{size:,} bytes on first load")
-        await self._evaluate(self._axe)
         light = await self._run_axe({"type": "tag", "values": _TAGS})
         await self._page.emulate_media(color_scheme="dark")
         await self._page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
