@@ -12,14 +12,14 @@
         ├── Conflict                         the data was not as the caller expected
         │   ├── AlreadyExists
         │   ├── NotFound (LookupError)
-        │   └── StaleETag                    it is there, but somebody else changed it
+        │   └── StaleETag                    it exists, but was changed meanwhile
         ├── LeaseLost                        of a queue message or of a named lease
         ├── StoreOutage                      the store cannot be used now; the caller waits
         │   ├── StoreUnavailable (ConnectionError)  cannot be reached, or gave up after retries
         │   │   └── StoreClosed
         │   ├── StoreMissing (FileNotFoundError)    the file was deleted or replaced
         │   ├── AccessDenied (PermissionError)      wrong password, missing right, read-only file
-        │   └── StoreFull (OSError)                 no room on the disk, or over a quota
+        │   └── StoreFull (OSError)                 no space on the disk, or over a quota
         └── StoreDamaged                     corrupt, or not a store of ours
             ├── SchemaTooNew                 written by a newer Postroom
             └── EngineTooOld                 a library or server with a known defect
@@ -34,19 +34,19 @@ from postroom.errors import PostroomError
 
 
 class StoreError(PostroomError):
-    """Anything that went wrong in or on the way to the store."""
+    """Any failure of the store or of the connection to it."""
 
 
 class InvalidRequest(StoreError, ValueError):
-    """The request can never succeed as it is. It was refused before anything was written."""
+    """The request can never succeed. It was refused before anything was written."""
 
 
 class InvalidName(InvalidRequest):
-    """A name that not every engine could keep."""
+    """A name that not every engine could store."""
 
 
 class InvalidKey(InvalidRequest):
-    """A partition or row key that not every engine could keep."""
+    """A partition or row key that not every engine could store."""
 
 
 class InvalidValue(InvalidRequest):
@@ -58,7 +58,7 @@ class InvalidBatch(InvalidRequest):
 
 
 class TooLarge(InvalidRequest):
-    """More than the smallest engine can hold in one piece."""
+    """More than every engine can store at once."""
 
 
 class InvalidStoreUrl(InvalidRequest):
@@ -66,7 +66,7 @@ class InvalidStoreUrl(InvalidRequest):
 
 
 class Conflict(StoreError):
-    """The data was not as the operation expected. Nothing of its batch was written.
+    """The data was not as the operation expected. Nothing in its batch was written.
 
     `what` names the thing; `operation` is the position in the batch of the operation that failed
     (0 for a single operation).
@@ -79,40 +79,40 @@ class Conflict(StoreError):
 
 
 class AlreadyExists(Conflict):
-    """Something with this key or name is there already."""
+    """Something with this key or name exists already."""
 
     def __str__(self) -> str:
         return f"{self.what} already exists"
 
 
 class NotFound(Conflict, LookupError):
-    """Nothing with this key or name is there."""
+    """Nothing with this key or name exists."""
 
     def __str__(self) -> str:
         return f"{self.what} does not exist"
 
 
 class StaleETag(Conflict):
-    """It is there, but it has changed since the given ETag was read."""
+    """It exists, but has changed since the given ETag was read."""
 
     def __str__(self) -> str:
         return f"{self.what} was changed by somebody else"
 
 
 class LeaseLost(StoreError):
-    """The lease ran out and somebody else took over, or what was leased is gone."""
+    """The lease expired and another holder took over, or what was leased is gone."""
 
 
 class StoreOutage(StoreError):
     """The store cannot be used now, and may be usable later without any change by the caller.
 
-    Loops that wait for the store catch this class: for work in hand it makes no difference whether
-    the server is down, its disk is full or the file has become read-only.
+    Loops that wait for the store catch this class: it makes no difference to them whether the
+    server is down, its disk is full or the file has become read-only.
     """
 
 
 class StoreUnavailable(StoreOutage, ConnectionError):
-    """The store did not answer, and trying again did not help."""
+    """The store did not respond, and retrying did not help."""
 
 
 class StoreClosed(StoreUnavailable):
@@ -120,23 +120,23 @@ class StoreClosed(StoreUnavailable):
 
 
 class StoreMissing(StoreOutage, FileNotFoundError):
-    """The file of a store was deleted, or replaced by another, although it is or was in use."""
+    """The file of a store was deleted or replaced while it was in use, or since then."""
 
 
 class AccessDenied(StoreOutage, PermissionError):
-    """The store answered, and refused: credentials, rights or a read-only file."""
+    """The store refused: wrong credentials, missing rights, or a read-only file."""
 
 
 class StoreFull(StoreOutage, OSError):
-    """There is no room for what was to be written. Nothing of it was."""
+    """There is no space left. Nothing was written."""
 
 
 class StoreDamaged(StoreError):
-    """What is there is not, or no longer, a store that can be read."""
+    """This is not a store of Postroom, or it is corrupt."""
 
 
 class SchemaTooNew(StoreDamaged):
-    """A newer Postroom has written this store; this one would damage it."""
+    """A newer version of Postroom wrote this store; this version would damage it."""
 
 
 class EngineTooOld(StoreDamaged):

@@ -1,4 +1,4 @@
-"""How long the store takes, and how often it fails, for those who watch (`observability`)."""
+"""Metrics of the store: how long calls take, and how often they fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Call: TypeAlias = Callable[P, Coroutine[Any, Any, R]]
 
 
 def measured(operation: str) -> Callable[[Call[P, R]], Call[P, R]]:
-    """Time each call. An answer that says no, such as `AlreadyExists`, is an answer, no failure."""
+    """Time each call and count outages. A refusal such as `AlreadyExists` is not a failure."""
 
     def decorate(call: Call[P, R]) -> Call[P, R]:
         @wraps(call)

@@ -1,4 +1,4 @@
-"""From a URL to an engine. The only module that knows all three."""
+"""Opens the engine that a URL names. The only module that knows all three."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ENGINES: dict[str, tuple[str, str | None]] = {
 async def open_existing_store(url: str, azure_connection_string: str | None = None) -> Store:
     """Open a store like `open_store`, but never create a file for a mistyped name."""
     if url.startswith("sqlite://"):
-        import_module("postroom.storage.sqlite").check_is_there(url)
+        import_module("postroom.storage.sqlite").check_exists(url)
     return await open_store(url, azure_connection_string)
 
 
 async def open_store(url: str, azure_connection_string: str | None = None) -> Store:
-    """Open the store behind a URL, creating or upgrading what is missing in it.
+    """Open the store that a URL names, creating or upgrading its schema.
 
     - `sqlite:///relative.db`, `sqlite:////absolute/path.db`
     - `postgresql://user:password@host:port/database`
@@ -37,8 +37,8 @@ async def open_store(url: str, azure_connection_string: str | None = None) -> St
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in _ENGINES:
         known = ", ".join(f"{name}://" for name in _ENGINES)
-        shown = repr(scheme) if separator and scheme.isalpha() else "no scheme"
-        raise InvalidStoreUrl(f"a store URL begins with one of {known} (found {shown})")
+        shown = repr(scheme) if separator and scheme.isalpha() else "without a scheme"
+        raise InvalidStoreUrl(f"a store URL must begin with one of {known}, not {shown}")
     module, extra = _ENGINES[scheme]
     try:
         engine = import_module(module)

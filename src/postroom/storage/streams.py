@@ -10,11 +10,12 @@ PIECE_BYTES = 256 * 1024
 
 
 async def in_pieces(stream: AsyncIterable[bytes], size: int = PIECE_BYTES) -> AsyncIterator[bytes]:
-    """The same bytes in pieces of `size`; the last may be shorter. Holds one piece in memory."""
+    """Yield the same bytes in pieces of `size`; the last may be shorter. One is in memory at a
+    time."""
     gathered = bytearray()
     async for data in stream:
         if not isinstance(data, bytes):
-            raise InvalidValue(f"a blob is made of bytes, not {type(data).__name__}")
+            raise InvalidValue(f"a blob must consist of bytes, not {type(data).__name__}")
         for start in range(0, len(data), size):
             gathered += data[start : start + size]
             while len(gathered) >= size:

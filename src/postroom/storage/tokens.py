@@ -15,12 +15,12 @@ def encode_token(*parts: str) -> str:
 
 
 def decode_token(token: str, length: int) -> list[str]:
-    """The parts, or `InvalidValue` for what never was a token of this kind."""
+    """Return the parts. `InvalidValue` if this is not a token of this kind."""
     try:
         padded = token + "=" * (-len(token) % 4)
         parts = msgspec.json.decode(urlsafe_b64decode(padded), type=list[str])
     except (binascii.Error, msgspec.MsgspecError, ValueError, TypeError) as exc:
-        raise InvalidValue("the continuation token is not one that this store has given") from exc
+        raise InvalidValue("the continuation token is not one that this store returned") from exc
     if len(parts) != length or any("\0" in part for part in parts):
-        raise InvalidValue("the continuation token is not one that this store has given")
+        raise InvalidValue("the continuation token is not one that this store returned")
     return parts

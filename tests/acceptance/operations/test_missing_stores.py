@@ -39,7 +39,7 @@ def test_a_deleted_store_is_noticed_and_not_replaced(tmp_path: Path) -> None:
         database.rename(tmp_path / "moved.db")
 
         wait_until(is_noticed, seconds=30, what="/readyz")
-        assert "is missing, but was there: restore it from a backup" in line.fails("list", "ls")
+        assert "was deleted: restore it from a backup" in line.fails("list", "ls")
         assert not database.exists()
         assert up.poll() is None
         (tmp_path / "moved.db").rename(database)

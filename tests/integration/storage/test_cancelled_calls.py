@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from postroom.cancellation import end_tasks
-from postroom.storage.postgres.address import parameters_of
 from postroom.storage.postgres.connection import Connection, Database
+from postroom.storage.postgres.engine import parameters_of
 from tests.services.postgres import PostgresServer
 
 # A statement that is interrupted and answers with a full disk instead.

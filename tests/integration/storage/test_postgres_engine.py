@@ -44,7 +44,7 @@ from postroom.storage import (
     Upsert,
     open_store,
 )
-from postroom.storage.postgres import arrivals, connection, errors, schema, together
+from postroom.storage.postgres import bell, connection, errors, schema, together
 from tests.services.postgres import PostgresServer
 from tests.services.waiting import free_ports
 
@@ -362,7 +362,7 @@ async def test_plans_made_for_small_tables_do_not_read_all_of_large_ones(
 async def test_a_put_wakes_a_waiter_in_another_store(
     store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "LOOK_AGAIN_SECONDS", 3600.0)  # only a notification wakes it
+    monkeypatch.setattr(bell, "LOOK_AGAIN_SECONDS", 3600.0)  # only a notification wakes it
     async with await open_store(url) as other:
         await other.queue("mail/send").wait(0.3)  # listens from now on
         for _ in range(10):
@@ -776,4 +776,4 @@ async def test_a_server_that_stays_away_is_reported_in_the_end(
     assert not [each for each in caplog.records if each.name.startswith("psycopg")]
     away, again = [each.message for each in caplog.records if each.name.startswith("postroom")]
     assert "cannot be reached" in away
-    assert "is there again, after" in again
+    assert "is available again, after" in again

@@ -121,7 +121,7 @@ async def test_one_job_that_fails_does_not_harm_the_others_of_its_group(tmp_path
         assert rows == [f"{number:02}" for number in range(30) if number % 3] + ["taken"]
 
 
-# -- arrivals ----------------------------------------------------------------------------------
+# -- bell ----------------------------------------------------------------------------------
 
 
 async def test_another_process_learns_of_a_message_at_once_and_idles_meanwhile(
@@ -130,7 +130,7 @@ async def test_another_process_learns_of_a_message_at_once_and_idles_meanwhile(
     program = """
         import asyncio, sys, time
         from postroom.storage import open_store
-        from postroom.storage.sqlite import arrivals
+        from postroom.storage.sqlite import bell
 
         async def main(url):
             async with await open_store(url) as store:
@@ -139,7 +139,7 @@ async def test_another_process_learns_of_a_message_at_once_and_idles_meanwhile(
                 used = time.process_time()
                 await queue.wait(2)
                 print("idle", time.process_time() - used, flush=True)
-                arrivals._LOOK_AGAIN = 3600  # only the bell tells it
+                bell._LOOK_AGAIN = 3600  # only the bell tells it
                 for _ in range(10):
                     assert await queue.wait(60)
                     [message] = await queue.receive(lease=30)

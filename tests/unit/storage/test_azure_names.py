@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 
 from postroom.storage import InvalidStoreUrl, KeyRange, limits
 from postroom.storage.azure import keys
-from postroom.storage.azure.account import without_poll
 from postroom.storage.azure.conditions import is_within, range_conditions
-from postroom.storage.azure.envelope import Envelope, unwrap, wrap
-from postroom.storage.azure.queue_names import azure_name, metadata_of, real_name
+from postroom.storage.azure.encoding import (
+    Envelope,
+    azure_name,
+    metadata_of,
+    real_name,
+    unwrap,
+    wrap,
+)
+from postroom.storage.azure.engine import without_poll
 from postroom.storage.names import key_units
 
 # Those that are mapped, their neighbours, and the characters that the mapping uses itself.

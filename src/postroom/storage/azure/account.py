@@ -1,4 +1,4 @@
-"""From a store URL and a connection string to an account: where it is, and who we are there."""
+"""The storage account: its addresses and credentials, from a store URL and a connection string."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.identity.aio import DefaultAzureCredential
 
-from postroom.storage.azure.polling import FIRST_PAUSE, LONGEST_PAUSE
 from postroom.storage.errors import InvalidStoreUrl
 
 CONNECTION_STRING: Final = "POSTROOM_AZURE_CONNECTION_STRING"
 SERVICES: Final = ("table", "queue", "blob")
 
 _SCHEME: Final = "azure://"
-_SLOWEST_POLL = 300.0
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _PUBLIC_CLOUD: Final = "core.windows.net"
 
@@ -42,35 +40,21 @@ Credential: TypeAlias = AzureNamedKeyCredential | AzureSasCredential | AsyncToke
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The addresses of an account's services, and the proof that we may use them."""
+    """The addresses of an account's services, and the credential to use them."""
 
     endpoints: Mapping[str, str]
     credential: Credential
 
     @property
     def location(self) -> str:
-        """Where the blobs are, for people. Holds no secret."""
+        """The address of the blob service, for people, without secrets."""
         address = urlsplit(self.endpoints["blob"])
         return f"{address.scheme}://{address.hostname}{_port(address.port)}{address.path}"
 
     @property
     def identity(self) -> AsyncTokenCredential | None:
-        """The credential that has to ask somebody for tokens, if it is one."""
+        """The credential, if it is one that requests tokens."""
         return None if isinstance(self.credential, _KEYS) else self.credential
-
-
-def without_poll(url: str) -> tuple[str, float]:
-    """The URL of an account, and how long to pause at most between two looks at a queue."""
-    rest, separator, query = url.partition("?")
-    if not separator:
-        return url, LONGEST_PAUSE
-    found = re.fullmatch(r"poll=(\d{1,4}(?:\.\d{1,3})?)", query)
-    if found is None or not FIRST_PAUSE <= float(found[1]) <= _SLOWEST_POLL:
-        raise InvalidStoreUrl(
-            f"after azure://…? only poll={FIRST_PAUSE:g} to {_SLOWEST_POLL:g} can be said:"
-            " the longest pause between two looks at an empty queue, in seconds"
-        )
-    return rest, float(found[1])
 
 
 def account_of(url: str, connection_string: str) -> Account:
@@ -90,14 +74,14 @@ def account_of(url: str, connection_string: str) -> Account:
 def _account_by_identity(name: str) -> Account:
     if not _ACCOUNT.fullmatch(name):
         raise InvalidStoreUrl(
-            "azure://ACCOUNT: an account's name has 3 to 24 lower-case letters and digits"
+            "azure://ACCOUNT: the account name must have 3 to 24 lower-case letters and digits"
         )
     endpoints = {kind: f"https://{name}.{kind}.{_PUBLIC_CLOUD}" for kind in SERVICES}
     return Account(endpoints, DefaultAzureCredential())
 
 
 def _account_by_connection_string(text: str) -> Account:
-    """No error repeats a part of the text: any of it may be the key."""
+    """Parse a connection string. No error quotes it: any part may be the key."""
     parts = _parts(text)
     if parts.get("usedevelopmentstorage", "").lower() == "true":
         parts = {**_DEVELOPMENT, **parts}
@@ -109,7 +93,7 @@ def _parts(text: str) -> dict[str, str]:
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
         name, separator, value = part.partition("=")
         if not separator or not name or not value:
-            raise InvalidStoreUrl(f"{CONNECTION_STRING} is not of the form Name=value;Name=value")
+            raise InvalidStoreUrl(f"{CONNECTION_STRING} must have the form Name=value;Name=value")
         parts[name.lower()] = value
     return parts
 
@@ -120,7 +104,7 @@ def _credential(parts: Mapping[str, str]) -> Credential:
     name, key = parts.get("accountname"), parts.get("accountkey")
     if not name or not key:
         raise InvalidStoreUrl(
-            f"{CONNECTION_STRING} needs AccountName and AccountKey, or SharedAccessSignature"
+            f"{CONNECTION_STRING} must contain AccountName and AccountKey, or SharedAccessSignature"
         )
     try:
         b64decode(key, validate=True)
@@ -128,15 +112,15 @@ def _credential(parts: Mapping[str, str]) -> Credential:
         malformed = True
     else:
         malformed = False
-    if malformed:  # outside the handler, so that nothing of the key hangs on to the error
-        raise InvalidStoreUrl(f"{CONNECTION_STRING}: AccountKey is not valid base64")
+    if malformed:  # outside the handler, so that the error carries no part of the key
+        raise InvalidStoreUrl(f"{CONNECTION_STRING}: AccountKey must be base64")
     return AzureNamedKeyCredential(name, key)
 
 
 def _endpoint(parts: Mapping[str, str], kind: str) -> str:
     address = parts.get(f"{kind}endpoint") or _usual_endpoint(parts, kind)
     if not _is_http(address):
-        raise InvalidStoreUrl(f"{CONNECTION_STRING}: the address of the {kind} service is no URL")
+        raise InvalidStoreUrl(f"{CONNECTION_STRING}: {kind.title()}Endpoint must be a URL")
     return address.rstrip("/")
 
 

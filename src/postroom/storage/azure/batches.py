@@ -1,4 +1,4 @@
-"""How large the request of a batch is: Azure takes 4 MiB, and says so only after all is sent."""
+"""The size of a batch's request: Azure accepts 4 MiB, and refuses more only after receiving it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY_FACTOR: Final = 24
 
 
 def check_payload(requests: Sequence[tuple[str, Mapping[str, Any], Any]]) -> None:
-    """`TooLarge` if the batch would be refused for its size."""
+    """Raise `TooLarge` if Azure would refuse the batch: 4 MiB, which it checks only at the end."""
     entities = [entity for _, entity, _ in requests]
     # Most batches are far from the limit even if every character took the most that it can.
     if sum(_size(entity, exact=False) for entity in entities) <= _PAYLOAD_BYTES:
@@ -29,7 +29,7 @@ def check_payload(requests: Sequence[tuple[str, Mapping[str, Any], Any]]) -> Non
     size = sum(_size(entity, exact=True) for entity in entities)
     if size > _PAYLOAD_BYTES:
         raise TooLarge(
-            f"a batch of {size:,} bytes, over the limit of {_PAYLOAD_BYTES:,}: make it smaller"
+            f"a batch must have at most {_PAYLOAD_BYTES:,} bytes, not {size:,}: make it smaller"
         )
 
 

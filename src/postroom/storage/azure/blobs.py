@@ -27,10 +27,10 @@ from postroom.storage.streams import in_pieces
 from postroom.storage.tokens import decode_token, encode_token
 
 SYSTEM_CONTAINER: Final = "postroom-system"
-"""Where the schema's version and the leases are. It is listed nowhere."""
+"""Holds the schema version and the leases. It is not listed."""
 
 _ETAG = re.compile(r'"[!#-~]+"')
-# Well-formed, and of no blob: what never was an ETag is stale, where Azure calls it malformed.
+# Well-formed, but of no blob: an invalid ETag counts as stale, while Azure calls it malformed.
 _NO_ETAG: Final = '"0x0"'
 
 
@@ -43,8 +43,8 @@ class AzureContainer(CheckedContainer):
     async def _put(
         self, name: str, pieces: AsyncIterable[bytes], etag: str | None, new: bool
     ) -> str:
-        """In one request if it fits into a block. Otherwise blocks, which nobody sees before the
-        list of them is committed, and which Azure throws away after a week if that never comes."""
+        """Write in one request if it fits into a block. Otherwise write blocks, which are invisible
+        until their list is committed, and which Azure discards after a week without a commit."""
         blob = self._client.get_blob_client(name)
         condition = _condition(etag, new)
         try:
@@ -89,12 +89,12 @@ class AzureContainer(CheckedContainer):
         if new and refused.status in (409, 412):
             return AlreadyExists(self._described(name))
         if etag is not None and (refused.nothing_there or refused.status == 412):
-            # Azure answers 412 to a condition on a blob that is not there, too.
+            # Azure responds with 412 to a condition on a missing blob, too.
             return await self._stale_or_missing(name)
         if refused.code == "InvalidBlockList":
             return StoreUnavailable(
-                f"{self._described(name)} was written by somebody else at the same time:"
-                " Azure has thrown away what was sent of this version"
+                f"{self._described(name)} was written by another caller at the same time:"
+                " Azure has discarded this version"
             )
         return refused
 
@@ -143,7 +143,7 @@ class AzureContainer(CheckedContainer):
             found += page
             if marker is None:
                 return BlobListing(found, None)
-        # The service may promise more and have none: look before passing the promise on.
+        # The service may announce more although there is none: look ahead.
         ahead, _ = await self._page(prefix, 1, marker)
         return BlobListing(found, encode_token(marker) if ahead and marker else None)
 
@@ -188,7 +188,7 @@ class AzureContainer(CheckedContainer):
 
 
 async def list_names(connection: Connection) -> list[str]:
-    """The names of all containers but our own and the account's (`$logs`, `$web`)."""
+    """Return the names of all containers except ours and the account's (`$logs`, `$web`)."""
 
     async def read() -> list[str]:
         listed: Any = connection.blobs.list_containers()
@@ -204,7 +204,7 @@ async def _blocks(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 async def _read_range(blob: BlobClient, start: int, etag: str | None) -> tuple[bytes, str, int]:
-    """A block from `start` on of the version `etag`, that version, and its size."""
+    """Return a block from `start` on of the version `etag`, that version, and its size."""
     condition = _condition(etag, new=False)
     download: Any = await blob.download_blob(offset=start, length=BLOCK_BYTES, **condition)
     data: bytes = await download.readall()

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from postroom.storage.azure import blobs, leases, queues, schema
-from postroom.storage.azure.account import account_of, without_poll
+from postroom.storage.azure.account import account_of
 from postroom.storage.azure.blobs import AzureContainer
 from postroom.storage.azure.connection import PATIENCE_SECONDS, Connection
-from postroom.storage.azure.polling import Pace
-from postroom.storage.azure.queues import AzureQueue
+from postroom.storage.azure.queues import FIRST_PAUSE, LONGEST_PAUSE, AzureQueue, PollingPace
 from postroom.storage.azure.tables import AzureTable
 from postroom.storage.checked import CheckedStore
 from postroom.storage.contract import Container, Lease, Queue, QueueInfo, StoreInfo, Table
-from postroom.storage.errors import InvalidName
+from postroom.storage.errors import InvalidName, InvalidStoreUrl
 from postroom.storage.names import check_table_name
+
+_SLOWEST_POLL = 300.0
 
 
 async def connect(url: str, connection_string: str = "") -> AzureStore:
     """Open the account of the connection string (`azure://`) or of the URL (`azure://ACCOUNT`).
 
-    `?poll=SECONDS` is the longest pause between two looks at an empty queue.
+    `?poll=SECONDS` is the longest pause between two polls of an empty queue.
     """
     url, longest_pause = without_poll(url)
     account = account_of(url, connection_string)
-    _quieten_the_sdk()
+    _quieten_sdk()
     connection = Connection(account)
     try:
         await schema.prepare(connection)
@@ -34,17 +36,31 @@ async def connect(url: str, connection_string: str = "") -> AzureStore:
         await connection.close()
         raise
     connection.patience = PATIENCE_SECONDS
-    return AzureStore(connection, Pace(longest_pause))
+    return AzureStore(connection, PollingPace(longest_pause))
+
+
+def without_poll(url: str) -> tuple[str, float]:
+    """Return the URL without `?poll=…`, and the longest pause between two polls of a queue."""
+    rest, separator, query = url.partition("?")
+    if not separator:
+        return url, LONGEST_PAUSE
+    found = re.fullmatch(r"poll=(\d{1,4}(?:\.\d{1,3})?)", query)
+    if found is None or not FIRST_PAUSE <= float(found[1]) <= _SLOWEST_POLL:
+        raise InvalidStoreUrl(
+            f"only poll={FIRST_PAUSE:g} to {_SLOWEST_POLL:g} may follow azure://…?:"
+            " the longest pause between two polls of an empty queue, in seconds"
+        )
+    return rest, float(found[1])
 
 
 class AzureStore(CheckedStore):
-    def __init__(self, connection: Connection, pace: Pace) -> None:
+    def __init__(self, connection: Connection, pace: PollingPace) -> None:
         self._connection = connection
         self._pace = pace
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """How many requests were sent to each service (`table`, `queue`, `blob`) so far."""
+        """The number of requests to each service (`table`, `queue`, `blob`) so far."""
         return self._connection.requests
 
     def table(self, name: str) -> Table:
@@ -93,7 +109,7 @@ class AzureStore(CheckedStore):
 
 
 def _is_ours(table: str) -> bool:
-    """Whether the contract could have made a table of this name: not `$MetricsHourPrimary`."""
+    """Return whether a table of this name can be ours: not `$MetricsHourPrimary`."""
     try:
         check_table_name(table)
     except InvalidName:
@@ -101,9 +117,9 @@ def _is_ours(table: str) -> bool:
     return True
 
 
-def _quieten_the_sdk() -> None:
-    """It tells of every request at the level INFO, and of answers that we deal with as warnings.
-    Who set a level on purpose keeps it."""
+def _quieten_sdk() -> None:
+    """Silence the SDK, which logs each request as INFO and expected responses as warnings, unless a
+    level was set explicitly."""
     for name, level in (("azure", logging.WARNING), ("azure.storage", logging.ERROR)):
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:

@@ -1,8 +1,8 @@
-"""What Azure's SDK and its HTTP client raise, sorted into what to do about it.
+"""Errors of Azure's SDK and its HTTP client, sorted by what to do about them.
 
-Nothing of theirs is passed on, not even as the cause of another error: their texts and objects
-carry URLs with signatures and the strings that were signed. What is told is the status, the error
-code and the request's id, by which Azure's own logs find the rest.
+They are never passed on, not even as the cause of another error: they contain URLs with signatures
+and the strings that were signed. Our errors contain the status, the error code and the request's
+ID, which leads to the details in Azure's logs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from postroom.storage.errors import (
     TooLarge,
 )
 
-# What a call can raise when the service or the way to it is at fault. OSError holds the network's
-# own errors and TimeoutError.
+# What a call raises if the service or the network fails. OSError includes network errors and
+# TimeoutError.
 FAULTS = (AzureError, aiohttp.ClientError, OSError)
 
 _TOO_LARGE = frozenset(
@@ -44,7 +44,7 @@ _TOO_LARGE = frozenset(
 _MISSING = frozenset({"TableNotFound", "QueueNotFound", "ContainerNotFound"})
 _ALREADY_MADE = frozenset({"TableAlreadyExists", "QueueAlreadyExists", "ContainerAlreadyExists"})
 _BEING_DELETED = frozenset({"TableBeingDeleted", "QueueBeingDeleted", "ContainerBeingDeleted"})
-# The service says that it did nothing.
+# The service certainly did nothing.
 _TURNED_AWAY = frozenset({"ServerBusy", "TooManyRequests", "AccountBeingCreated"})
 _TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -53,20 +53,18 @@ class Outcome(Enum):
     """What is known after a call that failed."""
 
     REFUSED = auto()
-    """The service answered. Asking again would bring the same answer."""
+    """The service refused. A retry would get the same response."""
 
     NOT_DONE = auto()
-    """Nothing happened: no connection, or turned away. Worth another try."""
+    """Nothing happened: no connection, or the service is busy. Worth a retry."""
 
     UNKNOWN = auto()
-    """The answer was lost or says nothing. Worth another try, if doing it twice does no harm."""
+    """The response was lost or is unclear. Worth a retry if doing it twice is harmless."""
 
 
 class Refused(InvalidRequest):
-    """The service's answer to a request that it did not carry out.
-
-    The caller turns the expected ones into errors of the contract.
-    """
+    """A request that the service refused. Callers translate the expected ones into errors of the
+    contract."""
 
     def __init__(self, status: int, code: str, operation: int = 0, request: str = "") -> None:
         shown = f" (request {request})" if request else ""
@@ -77,28 +75,28 @@ class Refused(InvalidRequest):
 
     @property
     def nothing_there(self) -> bool:
-        """The row, blob or message is not there, or what it would be in is not, or no longer."""
+        """Whether the row, blob or message does not exist, or its table, container or queue."""
         return self.status == 404 or self.code in _BEING_DELETED
 
     @property
     def place_missing(self) -> bool:
-        """The table, the queue or the container is not there."""
+        """Whether the table, queue or container does not exist."""
         return self.code in _MISSING
 
     @property
     def already_made(self) -> bool:
-        """The table, the queue or the container is there already."""
+        """Whether the table, queue or container exists already."""
         return self.code in _ALREADY_MADE
 
     @property
     def place_being_deleted(self) -> bool:
-        """It was dropped a moment ago, and its name is not free yet."""
+        """Whether it was dropped a moment ago, and its name is not free yet."""
         return self.code in _BEING_DELETED
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that failed: what is known, why (for people), and the service's answer, if any."""
+    """A call that failed: what is known, the reason (for people), and the refusal, if any."""
 
     outcome: Outcome
     reason: str
@@ -106,25 +104,25 @@ class Failure:
     retry_after: float = 0.0
 
     def error(self, location: str) -> StoreError:
-        """The error of a failure that is final; `Refused` if it depends on what was asked."""
+        """Return the error to raise; `Refused` if its meaning depends on the request."""
         if self.refused is None:
-            return StoreUnavailable(f"Azure Storage at {location} does not answer: {self.reason}")
+            return StoreUnavailable(f"Azure Storage at {location} does not respond: {self.reason}")
         status, code = self.refused.status, self.refused.code
         if status in (401, 403) or code == "AccountIsDisabled":
             return AccessDenied(f"Azure Storage at {location} denies access: {self.reason}")
         if status == 413 or code in _TOO_LARGE:
-            return TooLarge(f"Azure Storage cannot hold this: {self.reason}")
+            return TooLarge(f"too large for Azure Storage: {self.reason}")
         if status == 507 or code.endswith("QuotaExceeded"):
             return StoreFull(f"Azure Storage at {location} is full: {self.reason}")
         return self.refused
 
 
 def failure_of(fault: BaseException) -> Failure:
-    """Sort one of `FAULTS`."""
+    """Classify one of `FAULTS`."""
     if isinstance(fault, DecodeError):
-        return Failure(Outcome.UNKNOWN, "an answer that makes no sense")
+        return Failure(Outcome.UNKNOWN, "an invalid response")
     if isinstance(fault, HttpResponseError) and fault.status_code:
-        return _answered(fault)
+        return _response_failure(fault)
     if isinstance(fault, ClientAuthenticationError):
         refused = Refused(401, "CredentialUnavailable")
         return Failure(Outcome.REFUSED, "no usable identity was found", refused)
@@ -134,7 +132,7 @@ def failure_of(fault: BaseException) -> Failure:
     return Failure(Outcome.UNKNOWN, _network_reason(cause))
 
 
-def _answered(fault: HttpResponseError) -> Failure:
+def _response_failure(fault: HttpResponseError) -> Failure:
     status = int(fault.status_code or 0)
     code = _code(fault)
     headers: Any = getattr(fault.response, "headers", None) or {}
@@ -150,13 +148,13 @@ def _answered(fault: HttpResponseError) -> Failure:
 
 
 def _code(fault: HttpResponseError) -> str:
-    """The error code; the SDK gives it as text, as an enum, or not at all."""
+    """Return the error code, which the SDK has as text, as an enum, or not at all."""
     code = getattr(fault, "error_code", None)
     return str(getattr(code, "value", code) or "")
 
 
 def _root(fault: BaseException) -> BaseException:
-    """The network's error inside the SDK's."""
+    """Return the network error inside the SDK's error."""
     while (inner := getattr(fault, "inner_exception", None)) is not None and inner is not fault:
         fault = inner
     return fault
@@ -166,7 +164,7 @@ def _network_reason(fault: BaseException) -> str:
     if isinstance(fault, OSError) and fault.strerror:
         return fault.strerror
     if isinstance(fault, TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     return type(fault).__name__
 
 

@@ -1,17 +1,17 @@
-"""Partition and row keys as Azure Tables keeps them: reversible, and in the same order.
+"""Partition and row keys as Azure Tables stores them: reversible, and in the same order.
 
-Azure forbids `/ \\ # ?` and control characters in keys. `%` and `'` are legal, but lose their
-meaning on the way through URLs (Azurite writes to another row where `',` is in a key). And Azure
-compares UTF-16 code units, so that U+1F389 (two units from U+D800 on) sorts before U+FFEE. Range
-queries need the order of code points. Hence:
+Azure forbids `/ \\ # ?` and control characters in keys. `%` and `'` are legal, but get lost in URLs
+(Azurite writes to another row if a key contains `',`). And Azure compares UTF-16 code units, so
+that U+1F389 (two units from U+D800 on) sorts before U+FFEE, while range queries need the order of
+code points. Therefore:
 
-- One of these characters becomes its predecessor followed by U+FFFD: `/` is `.` + U+FFFD. Nothing
-  that begins with the predecessor sorts behind that, and everything else before what followed.
+- Each of these characters becomes its predecessor followed by U+FFFD: `/` is `.` + U+FFFD. This
+  sorts after everything that begins with the predecessor, and before all that follows it.
 - A character from U+E000 on becomes U+FFFC and its number in six hexadecimal digits, so that
   U+FFFD stays the largest that can follow a predecessor.
 
-Everything else, so an address, a date or a GUID, looks in Storage Explorer as it is. How long a key
-becomes is counted by `names.key_units`.
+Everything else, such as an address, a date or a GUID, is readable in Storage Explorer.
+`names.key_units` computes how long a key becomes.
 """
 
 from __future__ import annotations
@@ -33,21 +33,20 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def encode(key: str) -> str:
-    """The key as Azure keeps it."""
+    """Return the key as Azure stores it."""
     return _TO_WRITE.sub(_write, key)
 
 
 def decode(kept: str) -> str:
-    """The key that `encode` was given. What other programs wrote comes back as it is."""
+    """Return the key that was given to `encode`. Keys of other programs are returned unchanged."""
     return _TO_READ.sub(_read, kept)
 
 
 def encode_bound(bound: str) -> tuple[str, bool]:
-    """The bound of a range, to be compared with kept keys, and whether a key can be equal to it.
+    """Return the bound of a range for comparison with stored keys, and whether a key can equal it.
 
-    No key has a control character, so what begins with `a` and a control character ends where
-    keys with the next printable character begin. No key is longer than `limits.KEY_UNITS`, so
-    what follows there decides nothing.
+    No key contains a control character, so a bound is cut there and continues with the next
+    printable character. No key is longer than `limits.KEY_UNITS`, so the rest does not matter.
     """
     possible = True
     if control := _CONTROL.search(bound):

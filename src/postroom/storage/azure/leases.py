@@ -1,7 +1,7 @@
-"""Named leases: Azure's own leases of blobs, one blob for each name.
+"""Named leases: Azure's own leases of blobs, one blob per name.
 
-The fencing number is kept in the blob's metadata. Only who holds the lease can raise it there, and
-does so before anybody is told of the lease.
+The fencing number is in the blob's metadata. Only the holder of the lease can raise it, and does so
+before the lease is returned.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from azure.storage.blob.aio import BlobClient, BlobLeaseClient
 
 from postroom.storage.azure.blobs import SYSTEM_CONTAINER
 from postroom.storage.azure.connection import Connection
+from postroom.storage.azure.encoding import azure_name, metadata_of
 from postroom.storage.azure.errors import Refused
-from postroom.storage.azure.queue_names import azure_name, metadata_of
 from postroom.storage.contract import Lease
 from postroom.storage.errors import LeaseLost
 
@@ -33,7 +33,7 @@ async def acquire(connection: Connection, name: str, seconds: float) -> Lease | 
         await _take(connection, blob, name, token, length)
         fencing = await _raise_fencing(connection, blob, name, token)
     except Refused as refused:
-        if refused.status in (409, 412):  # another holds it, or took it while we were slow
+        if refused.status in (409, 412):  # held by another, who may have taken it just now
             return None
         raise
     return Lease(name, fencing, float(length), token)
@@ -58,7 +58,7 @@ async def release(connection: Connection, lease: Lease) -> None:
 async def _take(
     connection: Connection, blob: BlobClient, name: str, token: str, seconds: int
 ) -> None:
-    # The token is ours to choose, so taking the lease again after a lost answer is harmless.
+    # We choose the token, so acquiring the lease again after a lost response is harmless.
     client = BlobLeaseClient(blob, token)
     for _ in range(2):
         try:
@@ -84,7 +84,7 @@ async def _make(connection: Connection, blob: BlobClient, name: str) -> None:
             make=lambda: connection.create(container.create_container),
         )
     except Refused as refused:
-        # Another candidate has made it, and may hold it by now.
+        # Another candidate has created it, and may hold it by now.
         if refused.status not in (409, 412):
             raise
 
@@ -103,5 +103,5 @@ def _blob(connection: Connection, name: str) -> BlobClient:
 
 def _lost(lease: Lease, refused: Refused) -> Exception:
     if refused.nothing_there or refused.status in (400, 409, 412):
-        return LeaseLost(f"the lease {lease.name!r} has gone to another holder")
+        return LeaseLost(f"the lease {lease.name!r} has another holder by now")
     return refused

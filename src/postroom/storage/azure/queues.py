@@ -1,42 +1,69 @@
-"""Queues: messages in Azure Queues."""
+"""Queues: messages in Azure Queues. Azure does not notify, so waiting means polling."""
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from postroom.storage import limits
 from postroom.storage.azure.connection import Connection
-from postroom.storage.azure.envelope import Envelope, unwrap, wrap
+from postroom.storage.azure.encoding import (
+    PREFIX,
+    Envelope,
+    azure_name,
+    metadata_of,
+    real_name,
+    unwrap,
+    wrap,
+)
 from postroom.storage.azure.errors import Refused
-from postroom.storage.azure.polling import Pace, gathered
-from postroom.storage.azure.queue_names import PREFIX, azure_name, metadata_of, real_name
 from postroom.storage.checked import CheckedQueue
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost
 
 _FOR_EVER: Final = -1
 _LONGEST_TTL: Final = 2**31 - 1
-_WALK_SECONDS: Final = 60.0  # enough for the requests of one call
-_LOOKS_FOR_ONE: Final = 32
+_CALL_SECONDS: Final = 60.0  # enough for the requests of one call
+_MOST_RECEIVES: Final = 32
 _SCAN_SECONDS: Final = 600.0
+T = TypeVar("T")
+R = TypeVar("R")
+
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 2.0
+"""A compromise between the cost of polling an empty queue and the delay of the first message after
+a quiet time. `azure://…?poll=10` sets another."""
+
+_GROWTH: Final = 1.5
+CONCURRENCY: Final = 8
+"""Simultaneous requests when many queues are polled."""
 
 
 class AzureQueue(CheckedQueue):
-    def __init__(self, name: str, connection: Connection, pace: Pace) -> None:
+    def __init__(self, name: str, connection: Connection, pace: PollingPace) -> None:
         super().__init__(name)
         self._connection = connection
         self._pace = pace
         self._client = connection.queues.get_queue_client(azure_name(name))
 
     async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
-        """One after the other: two requests under way at once may arrive in either order."""
+        """Put one after the other: simultaneous requests may arrive in any order."""
         identities = [await self._put_one(message) for message in messages]
         self._pace.quicken(self.name)
         return identities
@@ -45,14 +72,14 @@ class AzureQueue(CheckedQueue):
         delay = math.ceil(message.delay)
         ttl = _ttl(message, delay)
         if ttl == 0:
-            return str(uuid.uuid4())  # nobody could ever receive it
+            return str(uuid.uuid4())  # it could never be received
         return await self._put_content(Envelope(message.body, message.properties), delay, ttl)
 
     async def _put_content(self, envelope: Envelope, delay: int, ttl: int) -> str:
         content = wrap(envelope)
         sent = await self._connection.run(
             lambda: self._client.send_message(content, visibility_timeout=delay, time_to_live=ttl),
-            # A message that comes twice is within what a queue promises: at least once.
+            # It may be put twice: queues deliver at least once.
             repeatable=True,
             make=self._make,
         )
@@ -70,12 +97,12 @@ class AzureQueue(CheckedQueue):
         return [self._received(message) for message in await self._read(receive)]
 
     async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None:
-        """Azure hands out what it likes: receive until the one is there, and give back the rest."""
+        """Receive until this message is found, and release the others: Azure cannot select one."""
         others: list[QueueMessage] = []
         wanted: QueueMessage | None = None
         try:
-            for _ in range(_LOOKS_FOR_ONE):
-                batch = await self._receive(limits.RECEIVE_MESSAGES, max(lease, _WALK_SECONDS))
+            for _ in range(_MOST_RECEIVES):
+                batch = await self._receive(limits.RECEIVE_MESSAGES, max(lease, _CALL_SECONDS))
                 wanted = next((each for each in batch if each.id == identity), None)
                 others += [each for each in batch if each is not wanted]
                 if wanted is not None or not batch:
@@ -85,7 +112,7 @@ class AzureQueue(CheckedQueue):
         return None if wanted is None else await self._renew(wanted, lease)
 
     async def _give_back(self, message: QueueMessage) -> None:
-        with suppress(LeaseLost):  # then somebody else has it by now
+        with suppress(LeaseLost):  # another receiver has it by now
             await self._release(message, 0.0, count_attempt=False)
 
     async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
@@ -116,7 +143,7 @@ class AzureQueue(CheckedQueue):
             await self._update(message, delay, wrap(content))
             self._pace.quicken(to)
             return message.id
-        held = await self._renew(message, _WALK_SECONDS)  # so that what was lost is not put again
+        held = await self._renew(message, _CALL_SECONDS)  # if the lease is lost, nothing is put
         target = AzureQueue(to, self._connection, self._pace)
         content = Envelope(message.body, kept, enqueued_at=message.enqueued_at)
         identity = await target._put_content(content, math.ceil(delay), _FOR_EVER)
@@ -144,7 +171,7 @@ class AzureQueue(CheckedQueue):
         return await self._peek(1)
 
     async def _browse(self, limit: int, after: str | None) -> list[StoredMessage]:
-        """Azure can only be asked for what comes next."""
+        """Return messages from the next 32: Azure shows no more."""
         found = await self._peek(limits.RECEIVE_MESSAGES)
         if after is not None:
             ids = [each.id for each in found]
@@ -193,7 +220,7 @@ class AzureQueue(CheckedQueue):
     async def _update(
         self, message: QueueMessage, seconds: float, content: str | None = None
     ) -> str:
-        """Hide the message for some seconds from now; answers its new receipt."""
+        """Hide the message for some seconds from now; return its new receipt."""
         _, receipt = _opened(message.receipt)
         try:
             updated = await self._connection.run(
@@ -211,7 +238,7 @@ class AzureQueue(CheckedQueue):
     def _lost(self, message: QueueMessage, refused: Refused) -> Exception:
         if refused.nothing_there or refused.code in (
             "PopReceiptMismatch",
-            "InvalidQueryParameterValue",  # a receipt that is none
+            "InvalidQueryParameterValue",  # not a receipt
         ):
             return LeaseLost(
                 f"message {message.id} of queue {self.name!r} is no longer leased to this receiver"
@@ -241,7 +268,7 @@ class AzureQueue(CheckedQueue):
 
 
 async def list_names(connection: Connection) -> list[str]:
-    """The real names of all queues that are ours."""
+    """Return the real names of all our queues."""
 
     async def read() -> list[str]:
         listed: Any = connection.queues.list_queues(name_starts_with=PREFIX, include_metadata=True)
@@ -251,20 +278,20 @@ async def list_names(connection: Connection) -> list[str]:
     return await connection.run(read, repeatable=True)
 
 
-async def read_infos(connection: Connection, pace: Pace) -> list[QueueInfo]:
-    """All queues in the order of their names."""
+async def read_infos(connection: Connection, pace: PollingPace) -> list[QueueInfo]:
+    """Return all queues, sorted by name."""
     names = await list_names(connection)
     return await gathered(lambda name: AzureQueue(name, connection, pace).info(), names)
 
 
 async def wait_for_messages(
     connection: Connection,
-    pace: Pace,
+    pace: PollingPace,
     names: frozenset[str] | None,
     besides: frozenset[str],
     timeout: float,
 ) -> frozenset[str]:
-    """Those of the queues (None: of all) that have a ready message, as soon as one has."""
+    """Wait for a ready message in these queues (None: in any); return the queues that have one."""
 
     async def ready(name: str) -> bool:
         return bool(await AzureQueue(name, connection, pace).peek(1))
@@ -279,7 +306,7 @@ async def wait_for_messages(
 
 
 def _ttl(message: NewMessage, delay: int) -> int:
-    """Whole seconds, more than the delay as Azure demands; 0 if it ends before the delay does."""
+    """Return whole seconds, more than the delay as Azure demands; 0 if it ends before the delay."""
     if message.ttl is None or message.ttl > _LONGEST_TTL:
         return _FOR_EVER
     if message.ttl <= message.delay:
@@ -292,7 +319,7 @@ def _receipt(uncounted: int, pop_receipt: str) -> str:
 
 
 def _opened(receipt: str) -> tuple[int, str]:
-    """What `_receipt` put together. A made-up receipt is passed on for Azure to refuse."""
+    """Split what `_receipt` joined. An invalid receipt is passed on, for Azure to refuse."""
     uncounted, separator, pop_receipt = receipt.partition(":")
     if separator and uncounted.isdecimal():
         return int(uncounted), pop_receipt
@@ -301,3 +328,54 @@ def _opened(receipt: str) -> tuple[int, str]:
 
 def _utc(when: datetime | None) -> datetime:
     return when.astimezone(UTC) if when is not None else datetime.now(UTC)
+
+
+class PollingPace:
+    """The pause between two polls of the same queues: longer after each one without a result."""
+
+    def __init__(self, longest: float = LONGEST_PAUSE) -> None:
+        self._longest = longest
+        self._pauses: dict[Hashable, float] = {}
+
+    def quicken(self, what: Hashable) -> None:
+        """Poll quickly again: a message was found or put, and more may follow soon."""
+        self._pauses.pop(what, None)
+
+    def next_pause(self, what: Hashable) -> float:
+        pause = self._pauses.get(what, FIRST_PAUSE)
+        self._pauses[what] = min(_GROWTH * pause, self._longest)
+        return pause
+
+    async def until_found(
+        self, what: Hashable, look: Callable[[], Awaitable[T]], timeout: float
+    ) -> T:
+        """Call `look` until it finds something, or until `timeout`; return its last result."""
+        deadline = time.monotonic() + timeout
+        while True:
+            found = await look()
+            if found:
+                self.quicken(what)
+                return found
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return found
+            await asyncio.sleep(min(self.next_pause(what), remaining))
+
+
+async def gathered(
+    call: Callable[[T], Awaitable[R]], arguments: Iterable[T], most: int = CONCURRENCY
+) -> list[R]:
+    """Return the results of all calls in order, a few calls at a time."""
+    places = asyncio.Semaphore(most)
+
+    async def one(argument: T) -> R:
+        async with places:
+            return await call(argument)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            started = [tasks.create_task(one(argument)) for argument in arguments]
+    except BaseExceptionGroup as group:
+        # One call failed and the others were cancelled: its error is the error.
+        raise group.exceptions[0] from None
+    return [task.result() for task in started]

@@ -1,7 +1,7 @@
-"""Which version of this layout an account holds, and how an older one becomes today's.
+"""The version of the schema in an account, and upgrades from older versions.
 
-The version is a blob in the system container. Tables, queues and containers are not listed here:
-they are made by their first write.
+The version is a blob in the system container. Tables, queues and containers are created by their
+first write.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from postroom.storage.errors import SchemaTooNew, StoreDamaged
 _BLOB: Final = "schema-version"
 
 _UPGRADES: Final[list[Callable[[Connection], Awaitable[None]]]] = []
-"""What leads from version 1 to 2, from 2 to 3, and so on. Two processes may do a step at once, and
-one may die in it: each step must do no harm when it is done again."""
+"""The upgrades from version 1 to 2, from 2 to 3, and so on. Two processes may run one at the same
+time, and one may die in it, so each must be repeatable."""
 
 VERSION: Final = 1 + len(_UPGRADES)
 
 
 async def prepare(connection: Connection) -> None:
-    """Write the version into a new account; upgrade an older layout; refuse a newer one."""
+    """Write the version into a new account, upgrade an older schema, refuse a newer one."""
     found = await _read(connection)
     while found is None:
         await _write(connection, VERSION, None)
@@ -35,14 +35,14 @@ async def prepare(connection: Connection) -> None:
     if version > VERSION:
         raise SchemaTooNew(
             f"the store at {connection.location} has schema version {version};"
-            f" this Postroom knows versions up to {VERSION}"
+            f" this version of Postroom supports up to {VERSION}: upgrade Postroom"
         )
     while version < VERSION:
         await _UPGRADES[version - 1](connection)
         await _write(connection, version + 1, etag)
         found = await _read(connection)
         if found is None:
-            raise StoreDamaged(f"the schema version at {connection.location} has vanished")
+            raise StoreDamaged(f"the schema version at {connection.location} has disappeared")
         version, etag = found
 
 
@@ -54,7 +54,7 @@ async def read_version(connection: Connection) -> int:
 
 
 async def _read(connection: Connection) -> tuple[int, str] | None:
-    """The version and its ETag, or None in an account that has no store yet."""
+    """Return the version and its ETag, or None if the account has no store yet."""
     blob = connection.blobs.get_blob_client(SYSTEM_CONTAINER, _BLOB)
 
     async def read() -> tuple[bytes, str]:
@@ -73,7 +73,7 @@ async def _read(connection: Connection) -> tuple[int, str] | None:
 
 
 async def _write(connection: Connection, version: int, etag: str | None) -> None:
-    """Write the version unless somebody else has been quicker: then theirs counts."""
+    """Write the version, unless another process was quicker."""
     blob = connection.blobs.get_blob_client(SYSTEM_CONTAINER, _BLOB)
     container = connection.blobs.get_container_client(SYSTEM_CONTAINER)
     condition: dict[str, Any] = (

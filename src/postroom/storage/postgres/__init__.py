@@ -1,4 +1,4 @@
-"""The engine for own servers: one schema `postroom` in a PostgreSQL database, many machines."""
+"""The engine for several machines: a schema `postroom` in a PostgreSQL database."""
 
 from postroom.storage.postgres.engine import PostgresStore, connect
 

@@ -1,4 +1,4 @@
-"""Blobs: pieces under a version, written in short steps before the blob points to it."""
+"""Blobs: pieces under a version, written in short steps before the blob's row points to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from postroom.storage.postgres.connection import Connection, Database, rows_of
 from postroom.storage.streams import in_pieces
 from postroom.storage.tokens import decode_token, encode_token
 
-# A piece that waits for its blob. The upload's row says that somebody is still at it.
+# A piece of an unfinished blob. The upload's row shows that it is still in progress.
 _UPLOAD = b"""
 WITH upload AS (
     INSERT INTO postroom.upload (version, touched_at) VALUES (%(version)s::bigint, now())
@@ -32,20 +32,20 @@ INSERT INTO postroom.piece (version, number, data)
 VALUES (%(version)s::bigint, %(number)s::int, %(data)b::bytea)
 ON CONFLICT (version, number) DO NOTHING
 """
-# The end of an upload that came to nothing. One that was finished has no row any more.
+# Removes an upload that failed. One that was finished has no row any more.
 _GIVE_UP = b"""
 WITH gone AS (DELETE FROM postroom.upload WHERE version = %(version)s::bigint RETURNING version)
 DELETE FROM postroom.piece WHERE version = ANY (ARRAY(SELECT version FROM gone))
 """
 _END_UPLOAD = b"DELETE FROM postroom.upload WHERE version = %(version)s::bigint RETURNING true"
 
-# Writers of one blob come one after the other.
+# Writers of the same blob wait for each other.
 _LOCK = b"SELECT pg_advisory_xact_lock(1886352245, hashtext(%(container)s || '/' || %(name)s))"
 _CURRENT = b"""
 SELECT size, etag, modified_at FROM postroom.blob
 WHERE container = %(container)s AND name = %(name)s
 """
-# The last piece, and the blob that points to all of them instead of to the old ones.
+# Writes the last piece, and points the blob to the new version.
 _POINT = b"""
 WITH container AS (
     INSERT INTO postroom.container (name) VALUES (%(container)s) ON CONFLICT DO NOTHING
@@ -94,7 +94,7 @@ class PostgresContainer(CheckedContainer):
     ) -> str:
         version = secrets.randbits(63)
         number = size = 0
-        last = b""  # goes with the blob itself: a small one takes one transaction
+        last = b""  # written with the blob's row: a small blob takes one transaction
         try:
             async for piece in in_pieces(pieces):
                 if size:
@@ -118,7 +118,7 @@ class PostgresContainer(CheckedContainer):
     async def _finish(
         self, name: str, version: int, values: dict[str, object], etag: str | None, new: bool
     ) -> None:
-        """Show the blob to the world, if the one that is there is as the caller expects."""
+        """Make the blob visible, if the current one is as the caller expects."""
         values |= self._named(name)
 
         async def attempt(connection: Connection, again: bool) -> Conflict | None:
@@ -234,8 +234,8 @@ class PostgresContainer(CheckedContainer):
     def _conflict(
         self, name: str, current: BlobInfo | None, etag: str | None, new: bool
     ) -> Conflict | None:
-        """Why the blob cannot be written. Not raised inside the transaction: a rollback would
-        also cost the connection its prepared statements."""
+        """Return why the blob cannot be written. It is not raised inside the transaction: a
+        rollback would also cost the connection its prepared statements."""
         if current is None:
             return None if etag is None else NotFound(self._what(name))
         if new:

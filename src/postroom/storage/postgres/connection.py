@@ -1,4 +1,4 @@
-"""The way to the server: a pool of connections, and another attempt when one breaks."""
+"""Connections to the server: a pool, and retries when one breaks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from postroom.storage.contract import Server
 from postroom.storage.errors import StoreClosed, StoreError, StoreUnavailable
-from postroom.storage.postgres.address import location_in
 from postroom.storage.postgres.errors import (
+    Outages,
     is_lost_connection,
     is_starting_server,
-    is_worth_another_attempt,
+    is_worth_retrying,
+    quieten_pool,
     translate,
 )
-from postroom.storage.postgres.outages import Outages, quieten_the_pool
 
 R = TypeVar("R")
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -39,23 +39,22 @@ CONNECT_SECONDS = 5.0
 """How long a server may take to come up when a store is opened."""
 
 PATIENCE_SECONDS = 30.0
-"""How long a call tries again: a restart takes seconds, a failover less than half a minute."""
+"""How long a call retries: a restart takes seconds, a failover less than half a minute."""
 
 CLOSE_SECONDS = 10.0
-"""How long `close` waits for calls that are under way."""
+"""How long `close` waits for running calls."""
 
-_POOL_SIZE = 8  # of the server's 100: room for a dozen processes; more than its cores gain nothing
+_POOL_SIZE = 8  # of the server's 100, for a dozen processes; more than its cores gain nothing
 _POOL_SECONDS = 1.0  # to wait for a connection before the server is tried again
-_PREPARED = 1000  # statements a connection keeps prepared: a handful for each logical table
+_PREPARED = 1000  # statements that a connection keeps prepared: a handful per table
 
-# Every hot query is a walk along one index, or a probe for each key. A planner that is free to
-# choose takes a table for small that was small when it last looked, and reads all of it: the rate
-# then falls with size until statistics catch up. So the other ways are closed, and plans are made
-# once for each connection, whatever the values. (Joins by key are written so that only one order is
-# possible: see `batches`.)
+# Every frequent query scans one index range, or looks up each key. With old statistics, the planner
+# would take a grown table for small and read all of it, and the rate would fall with its size until
+# statistics catch up. So other plans are disabled, and plans are made once per connection, whatever
+# the values. (Joins by key are written so that only one order is possible: see `batches`.)
 #
-# The rest: an answer must mean durable; each statement sees what was committed before it; nobody
-# waits for a lock for ever; and a process that was suspended holds no locks.
+# The rest: what has returned is durable; each statement sees what was committed before it; nobody
+# waits for a lock forever; and a suspended process holds no locks.
 _SETTINGS = b"""
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off;
@@ -88,8 +87,8 @@ class Database:
 
     def __init__(self, parameters: dict[str, str]) -> None:
         self._parameters = parameters
-        self.location = location_in(parameters)
-        # Attempts to connect are ours to repeat (`run`): the pool's own pauses grow too long.
+        self.location = _location_in(parameters)
+        # `run` retries to connect: the pool's own pauses grow too long.
         self._pool = AsyncConnectionPool(
             kwargs={**parameters, "autocommit": True},
             configure=self._configure,
@@ -99,9 +98,9 @@ class Database:
             name="postroom",
             open=False,
         )
-        quieten_the_pool()
+        quieten_pool()
         self.server = Server()
-        """The server that the newest connection reached."""
+        """The server of the newest connection."""
         self._outages = Outages(self.location)
         self._closed = False
         self._running = 0
@@ -111,14 +110,14 @@ class Database:
         await self._pool.open()
 
     async def close(self) -> None:
-        """No new calls; those under way end; then the connections."""
+        """Refuse new calls, wait for running ones, then close the connections."""
         self._closed = True
         if self._running:
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._finished.wait()
             except TimeoutError:
-                pass  # their connections are closed as they come back
+                pass  # their connections are closed when they are returned
         await self._pool.close()
 
     @property
@@ -126,14 +125,14 @@ class Database:
         return self._closed
 
     async def connect(self) -> Connection:
-        """A connection outside the pool, ready for use. `StoreError`."""
+        """Return a configured connection outside the pool. `StoreError`."""
         try:
             connection = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)  # type: ignore[arg-type]
         except psycopg.Error as exc:
             raise translate(exc, self.location) from exc
         try:
             await self._configure(connection)
-        except BaseException as exc:  # also when the caller gives up
+        except BaseException as exc:  # also if the caller is cancelled
             await connection.close()
             if isinstance(exc, psycopg.Error):
                 raise translate(exc, self.location) from exc
@@ -147,7 +146,7 @@ class Database:
                 self.server = Server(*found)
 
     async def fetch(self, sql: bytes, values: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """The rows of one statement that may be repeated."""
+        """Run a statement that may be repeated; return its rows."""
 
         async def work(connection: Connection, again: bool) -> list[tuple[Any, ...]]:
             return await rows_of(connection, sql, values)
@@ -155,7 +154,7 @@ class Database:
         return await self.run(work)
 
     async def execute(self, sql: bytes, values: Parameters) -> int:
-        """How many rows one statement has changed that may be repeated."""
+        """Run a statement that may be repeated; return how many rows it changed."""
 
         async def work(connection: Connection, again: bool) -> int:
             return await changed_by(connection, sql, values)
@@ -163,10 +162,10 @@ class Database:
         return await self.run(work)
 
     async def run(self, work: Work[R]) -> R:
-        """Do `work(connection, again)`; do it again when the connection breaks or a lock is lost.
+        """Do `work(connection, again)`; retry it if the connection breaks or a lock is lost.
 
-        `again` says that an earlier attempt may have taken effect although no answer came. Gives up
-        with `StoreUnavailable` after `PATIENCE_SECONDS`. No error of the driver leaves.
+        `again`: an earlier attempt may have taken effect although its reply was lost. Raises
+        `StoreUnavailable` after `PATIENCE_SECONDS`, and no errors of the driver.
         """
         if self._closed:
             raise StoreClosed("the store is closed")
@@ -189,7 +188,7 @@ class Database:
                 try:
                     done = await work(connection, again)
                 except ReadOnlySqlTransaction:
-                    # A server that has become a standby, or was set to read only: this connection
+                    # The server has become a standby, or was set to read only, and this connection
                     # stays so. A new one finds the server that can be written to.
                     await connection.close()
                     raise
@@ -204,19 +203,19 @@ class Database:
                     raise asyncio.CancelledError from exc
                 if isinstance(exc, PoolTimeout):
                     self._outages.no_connection(_POOL_SECONDS)
-                if not is_worth_another_attempt(exc):
+                if not is_worth_retrying(exc):
                     raise translate(exc, self.location) from exc
                 if time.monotonic() > deadline:
                     raise await self._reason(exc) from exc
                 again = again or is_lost_connection(exc)
-            # While the server is away, the pause is that of the pool, which has no connection. This
-            # one is for locks, and short: after a restart every connection of the pool is broken.
+            # While the server is away, the pool causes the pause, because it has no connection.
+            # This one is for locks, and short: after a restart, all connections are broken.
             if attempt:
                 await asyncio.sleep(min(0.25, 0.01 * 2**attempt) * random.uniform(0.5, 1.0))
             attempt += 1
 
     async def _reason(self, exc: psycopg.Error) -> StoreError:
-        """Why no connection could be had: the pool itself does not say."""
+        """Return why there was no connection, which the pool does not report."""
         if not isinstance(exc, PoolTimeout):
             return translate(exc, self.location)
         try:
@@ -230,12 +229,19 @@ class Database:
         )
 
 
-def _cancellation() -> Callable[[], bool]:
-    """Return whether the running task is cancelled from now on.
+def _location_in(parameters: dict[str, str]) -> str:
+    """Return where the parameters lead, for people."""
+    host = parameters.get("host") or parameters.get("hostaddr") or "localhost"
+    port = parameters.get("port") or "5432"
+    return f"{host}:{port}/{parameters.get('dbname', '')}"
 
-    When a task is cancelled, the driver interrupts the statement. If the server answers with any
-    other error than that, such as a full disk, the driver raises it in place of the cancellation,
-    and a task that handles such errors would never end.
+
+def _cancellation() -> Callable[[], bool]:
+    """Return a function that tells whether the current task was cancelled since now.
+
+    When a task is cancelled, the driver interrupts the statement. If the server replies with
+    another error, such as a full disk, the driver raises that instead of the cancellation, and a
+    task that handles such errors would never end.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -245,19 +251,19 @@ def _cancellation() -> Callable[[], bool]:
 async def rows_of(
     connection: Connection, sql: bytes, values: Parameters | None = None
 ) -> list[tuple[Any, ...]]:
-    """All rows of a statement, which the connection keeps prepared."""
+    """Run a statement, which the connection keeps prepared; return its rows."""
     cursor = await connection.execute(sql, values, prepare=True)
     return await cursor.fetchall()
 
 
 async def changed_by(connection: Connection, sql: bytes, values: Parameters) -> int:
-    """How many rows a statement has changed."""
+    """Run a statement; return how many rows it changed."""
     return (await connection.execute(sql, values, prepare=True)).rowcount
 
 
 @asynccontextmanager
 async def first_connection(database: Database) -> AsyncIterator[Connection]:
-    """The connection by which a store is opened: soon, or with an error that says why not."""
+    """Connect once while a store is opened; fail soon, with an error that explains why."""
     connection = await _connect_soon(database)
     try:
         yield connection
@@ -282,7 +288,7 @@ async def _connect_soon(database: Database) -> Connection:
 
 async def _configure(connection: Connection) -> None:
     connection.prepared_max = _PREPARED
-    # Properties stay JSON text, for `codec`; ids stay text, as callers see them.
+    # Properties stay JSON text, for `codec`; IDs stay text, as callers see them.
     for name in ("jsonb", "uuid"):
         connection.adapters.register_loader(name, TextLoader)
     await connection.execute(_SETTINGS)
@@ -292,9 +298,9 @@ SEPARATOR = "\x1f"
 
 
 def joined(texts: Sequence[str]) -> str:
-    """Many texts as one parameter, for `string_to_array(…, chr(31))`.
+    """Return many texts as one parameter, for `string_to_array(…, chr(31))`.
 
-    The driver writes arrays element by element in Python, which takes longer than the server needs
-    for the whole statement. Keys, names and JSON contain no control character.
+    The driver would write an array element by element in Python, which takes longer than the whole
+    statement on the server. Keys, names and JSON contain no control characters.
     """
     return SEPARATOR.join(texts)

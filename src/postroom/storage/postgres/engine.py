@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from postroom.storage.checked import CheckedStore
 from postroom.storage.contract import (
@@ -18,12 +22,13 @@ from postroom.storage.contract import (
     StoreInfo,
     Table,
 )
+from postroom.storage.errors import InvalidStoreUrl
 from postroom.storage.measuring import measured
 from postroom.storage.postgres import leases, queues, schema
-from postroom.storage.postgres.address import parameters_of
 from postroom.storage.postgres.blobs import PostgresContainer
 from postroom.storage.postgres.connection import Connection, Database, first_connection, rows_of
-from postroom.storage.postgres.queues import PostgresQueue, Queues
+from postroom.storage.postgres.queue_state import QueueState
+from postroom.storage.postgres.queues import PostgresQueue
 from postroom.storage.postgres.tables import PostgresTable
 from postroom.storage.postgres.together import Writing, write_together
 
@@ -31,9 +36,23 @@ _TABLES = b"SELECT name FROM postroom.entity_table ORDER BY name"
 _CONTAINERS = b"SELECT name FROM postroom.container ORDER BY name"
 _INFO = b"SELECT current_setting('server_version'), version FROM postroom.meta"
 
+_SCHEME = "postgresql://"
+_FORM = "a PostgreSQL store must be written as postgresql://user:password@host:port/database"
+
+# A URL may override these. A server that disappears is noticed within about 15 s: by keepalives
+# while we wait for a reply, by the user timeout while it does not accept our data.
+_DEFAULTS = {
+    "application_name": "postroom",
+    "connect_timeout": "5",
+    "keepalives_idle": "5",
+    "keepalives_interval": "3",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+
 
 async def connect(url: str) -> PostgresStore:
-    """Open the database that a URL names, with its schema made or upgraded."""
+    """Open the database of a URL, creating or upgrading its schema."""
     database = Database(parameters_of(url))
     async with first_connection(database) as connection:
         await schema.prepare(connection, database.location)
@@ -42,10 +61,40 @@ async def connect(url: str) -> PostgresStore:
     return PostgresStore(database)
 
 
+def parameters_of(url: str) -> dict[str, str]:
+    """Return libpq's parameters. `InvalidStoreUrl`, which never repeats a password.
+
+    With an unescaped `@` or `/` in a password, libpq takes the rest of it for a host or a port, and
+    names it in errors. So such a URL is refused here.
+    """
+    authority, rest = _split(url)
+    if authority.count("@") > 1 or "@" in rest:
+        raise InvalidStoreUrl(f"{_FORM}; @ / ? % inside a part must be written %40 %2F %3F %25")
+    try:
+        found = conninfo_to_dict(url)
+    except psycopg.Error:  # whose text may be the whole URL
+        raise InvalidStoreUrl(f"{_FORM}; this URL is malformed") from None
+    parameters = {name: str(value) for name, value in found.items() if value is not None}
+    ports = parameters.get("port", "").split(",")
+    if not all(port == "" or port.isdecimal() for port in ports):
+        raise InvalidStoreUrl(f"{_FORM}; the port must be a number")
+    if not parameters.get("dbname") and "service" not in parameters:
+        raise InvalidStoreUrl(f"{_FORM}; the database is missing")
+    return {**_DEFAULTS, **parameters, "client_encoding": "utf8"}
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return user, password, hosts and ports; and what follows them."""
+    if not url.startswith(_SCHEME):
+        raise InvalidStoreUrl(_FORM)
+    authority, *rest = re.split(r"(?=[/?])", url.removeprefix(_SCHEME), maxsplit=1)
+    return authority, "".join(rest)
+
+
 class PostgresStore(CheckedStore):
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queues = Queues(database)
+        self._queue_state = QueueState(database)
 
     def table(self, name: str) -> Table:
         return self._table(name)
@@ -57,19 +106,19 @@ class PostgresStore(CheckedStore):
         return PostgresTable(name, self._database)
 
     def _queue(self, name: str) -> PostgresQueue:
-        return PostgresQueue(name, self._queues)
+        return PostgresQueue(name, self._queue_state)
 
     def container(self, name: str) -> Container:
         return PostgresContainer(name, self._database)
 
     @measured("write_in_order")
     async def write_in_order(self, steps: Sequence[Step], *, patience: float = 0.0) -> None:
-        """All of them in one transaction, as long as none of them fails."""
+        """Do all steps in one transaction, unless one of them fails."""
         some = [step for step in steps if not isinstance(step, Put) or step.messages]
         await write_together(self._database, [self._writing(step) for step in some])
         for step in some:
             if isinstance(step, Put):
-                self._queues.arrivals.ring(step.queue)
+                self._queue_state.bell.ring(step.queue)
 
     def _writing(self, step: Step) -> Writing:
         match step:
@@ -92,7 +141,7 @@ class PostgresStore(CheckedStore):
     async def _wait_for_messages(
         self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
     ) -> frozenset[str]:
-        return await self._queues.wait(names, besides, timeout)
+        return await self._queue_state.wait(names, besides, timeout)
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
         return await leases.acquire(self._database, name, seconds)
@@ -117,9 +166,9 @@ class PostgresStore(CheckedStore):
         return await self._database.run(work)
 
     async def close(self) -> None:
-        """First waiters in other processes are told of what was put, then calls end, then the
-        connections; waiters of this process find the store closed."""
+        """Send the remaining notifications, wait for running calls, then close the connections.
+        Waiters of this process find the store closed."""
         if not self._database.closed:
-            await self._queues.arrivals.finish_ringing()
+            await self._queue_state.bell.finish_ringing()
             await self._database.close()
-            await self._queues.arrivals.close()
+            await self._queue_state.bell.close()

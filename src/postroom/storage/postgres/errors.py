@@ -1,8 +1,10 @@
-"""The driver's errors as the store's own, and which of them are worth another attempt."""
+"""Translates errors of the driver into those of the contract, and decides which to retry."""
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 
 import psycopg
 from psycopg import errors
@@ -16,14 +18,14 @@ from postroom.storage.errors import (
     StoreUnavailable,
 )
 
-# libpq gives no SQLSTATE for a connection that was refused, only the server's text.
+# For a refused connection, libpq has no SQLSTATE, only the server's text.
 _REFUSED = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects"
     r"|role .* does not exist|not permitted to log in|permission denied"
 )
 _STARTING = re.compile(r"the database system is (starting up|not yet accepting|in recovery)")
 
-# The statement was rolled back by the server for a reason that passes.
+# The server rolled the statement back for a temporary reason.
 _PASSING = (
     errors.SerializationFailure,
     errors.DeadlockDetected,
@@ -31,7 +33,7 @@ _PASSING = (
     errors.QueryCanceled,
     errors.OutOfMemory,
 )
-# The server is going down, coming up, or has no connection left for us.
+# The server is shutting down, starting, or has no connection left for us.
 _AWAY = (
     errors.AdminShutdown,
     errors.CrashShutdown,
@@ -40,10 +42,11 @@ _AWAY = (
     errors.IdleSessionTimeout,
     errors.IdleInTransactionSessionTimeout,
 )
+log = logging.getLogger(__name__)
 
 
 def is_lost_connection(exc: psycopg.Error) -> bool:
-    """Whether the outcome of what was under way is unknown."""
+    """Return whether the outcome of the statement is unknown."""
     if isinstance(exc, PoolTimeout):
         return False  # nothing was sent
     if isinstance(exc, _AWAY):
@@ -54,21 +57,21 @@ def is_lost_connection(exc: psycopg.Error) -> bool:
     return isinstance(exc, psycopg.OperationalError) and (state is None or state.startswith("08"))
 
 
-def is_worth_another_attempt(exc: psycopg.Error) -> bool:
+def is_worth_retrying(exc: psycopg.Error) -> bool:
     return isinstance(exc, (PoolTimeout, *_PASSING)) or is_lost_connection(exc)
 
 
 def is_starting_server(exc: psycopg.Error) -> bool:
-    """Whether a connection was refused by a server that will soon accept one."""
+    """Return whether the server refused a connection because it is starting."""
     return bool(_STARTING.search(str(exc)))
 
 
 def translate(exc: psycopg.Error, location: str) -> StoreError:
-    """The error that says what it means for the user."""
+    """Return the error of the contract, with a text for the user."""
     text = _one_line(exc)
     match exc:
         case errors.DiskFull():
-            return StoreFull(f"no room left on the PostgreSQL server {location}: {text}")
+            return StoreFull(f"no space left on the PostgreSQL server {location}: {text}")
         case errors.InsufficientPrivilege() | errors.ReadOnlySqlTransaction():
             return AccessDenied(f"PostgreSQL at {location} refuses: {text}")
         case errors.InvalidAuthorizationSpecification() | errors.InvalidPassword():
@@ -76,10 +79,10 @@ def translate(exc: psycopg.Error, location: str) -> StoreError:
         case errors.DataCorrupted() | errors.IndexCorrupted():
             return StoreDamaged(f"the database {location} is damaged: {text}")
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
-            return StoreDamaged(f"the schema 'postroom' in {location} is not whole: {text}")
+            return StoreDamaged(f"the schema 'postroom' in {location} is incomplete: {text}")
     if exc.sqlstate is None and _was_refused(exc):
         return AccessDenied(f"PostgreSQL at {location} refuses: {text}")
-    if is_worth_another_attempt(exc):
+    if is_worth_retrying(exc):
         return StoreUnavailable(f"PostgreSQL at {location} cannot be reached: {text}")
     return StoreUnavailable(f"PostgreSQL at {location}: {text}")
 
@@ -87,10 +90,42 @@ def translate(exc: psycopg.Error, location: str) -> StoreError:
 def _was_refused(exc: psycopg.Error) -> bool:
     if _REFUSED.search(str(exc)):
         return True
-    # In the language of the server: it asked for a password that we do not have.
+    # In any language: the server asked for a password that we do not have.
     return exc.pgconn is not None and exc.pgconn.needs_password
 
 
 def _one_line(exc: psycopg.Error) -> str:
-    """The server's own words, without the statement and the hints."""
+    """Return the server's message, without the statement and the hints."""
     return exc.diag.message_primary or " ".join(str(exc).split()) or type(exc).__name__
+
+
+class Outages:
+    """Logs when the server goes away, and when it is back: one line each."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._answered_at = time.monotonic()
+        self._is_away = False
+
+    def answered(self) -> None:
+        now = time.monotonic()
+        if self._is_away:
+            self._is_away = False
+            lasted = now - self._answered_at
+            log.warning("PostgreSQL at %s is available again, after %.0f s", self._location, lasted)
+        self._answered_at = now
+
+    def no_connection(self, waited: float) -> None:
+        """Record a call that waited for a connection in vain. If another call was answered
+        meanwhile, the server is only busy."""
+        if not self._is_away and time.monotonic() - self._answered_at >= waited:
+            self._is_away = True
+            log.error("PostgreSQL at %s cannot be reached: retrying", self._location)
+
+
+def quieten_pool() -> None:
+    """Silence the pool, which logs hundreds of attempts per second while the server is away, unless
+    a level was set explicitly."""
+    logger = logging.getLogger("psycopg.pool")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.ERROR)

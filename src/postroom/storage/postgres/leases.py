@@ -10,7 +10,7 @@ from postroom.storage.postgres.connection import Connection, Database, changed_b
 
 # The clock is read when the row is locked (`clock_timestamp`), not when the statement began
 # (`now`): it may have waited for another candidate in between. A caller that finds its own token
-# has acquired the lease before, without a reply.
+# acquired the lease in an attempt whose reply was lost.
 _ACQUIRE = b"""
 INSERT INTO postroom.lease AS lease (name, fencing, token, expires_at)
 VALUES (%(name)s, 1, %(token)s, clock_timestamp() + %(seconds)s::float8 * interval '1 second')
@@ -52,8 +52,8 @@ async def _change(
 
     async def work(connection: Connection, again: bool) -> None:
         changed = await changed_by(connection, sql, values)
-        # After a lost answer nobody can tell whether it was we who let it go.
+        # After a lost reply, it may have been us who released it.
         if not changed and not (again and may_be_done):
-            raise LeaseLost(f"the lease {lease.name!r} has gone to another holder")
+            raise LeaseLost(f"the lease {lease.name!r} has another holder by now")
 
     await database.run(work)

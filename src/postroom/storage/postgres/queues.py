@@ -1,34 +1,30 @@
-"""Queues: one table of messages, claimed in the order in which they became visible."""
+"""Queues: one table of messages, received in the order in which they become visible."""
 
 from __future__ import annotations
 
 import secrets
-import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
-from postroom.storage.errors import InvalidValue, LeaseLost, StoreError
-from postroom.storage.postgres.arrivals import Arrivals, Glance
+from postroom.storage.errors import InvalidValue, LeaseLost
 from postroom.storage.postgres.connection import (
     Connection,
-    Database,
     changed_by,
-    joined,
     rows_of,
 )
-from postroom.storage.postgres.messages import Head, Ids, as_message, as_rows, is_id
+from postroom.storage.postgres.queue_state import QueueState
 from postroom.storage.postgres.together import Writing
 
-# A put holds this lock shared, dropping the queue holds it exclusively: no message stays
-# behind in a queue that is not there any more.
+# A put holds this lock shared, dropping the queue holds it exclusively: no message is left behind
+# in a queue that was dropped.
 _DROP_LOCK = b"SELECT pg_advisory_xact_lock(1886352244, hashtext(%(queue)s))"
 
-# Ids are the client's, so that an attempt whose answer was lost can be repeated: it is done once.
+# The client chooses the IDs, so that an attempt whose reply was lost can be repeated.
 _PUT = b"""
 WITH guard AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(1886352244, hashtext(%(queue)s))
@@ -48,9 +44,9 @@ FROM put, jsonb_to_recordset(%(messages)s::jsonb)
 
 _IS_PUT = b"SELECT FROM postroom.put WHERE id = %(put)s::uuid"
 
-# Messages that somebody else is claiming at this moment are passed over, not waited for. What was
-# found is changed where it lies (`ctid`): a join by id could be done by reading the whole table.
-# Expired messages are claimed like others, and removed instead of delivered.
+# Messages that another receiver is claiming at this moment are skipped. Rows are updated by their
+# place (`ctid`): a join by ID might read the whole table. Expired messages are claimed like others,
+# and deleted instead of delivered.
 _CLAIM = b"""
 WITH ready AS MATERIALIZED (
     SELECT ctid, visible_at FROM postroom.message
@@ -78,7 +74,7 @@ WHERE id = %(id)s::uuid AND queue = %(queue)s AND visible_at <= now()
 AND (expires_at > now()) IS NOT false
 RETURNING id, body, properties, dequeue_count, enqueued_at
 """
-# What a claim whose answer was lost has taken.
+# The messages of a claim whose reply was lost.
 _CLAIMED = b"""
 SELECT id, body, properties, dequeue_count, enqueued_at, visible_at,
        coalesce(expires_at <= now(), false)
@@ -96,8 +92,8 @@ SET visible_at = now() + %(delay)s::float8 * interval '1 second', receipt = NULL
     dequeue_count = dequeue_count - %(uncounted)s::int
 WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
 """
-# The row stays what it is: at no time is the message in two queues, or in none. The other queue is
-# made as by a put; properties are NULL to be kept.
+# The row stays the same: the message is never in two queues, or in none. The other queue is created
+# as by a put; properties are kept if NULL is given.
 _MOVE = b"""
 WITH guard AS MATERIALIZED (
     SELECT pg_advisory_xact_lock_shared(1886352244, hashtext(%(to)s))
@@ -129,7 +125,7 @@ WHERE queue = %(queue)s AND visible_at <= now() AND (expires_at > now()) IS NOT 
 ORDER BY visible_at, id LIMIT %(limit)s::int
 """
 
-# In the order of ids: what is changed meanwhile keeps its id.
+# By ID, which a message keeps when it is changed meanwhile.
 _BROWSE = b"""
 SELECT id, body, properties, dequeue_count, enqueued_at, visible_at, expires_at
 FROM postroom.message
@@ -138,7 +134,7 @@ ORDER BY id LIMIT %(limit)s::int
 """
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
 
-# One queue, or all of them: the length from indexes alone, and the message that comes next.
+# One queue, or all: the length (from indexes alone), and the next message.
 _INFO = """
 SELECT queue.name,
     (SELECT count(*) FROM postroom.message WHERE queue = queue.name)
@@ -151,111 +147,41 @@ FROM postroom.queue {where} ORDER BY queue.name
 _INFO_ONE = _INFO.format(where="WHERE queue.name = %(queue)s").encode()
 INFO_ALL = _INFO.format(where="").encode()
 
-# When the first message of each queue becomes ready, in seconds from now, and the queue's floor: a
-# put that began up to a second ago may still be about to commit.
-_FIRST = b"""
-SELECT queue.position::int - 1, extract(epoch FROM first.visible_at - now())::float8,
-       least(first.visible_at, now() - interval '1 second')
-FROM unnest(string_to_array(%(queues)s, chr(31)), string_to_array(%(floors)s, chr(31), ''))
-     WITH ORDINALITY AS queue (name, floor, position)
-LEFT JOIN LATERAL (
-    SELECT visible_at FROM postroom.message
-    WHERE message.queue = queue.name AND (expires_at > now()) IS NOT false
-    AND visible_at >= coalesce(queue.floor::timestamptz, '-infinity')
-    ORDER BY visible_at, id LIMIT 1
-) AS first ON true
-"""
-_NAMES = b"SELECT name FROM postroom.queue"
-
-# Expired messages that nobody receives are in the way of those who look.
-_SWEEP = b"""
-DELETE FROM postroom.message WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM postroom.message WHERE expires_at <= now() AND visible_at <= now()
-    LIMIT 1000 FOR UPDATE SKIP LOCKED
-))
-"""
-# Puts that nobody repeats any more. Their ids begin with the time in milliseconds.
-_FORGET_PUTS = b"""
-DELETE FROM postroom.put WHERE id < rpad(lpad(
-    to_hex((extract(epoch FROM now() - interval '10 minutes') * 1000)::bigint), 12, '0'
-), 32, '0')::uuid
-"""
-_SWEEP_SECONDS = 60.0
-
 _PURGE = b"DELETE FROM postroom.message WHERE queue = %(queue)s"
 _DROP = b"DELETE FROM postroom.queue WHERE name = %(queue)s"
 
+_PUT_MESSAGES = 1000
+_PUT_BYTES = 1_000_000
 
-class Queues:
-    """What the queues of one store share."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.arrivals = Arrivals(database)
-        self.ids = Ids()
-        self._heads: dict[str, Head] = {}
-        self._next_sweep = time.monotonic() + _SWEEP_SECONDS
+class _Row(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message to put, as the statement reads it from JSON."""
 
-    def head(self, queue: str) -> Head:
-        return self._heads.setdefault(queue, Head())
-
-    async def wait(
-        self, queues: frozenset[str] | None, besides: frozenset[str], timeout: float
-    ) -> frozenset[str]:
-        """Which of the queues have a ready message, as soon as one has."""
-
-        async def look() -> Glance:
-            await self.sweep()
-            names = queues
-            if names is None:
-                names = frozenset(name for (name,) in await self.database.fetch(_NAMES))
-            return await self._look(sorted(names - besides))
-
-        return await self.arrivals.wait(queues, besides, look, timeout)
-
-    async def _look(self, names: list[str]) -> Glance:
-        heads = [self.head(name) for name in names]
-        floors = [head.floor() for head in heads]
-        shown = ["" if floor is None else floor.isoformat() for floor in floors]
-        values = {"queues": joined(names), "floors": joined(shown)}
-        due: dict[str, float] = {}
-        for position, due_in, floor in await self.database.fetch(_FIRST, values):
-            heads[position].found(floors[position], floor)
-            if due_in is not None:
-                due[names[position]] = due_in
-        ready = frozenset(name for name, due_in in due.items() if due_in <= 0)
-        return Glance(ready, min(due.values(), default=None))
-
-    async def sweep(self) -> None:
-        """Once in a while, remove what nobody needs any more."""
-        now = time.monotonic()
-        if now < self._next_sweep:
-            return
-        self._next_sweep = now + _SWEEP_SECONDS
-        with suppress(StoreError):  # the next call to the store reports it
-            while await self.database.execute(_SWEEP, {}):
-                pass
-            await self.database.execute(_FORGET_PUTS, {})
+    id: str
+    body: str
+    delay: float = 0.0
+    ttl: float | None = None
+    properties: dict[str, str] | None = None
 
 
 class PostgresQueue(CheckedQueue):
-    def __init__(self, name: str, queues: Queues) -> None:
+    def __init__(self, name: str, state: QueueState) -> None:
         super().__init__(name)
-        self._queues = queues
-        self._database = queues.database
+        self._state = state
+        self._database = state.database
 
     async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
-        await self._queues.sweep()
-        ids = [self._queues.ids.next() for _ in messages]
+        await self._state.sweep()
+        ids = [self._state.ids.next() for _ in messages]
         for values in self._portions(messages, ids):
             await self._database.execute(_PUT, values)
-            self._queues.arrivals.ring(self.name)
+            self._state.bell.ring(self.name)
         return ids
 
     def _portions(
         self, messages: Sequence[NewMessage], ids: Sequence[str]
     ) -> Iterator[dict[str, object]]:
-        for portion in as_rows(messages, ids):
+        for portion in _as_rows(messages, ids):
             yield {
                 "queue": self.name,
                 "put": portion[0].id,
@@ -263,10 +189,10 @@ class PostgresQueue(CheckedQueue):
             }
 
     def putting(self, messages: Sequence[NewMessage]) -> Writing:
-        """What `put_many` does with some messages, as one of several steps."""
+        """Return the work of `put_many`, as one of several steps."""
         for message in messages:
             check_message(message)
-        ids = [self._queues.ids.next() for _ in messages]
+        ids = [self._state.ids.next() for _ in messages]
         portions = list(self._portions(messages, ids))
 
         async def write(connection: Connection, again: bool) -> None:
@@ -288,7 +214,7 @@ class PostgresQueue(CheckedQueue):
                 rows = rows or await self._claim(connection, values)
                 left = await self._without_expired(connection, rows, receipt)
                 if left or not rows:
-                    return [as_message(self.name, row, receipt) for row in left]
+                    return [_as_message(self.name, row, receipt) for row in left]
                 rows = []
 
         return await self._database.run(work)
@@ -296,8 +222,8 @@ class PostgresQueue(CheckedQueue):
     async def _claim(
         self, connection: Connection, values: dict[str, object]
     ) -> list[tuple[Any, ...]]:
-        """Claim from the floor, and if nothing is there, from the very head."""
-        head = self._queues.head(self.name)
+        """Claim from the floor, and if there is nothing, from the very head."""
+        head = self._state.head(self.name)
         floor = head.floor()
         while True:
             rows = await rows_of(connection, _CLAIM, {**values, "floor": floor})
@@ -316,7 +242,7 @@ class PostgresQueue(CheckedQueue):
         return [row for row in rows if not row[6]]
 
     async def _receive_by_id(self, identity: str, lease: float) -> QueueMessage | None:
-        if not is_id(identity):
+        if not _is_id(identity):
             return None
         receipt = str(secrets.randbits(63))
         values = {"queue": self.name, "id": identity, "lease": float(lease), "receipt": receipt}
@@ -324,7 +250,7 @@ class PostgresQueue(CheckedQueue):
         async def work(connection: Connection, again: bool) -> QueueMessage | None:
             rows = await rows_of(connection, _CLAIMED, values) if again else []
             rows = rows or await rows_of(connection, _CLAIM_ONE, values)
-            return as_message(self.name, rows[0], receipt) if rows else None
+            return _as_message(self.name, rows[0], receipt) if rows else None
 
         return await self._database.run(work)
 
@@ -343,12 +269,12 @@ class PostgresQueue(CheckedQueue):
             changed = await self._change(
                 connection, _RELEASE, message, delay=float(delay), uncounted=uncounted
             )
-            # After a lost answer nobody can tell whether it was we who let it go.
+            # After a lost reply, it may have been us who released it.
             if not changed and not again:
                 raise self._lost(message)
 
         await self._database.run(work)
-        self._queues.arrivals.ring(self.name)
+        self._state.bell.ring(self.name)
 
     async def _move(
         self, message: QueueMessage, to: str, delay: float, properties: Mapping[str, str] | None
@@ -359,12 +285,12 @@ class PostgresQueue(CheckedQueue):
         async def work(connection: Connection, again: bool) -> None:
             if await self._change(connection, _MOVE, message, **values):
                 return
-            # After a lost answer: unless it is still here, it was moved.
+            # After a lost reply: unless it is still here, it was moved.
             if not again or await self._is_here(connection, message, to):
                 raise self._lost(message)
 
         await self._database.run(work)
-        self._queues.arrivals.ring(to)
+        self._state.bell.ring(to)
         return message.id
 
     async def _is_here(self, connection: Connection, message: QueueMessage, to: str) -> bool:
@@ -375,7 +301,7 @@ class PostgresQueue(CheckedQueue):
         await self._database.run(self.finishing(message).write)
 
     def finishing(self, message: QueueMessage) -> Writing:
-        """What `delete` does, as one of several steps."""
+        """Return the work of `delete`, as one of several steps."""
         leased = self._leased(message)
 
         async def write(connection: Connection, again: bool) -> None:
@@ -387,21 +313,21 @@ class PostgresQueue(CheckedQueue):
         async def is_done(connection: Connection) -> bool:
             return not await rows_of(connection, _EXISTS, {"id": leased.id})
 
-        if not is_id(leased.id) or not _is_receipt(leased.receipt):
+        if not _is_id(leased.id) or not _is_receipt(leased.receipt):
             return Writing(write, is_done, None)
         values: dict[str, object] = {"id": leased.id, "receipt": leased.receipt}
         return Writing(write, is_done, [(_DEMAND_DELETE, values)])
 
     async def _peek(self, limit: int) -> list[QueueMessage]:
         rows = await self._database.fetch(_PEEK, {"queue": self.name, "limit": limit})
-        return [as_message(self.name, row, "") for row in rows]
+        return [_as_message(self.name, row, "") for row in rows]
 
     async def _browse(self, limit: int, after: str | None) -> list[StoredMessage]:
-        if after is not None and not is_id(after):
+        if after is not None and not _is_id(after):
             raise InvalidValue(f"{after!r} is not the id of a queue message")
         values = {"queue": self.name, "limit": limit, "after": after or _FIRST_ID}
         return [
-            StoredMessage(as_message(self.name, row, ""), row[5], row[6])
+            StoredMessage(_as_message(self.name, row, ""), row[5], row[6])
             for row in await self._database.fetch(_BROWSE, values)
         ]
 
@@ -410,7 +336,7 @@ class PostgresQueue(CheckedQueue):
         return QueueInfo(*rows[0]) if rows else QueueInfo(self.name, 0, None)
 
     async def _wait(self, timeout: float) -> bool:
-        return bool(await self._queues.wait(frozenset({self.name}), frozenset(), timeout))
+        return bool(await self._state.wait(frozenset({self.name}), frozenset(), timeout))
 
     async def purge(self) -> None:
         await self._database.execute(_PURGE, {"queue": self.name})
@@ -430,7 +356,7 @@ class PostgresQueue(CheckedQueue):
         self, connection: Connection, sql: bytes, message: QueueMessage, **values: object
     ) -> bool:
         """Change the message if its receipt is still the latest one."""
-        if not is_id(message.id) or not _is_receipt(message.receipt):
+        if not _is_id(message.id) or not _is_receipt(message.receipt):
             return False
         values.update(id=message.id, receipt=message.receipt)
         return await changed_by(connection, sql, values) == 1
@@ -443,3 +369,33 @@ class PostgresQueue(CheckedQueue):
 
 def _is_receipt(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) < 2**63
+
+
+def _as_rows(messages: Sequence[NewMessage], ids: Sequence[str]) -> Iterator[list[_Row]]:
+    """Yield the rows in portions that fit into one statement."""
+    portion: list[_Row] = []
+    size = 0
+    for message, number in zip(messages, ids, strict=True):
+        properties = dict(message.properties) if message.properties else None
+        portion.append(_Row(number, message.body, float(message.delay), message.ttl, properties))
+        size += len(message.body)
+        if len(portion) == _PUT_MESSAGES or size > _PUT_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _as_message(queue: str, row: tuple[Any, ...], receipt: str) -> QueueMessage:
+    """Return a message from the columns id, body, properties, dequeue_count, enqueued_at."""
+    number, body, properties, count, enqueued_at = row[:5]
+    decoded = {} if properties is None else msgspec.json.decode(properties)
+    return QueueMessage(number, queue, body, decoded, count, enqueued_at, receipt)
+
+
+def _is_id(text: str) -> bool:
+    """Return whether this can be the ID of a message; others are not sent to the server."""
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False

@@ -1,7 +1,7 @@
-"""Several writes with one round trip and one transaction, as long as each of them can be done.
+"""Several writes in one round trip and one transaction, unless one of them fails.
 
-Statements that are sent in a pipeline without a transaction of their own are one: if one of them
-fails, none has been. Then they are done one after the other, up to the one that cannot be.
+Statements in a pipeline without an explicit transaction form one: if one of them fails, none takes
+effect. Then they are done one after the other, up to the one that fails.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Statement: TypeAlias = tuple[bytes, dict[str, object]]
 class Writing(msgspec.Struct, frozen=True):
     """One of several writes.
 
-    `write(connection, again)` does it by itself (see `Database.run`), `is_done(connection)` tells
-    whether that has happened. `statements` do the same or fail; None if there are no such.
+    `write(connection, again)` does it alone (see `Database.run`); `is_done(connection)` returns
+    whether it has been done. `statements` do the same or fail; None if that is impossible.
     """
 
     write: Callable[[Connection, bool], Awaitable[None]]
@@ -34,7 +34,7 @@ class Writing(msgspec.Struct, frozen=True):
 
 
 async def write_together(database: Database, writings: Sequence[Writing]) -> None:
-    """Do all of them in this order."""
+    """Do all writes, in this order."""
     statements = [each for writing in writings for each in writing.statements or ()]
     possible = _SUPPORTED and all(writing.statements is not None for writing in writings)
 
@@ -51,8 +51,8 @@ async def write_together(database: Database, writings: Sequence[Writing]) -> Non
 
 
 async def _left(connection: Connection, writings: Sequence[Writing]) -> Sequence[Writing]:
-    """What an earlier attempt has not done: what is behind the last one that it has. An earlier one
-    may not be recognised, because a later one has changed the same rows."""
+    """Return the writes after the last one that an earlier attempt has done. Those before it may
+    not be recognised, because it may have changed the same rows."""
     for number in range(len(writings), 0, -1):
         if await writings[number - 1].is_done(connection):
             return writings[number:]
@@ -60,7 +60,7 @@ async def _left(connection: Connection, writings: Sequence[Writing]) -> Sequence
 
 
 async def _together(connection: Connection, statements: Sequence[Statement]) -> bool:
-    """False, with nothing done, if one of them fails for what it found."""
+    """Do all statements; return False, with nothing done, if the data does not fit one of them."""
     try:
         async with connection.pipeline():
             for sql, values in statements:

@@ -1,5 +1,5 @@
-"""The embedded engine: one SQLite file, any number of processes of one machine."""
+"""The embedded engine: one SQLite file, for any number of processes on one machine."""
 
-from postroom.storage.sqlite.engine import SqliteStore, check_is_there, connect
+from postroom.storage.sqlite.engine import SqliteStore, check_exists, connect
 
-__all__ = ["SqliteStore", "check_is_there", "connect"]
+__all__ = ["SqliteStore", "check_exists", "connect"]

@@ -1,6 +1,6 @@
-"""Blobs: pieces under a version number, and one row that says which version a name has.
+"""Blobs: pieces under a version number, and a row with the current version of each name.
 
-The version number is the ETag: it is never used twice.
+The version number is the ETag. It is never used twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from postroom.storage.checked import CheckedContainer
 from postroom.storage.contract import BlobInfo, BlobListing, KeyRange
 from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
 from postroom.storage.sqlite import clock, conditions
-from postroom.storage.sqlite.reader import Readers
+from postroom.storage.sqlite.connection import Readers
 from postroom.storage.sqlite.writer import Writer
 from postroom.storage.streams import in_pieces
 from postroom.storage.tokens import decode_token, encode_token
@@ -134,7 +134,7 @@ class SqliteContainer(CheckedContainer):
     def _fitting(
         self, connection: apsw.Connection, name: str, etag: str | None, new: bool
     ) -> int | None:
-        """The version that is there, if it is what the caller expects."""
+        """Return the current version, if it is what the caller expects."""
         found = connection.execute(_FIND, (self.name, name)).get
         if found is None:
             if etag is not None:

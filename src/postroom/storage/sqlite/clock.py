@@ -1,13 +1,13 @@
-"""Time as the file keeps it: microseconds since 1970, by a clock that is never set.
+"""The clock of a store: microseconds since 1970, by a clock that nobody sets.
 
-The system's clock can be set back or forward, by hand or because it was wrong before. Leases and
-delays would then last longer by an hour, or all end at once. So processes that use a store share a
-clock of their own: it begins at the system's time, and goes on at the pace of the time since the
-machine was started (CLOCK_BOOTTIME). A file beside the database, mapped into memory, keeps it.
+The system's clock can be set forward or back. Leases and delays would then last an hour longer, or
+all end at once. So the processes that use a store share a clock of their own: it starts at the
+system's time and advances with the time since the machine was booted (CLOCK_BOOTTIME). It is kept
+in a file next to the database, mapped into memory.
 
-After a restart of the machine it goes on at the system's time, or at the last moment that anybody
-has asked for if that is later. So it may differ from the system's clock. Nothing depends on that:
-what it measures are durations. Times that are shown are corrected (`as_datetime`).
+After a reboot it continues at the system's time, or at the last moment that it returned if that is
+later. So it may differ from the system's clock, which does not matter for durations. Times that are
+shown are corrected (`as_datetime`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZE = 4096
 _BOOT = struct.Struct("=16s")
 _NUMBER = struct.Struct("=q")
-_OFFSET_AT = 16  # the store's time minus the time since the start of the machine
+_OFFSET_AT = 16  # the store's time minus the time since boot
 _LATEST_AT = 24
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -34,11 +34,11 @@ class Clock:
     """The clock of one store."""
 
     def __init__(self, database: Path, at_least: int = 0) -> None:
-        """`at_least` is a moment that the store's clock has certainly reached. `OSError`."""
+        """Open or create it. `at_least` is a moment that it has certainly reached. `OSError`."""
         path = database.with_name(database.name + "-clock")
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            # Reserved now: memory whose disk is full would end the process when it is written.
+            # Reserved now: on a full disk, writing to the memory would end the process.
             os.posix_fallocate(file, 0, _SIZE)
             self._memory = mmap.mmap(file, _SIZE)
         finally:
@@ -85,7 +85,7 @@ def _since_boot() -> int:
 
 
 def _boot() -> bytes:
-    """What tells one run of the machine from another."""
+    """Return what distinguishes one boot of the machine from another."""
     try:
         text = _BOOT_ID.read_bytes()
     except OSError:  # not Linux

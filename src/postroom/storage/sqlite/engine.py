@@ -34,32 +34,30 @@ from postroom.storage.errors import (
 )
 from postroom.storage.measuring import measured
 from postroom.storage.sqlite import leases, queues, schema
-from postroom.storage.sqlite.arrivals import Arrivals
+from postroom.storage.sqlite.bell import FileBell
 from postroom.storage.sqlite.blobs import SqliteContainer
 from postroom.storage.sqlite.clock import Clock
-from postroom.storage.sqlite.company import Company
-from postroom.storage.sqlite.connection import open_connection
+from postroom.storage.sqlite.connection import Readers, open_connection
 from postroom.storage.sqlite.queues import SqliteQueue
-from postroom.storage.sqlite.reader import Readers
 from postroom.storage.sqlite.tables import PREFIX, SqliteTable
-from postroom.storage.sqlite.writer import Writer
+from postroom.storage.sqlite.writer import CommitDelay, Writer
 
 _SCHEME = "sqlite:///"
-_BESIDE = ("-wal", "-shm", "-journal", "-bell", "-clock")
+_COMPANION_FILES = ("-wal", "-shm", "-journal", "-bell", "-clock")
 
 Work: TypeAlias = Callable[[apsw.Connection], object]
 """A part of a transaction."""
 
 
 async def connect(url: str) -> SqliteStore:
-    """Open the file that a URL such as `sqlite:///folder/file.db` names; make it if it is new."""
+    """Open the file of a URL such as `sqlite:///folder/file.db`; create it if it does not exist."""
     path = _path_of(url)
     clock = await asyncio.to_thread(_prepare, path)
     return SqliteStore(path, clock)
 
 
-def check_is_there(url: str) -> None:
-    """`InvalidStoreUrl` if `connect` would make a new file."""
+def check_exists(url: str) -> None:
+    """Raise `InvalidStoreUrl` if `connect` would create a new file."""
     path = _path_of(url)
     if not path.exists():
         raise InvalidStoreUrl(f"there is no store {url}: no file {path.absolute()}")
@@ -69,10 +67,10 @@ class SqliteStore(CheckedStore):
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
-        self._arrivals = Arrivals(path)
+        self._bell = FileBell(path)
         self._readers = Readers(path)
         self._writer = Writer(path)
-        self._company = Company()
+        self._commit_delay = CommitDelay()
         self._known_tables: set[str] = set()
 
     def table(self, name: str) -> Table:
@@ -85,16 +83,16 @@ class SqliteStore(CheckedStore):
         return SqliteTable(name, self._writer, self._readers, self._known_tables)
 
     def _queue(self, name: str) -> SqliteQueue:
-        return SqliteQueue(name, self._writer, self._readers, self._arrivals, self._clock)
+        return SqliteQueue(name, self._writer, self._readers, self._bell, self._clock)
 
     def container(self, name: str) -> Container:
         return SqliteContainer(name, self._writer, self._readers)
 
     async def write_in_order(self, steps: Sequence[Step], *, patience: float = 0.0) -> None:
-        """All of them in one transaction, as long as none of them fails."""
+        """Do all steps in one transaction, unless one of them fails."""
         works = [self._work(step) for step in steps]
         if patience:
-            await self._company.wait(patience)
+            await self._commit_delay.wait(patience)
         await self._write(steps, works)
 
     @measured("write_in_order")
@@ -106,12 +104,12 @@ class SqliteStore(CheckedStore):
         try:
             await self._writer.run(write)
         except (Conflict, LeaseLost):
-            # Nothing of it was written: what comes before the failure is to be.
+            # Nothing was written, but the steps before the failure must be.
             await super().write_in_order(steps)
         else:
             self._known_tables.update(each.table for each in steps if isinstance(each, Batch))
             if any(isinstance(each, Put) for each in steps):
-                self._arrivals.ring()
+                self._bell.ring()
 
     def _work(self, step: Step) -> Work:
         match step:
@@ -138,7 +136,7 @@ class SqliteStore(CheckedStore):
         self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
     ) -> frozenset[str]:
         return await queues.wait_for_messages(
-            self._readers, self._arrivals, self._clock, names, besides, timeout
+            self._readers, self._bell, self._clock, names, besides, timeout
         )
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
@@ -155,17 +153,17 @@ class SqliteStore(CheckedStore):
         return StoreInfo(f"SQLite {apsw.sqlite_lib_version()}", str(self._path), version)
 
     async def close(self) -> None:
-        """First what was asked for is written, then the readers end, then nobody listens."""
+        """Finish all writes, then all reads, then stop listening."""
         await self._writer.close()
         await self._readers.close()
-        await self._arrivals.close()
+        await self._bell.close()
         self._clock.close()
 
 
 def _path_of(url: str) -> Path:
-    """`sqlite:///a/b.db` is a path from the working folder, `sqlite:////a/b.db` an absolute one."""
+    """Return the path: `sqlite:///a/b.db` is relative, `sqlite:////a/b.db` absolute."""
     if not url.startswith(_SCHEME) or url == _SCHEME:
-        raise InvalidStoreUrl("an SQLite store is written sqlite:///path/to/file.db")
+        raise InvalidStoreUrl("an SQLite store must be written as sqlite:///path/to/file.db")
     return Path(url.removeprefix(_SCHEME))
 
 
@@ -174,18 +172,18 @@ def _opened_clock(path: Path, at_least: int) -> Clock:
         return Clock(path, at_least)
     except OSError as exc:
         if exc.errno == errno.ENOSPC:
-            raise StoreFull(f"no room left for {path}") from exc
+            raise StoreFull(f"no space left for {path}") from exc
         raise AccessDenied(f"{path}-clock cannot be written: {exc.strerror}") from exc
 
 
 def _prepare(path: Path) -> Clock:
-    """Make or upgrade what is in the file; returns the store's clock."""
+    """Create or upgrade the file; return the store's clock."""
     try:
         make_private(path.parent)
     except OSError as exc:
-        raise AccessDenied(f"the folder {path.parent} cannot be made: {exc.strerror}") from exc
+        raise AccessDenied(f"the folder {path.parent} cannot be created: {exc.strerror}") from exc
     if path.is_dir():
-        raise InvalidStoreUrl(f"{path} is a folder; an SQLite store needs a file")
+        raise InvalidStoreUrl(f"an SQLite store must be a file, but {path} is a folder")
     _refuse_if_deleted(path)
     _make_private(path)
     connection = open_connection(path)
@@ -198,21 +196,21 @@ def _prepare(path: Path) -> Clock:
 
 
 def _refuse_if_deleted(path: Path) -> None:
-    """An empty store in place of one that was deleted would look as if all data were gone."""
+    """Raise `StoreMissing` if the file was deleted: a new, empty one would look like lost data."""
     beside = [path.with_name(path.name + suffix) for suffix in ("-clock", "-bell")]
     left = [each.name for each in beside if each.exists()]
     if left and not path.exists():
         raise StoreMissing(
-            f"{path} is missing, but was there: restore it from a backup. To begin with an empty"
-            f" store instead, delete {' and '.join(left)} beside it"
+            f"{path} was deleted: restore it from a backup. To start with an empty store instead,"
+            f" delete {' and '.join(left)} next to it"
         )
 
 
 def _make_private(path: Path) -> None:
-    """SQLite gives the files beside the database, such as `-wal`, the rights of the database."""
+    """Create a private file: SQLite gives files such as `-wal` the same rights."""
     try:
         create_private(path)
     except OSError:
-        return  # opening it will fail, and says more about why
-    for suffix in _BESIDE:
+        return  # opening it fails, too, with a better error
+    for suffix in _COMPANION_FILES:
         tighten(path.with_name(path.name + suffix))

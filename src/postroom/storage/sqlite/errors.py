@@ -1,4 +1,4 @@
-"""SQLite's errors as the store's own."""
+"""Translates SQLite's errors into those of the contract."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from postroom.storage.errors import (
     StoreUnavailable,
 )
 
-# With RLIMIT_FSIZE or a quota SQLite sees a failed write (IOERR) where a full disk gives FULL.
+# With RLIMIT_FSIZE or a quota, SQLite reports IOERR instead of FULL.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # A file or disk that becomes read-only while it is open.
 _READ_ONLY = {errno.EROFS, errno.EPERM, errno.EACCES}
@@ -26,7 +26,7 @@ _READ_ONLY = {errno.EROFS, errno.EPERM, errno.EACCES}
 
 @contextmanager
 def translated(path: Path, connection: apsw.Connection | None = None) -> Iterator[None]:
-    """Turn whatever SQLite raises inside into one of the store's errors."""
+    """Translate the errors that SQLite raises inside."""
     try:
         yield
     except apsw.Error as exc:
@@ -34,13 +34,13 @@ def translated(path: Path, connection: apsw.Connection | None = None) -> Iterato
 
 
 def translate(exc: apsw.Error, path: Path, connection: apsw.Connection | None) -> StoreError:
-    """The error that says what it means for the user."""
+    """Return the error of the contract, with a text for the user."""
     system_errno = connection.system_errno if connection is not None else 0
     match exc:
         case apsw.FullError():
-            return StoreFull(f"no room left for {path}")
+            return StoreFull(f"no space left for {path}")
         case apsw.IOError() if system_errno in _NO_ROOM:
-            return StoreFull(f"no room left for {path}")
+            return StoreFull(f"no space left for {path}")
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
             return AccessDenied(f"{path} cannot be written: check the rights of file and folder")
         case apsw.IOError() if system_errno in _READ_ONLY:
@@ -52,7 +52,7 @@ def translate(exc: apsw.Error, path: Path, connection: apsw.Connection | None) -
             )
         case apsw.CorruptError() | apsw.NotADBError():
             return StoreDamaged(
-                f"{path} is damaged or no SQLite file ({exc}); restore it from a backup"
+                f"{path} is damaged or not an SQLite file ({exc}): restore it from a backup"
             )
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailable(f"{path} was locked by another process for too long")
@@ -61,9 +61,9 @@ def translate(exc: apsw.Error, path: Path, connection: apsw.Connection | None) -
 
 
 def is_missing_table(exc: apsw.Error) -> bool:
-    """Tables are made by the first write: a read that comes before it finds nothing.
+    """Return whether a read found no table, because nothing was written to it yet.
 
-    SQLite calls it a change of the schema if other tables are being made at the same moment.
+    SQLite reports a change of the schema if other tables are being created at the same moment.
     """
     is_kind = isinstance(exc, apsw.SQLError | apsw.SchemaChangeError)
     return is_kind and str(exc).startswith("no such table")

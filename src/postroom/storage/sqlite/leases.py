@@ -49,6 +49,6 @@ async def _change(writer: Writer, lease: Lease, sql: str, *values: int) -> None:
     def write(connection: apsw.Connection) -> None:
         connection.execute(sql, (*values, lease.name, lease.token))
         if connection.changes() == 0:
-            raise LeaseLost(f"the lease {lease.name!r} has gone to another holder")
+            raise LeaseLost(f"the lease {lease.name!r} has another holder by now")
 
     await writer.run(write)

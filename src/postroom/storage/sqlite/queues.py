@@ -1,4 +1,4 @@
-"""Queues: one table of messages for all of them, in the order in which they become visible."""
+"""Queues: one table of messages, received in the order in which they become visible."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import msgspec
 from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import InvalidValue, LeaseLost
-from postroom.storage.sqlite.arrivals import Arrivals, Glance
+from postroom.storage.sqlite.bell import FileBell, QueueLook
 from postroom.storage.sqlite.clock import Clock
-from postroom.storage.sqlite.reader import Readers
+from postroom.storage.sqlite.connection import Readers
 from postroom.storage.sqlite.writer import Writer
 
 _CREATE = "INSERT INTO queue (name) VALUES (?) ON CONFLICT DO NOTHING"
@@ -42,7 +42,7 @@ SELECT json_group_array(json_array(id, body, properties, dequeue_count, enqueued
 FROM (SELECT id, body, properties, dequeue_count, enqueued_at {which})
 """
 _PEEK = _ROWS.format(which=_READY)
-# The index finds the claimed ones by their new time; ids are in the order of arrival.
+# The index finds the claimed ones by their new time; IDs are in the order of arrival.
 _CLAIMED = _ROWS.format(
     which="""
 FROM queue_message
@@ -64,13 +64,13 @@ _EXPIRE = (
     " WHERE queue = (SELECT id FROM queue WHERE name = :name) AND expires_at <= :now"
     " AND visible_at <= :now"  # one that is leased may still be finished by its receiver
 )
-# The receipt changes with every receive: it fits only the latest one.
+# The receipt changes with every receive: only the latest one matches.
 _RENEW = "UPDATE queue_message SET visible_at = ? WHERE id = ? AND receipt = ?"
 _RELEASE = (
     "UPDATE queue_message SET visible_at = ?, receipt = NULL, dequeue_count = dequeue_count - ?"
     " WHERE id = ? AND receipt = ?"
 )
-# The row stays where it is: at no time is the message in two queues, or in none.
+# The row stays where it is: the message is never in two queues, or in none.
 _MOVE = """
 UPDATE queue_message
 SET queue = ?, visible_at = ?, receipt = NULL, dequeue_count = 0,
@@ -78,7 +78,7 @@ SET queue = ?, visible_at = ?, receipt = NULL, dequeue_count = 0,
 WHERE id = ? AND receipt = ?
 """
 _DELETE = "DELETE FROM queue_message WHERE id = ? AND receipt = ?"
-# In the order of arrival: what is changed meanwhile keeps its id.
+# In the order of arrival: a message that is changed meanwhile keeps its ID.
 _BROWSE = """
 SELECT json_group_array(json_array(id, body, properties, dequeue_count, enqueued_at,
                                    visible_at, expires_at))
@@ -99,7 +99,7 @@ SELECT name,
    ORDER BY visible_at, id LIMIT 1)
 FROM queue
 """
-# For each queue when its first message becomes visible; expired ones make it look once too often.
+# When the first message of each queue becomes visible.
 _FIRST_VISIBLE = """
 SELECT name, (SELECT visible_at FROM queue_message WHERE queue = queue.id
               AND (expires_at IS NULL OR expires_at > :now)
@@ -112,22 +112,22 @@ WHERE (:queues IS NULL OR name IN (SELECT value FROM json_each(:queues)))
 
 class SqliteQueue(CheckedQueue):
     def __init__(
-        self, name: str, writer: Writer, readers: Readers, arrivals: Arrivals, clock: Clock
+        self, name: str, writer: Writer, readers: Readers, bell: FileBell, clock: Clock
     ) -> None:
         super().__init__(name)
         self._clock = clock
         self._writer = writer
         self._readers = readers
-        self._arrivals = arrivals
+        self._bell = bell
 
     async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
         last = await self._writer.run(self._putting(messages))
-        self._arrivals.ring()
-        # Nobody else writes during the transaction, so the ids follow each other.
+        self._bell.ring()
+        # Nobody else writes during the transaction, so the IDs are consecutive.
         return [str(number) for number in range(last - len(messages) + 1, last + 1)]
 
     def putting(self, messages: Sequence[NewMessage]) -> Callable[[apsw.Connection], object]:
-        """What `put_many` does in the writing thread, as a part of a larger job."""
+        """Return the work of `put_many` in the writing thread, as a part of a larger job."""
         for message in messages:
             check_message(message)
         return self._putting(messages) if messages else lambda _: None
@@ -189,7 +189,7 @@ class SqliteQueue(CheckedQueue):
 
     async def _release(self, message: QueueMessage, delay: float, count_attempt: bool) -> None:
         await self._change(message, _RELEASE, self._clock.after(delay), 0 if count_attempt else 1)
-        self._arrivals.ring()
+        self._bell.ring()
 
     async def _move(
         self, message: QueueMessage, to: str, delay: float, properties: Mapping[str, str] | None
@@ -201,14 +201,14 @@ class SqliteQueue(CheckedQueue):
             self._change_in(connection, message, _MOVE, *values)
 
         await self._writer.run(write)
-        self._arrivals.ring()
+        self._bell.ring()
         return message.id
 
     async def _delete(self, message: QueueMessage) -> None:
         await self._change(message, _DELETE)
 
     def finishing(self, message: QueueMessage) -> Callable[[apsw.Connection], None]:
-        """What `delete` does in the writing thread, as a part of a larger job."""
+        """Return the work of `delete` in the writing thread, as a part of a larger job."""
         leased = self._leased(message)
         return lambda connection: self._change_in(connection, leased, _DELETE)
 
@@ -257,7 +257,7 @@ class SqliteQueue(CheckedQueue):
     async def _wait(self, timeout: float) -> bool:
         found = await wait_for_messages(
             self._readers,
-            self._arrivals,
+            self._bell,
             self._clock,
             frozenset({self.name}),
             frozenset(),
@@ -312,7 +312,7 @@ def _is_id(text: str) -> bool:
 
 
 def _id_of(connection: apsw.Connection, name: str) -> int:
-    """The number of a queue, which is made if it is not there."""
+    """Return the number of a queue, creating it if necessary."""
     found: int | None = connection.execute(_ID, (name,)).get
     if found is not None:
         return found
@@ -323,7 +323,7 @@ def _id_of(connection: apsw.Connection, name: str) -> int:
 def read_infos(
     connection: apsw.Connection, clock: Clock, name: str | None = None
 ) -> list[QueueInfo]:
-    """One queue, or all in the order of their names."""
+    """Return one queue, or all, sorted by name."""
     where = "WHERE name = :name" if name is not None else "ORDER BY name"
     return [
         QueueInfo(found, length, _time_or_none(clock, oldest))
@@ -335,17 +335,17 @@ def read_infos(
 
 async def wait_for_messages(
     readers: Readers,
-    arrivals: Arrivals,
+    bell: FileBell,
     clock: Clock,
     queues: frozenset[str] | None,
     besides: frozenset[str],
     timeout: float,
 ) -> frozenset[str]:
-    """Which of the queues have a ready message, as soon as one has."""
+    """Wait until a queue has a ready message; return all that have one."""
     names = None if queues is None else msgspec.json.encode(sorted(queues)).decode()
     without = msgspec.json.encode(sorted(besides)).decode()
 
-    def read(connection: apsw.Connection) -> Glance[frozenset[str]]:
+    def read(connection: apsw.Connection) -> QueueLook[frozenset[str]]:
         now = clock.now()
         ready: set[str] = set()
         due: list[int] = []
@@ -357,9 +357,9 @@ async def wait_for_messages(
                 ready.add(name)
             else:
                 due.append(visible_at)
-        return Glance(frozenset(ready), (min(due) - now) / 1_000_000 if due else None)
+        return QueueLook(frozenset(ready), (min(due) - now) / 1_000_000 if due else None)
 
-    return await arrivals.wait(lambda: readers.run(read), timeout)
+    return await bell.wait(lambda: readers.run(read), timeout)
 
 
 def _time_or_none(clock: Clock, microseconds: int | None) -> datetime | None:

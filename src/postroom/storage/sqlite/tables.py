@@ -36,8 +36,8 @@ from postroom.storage.contract import (
 from postroom.storage.errors import StoreDamaged
 from postroom.storage.filters import Filter
 from postroom.storage.sqlite import conditions
+from postroom.storage.sqlite.connection import Readers
 from postroom.storage.sqlite.errors import is_missing_table
-from postroom.storage.sqlite.reader import Readers
 from postroom.storage.sqlite.writer import Unfit, Writer
 from postroom.storage.tokens import decode_token, encode_token
 from postroom.storage.values import check_properties

@@ -1,14 +1,14 @@
 """Group commit: the writers of one process share transactions.
 
-One thread owns the only connection that writes. It takes every job that waits and commits them
-together: while one group is being forced to the disk, the next one gathers. A job's future is
+One thread owns the only connection that writes. It takes all waiting jobs and commits them
+together: while one group is being flushed to disk, the next one gathers. A job's future is
 resolved after the commit, never before.
 
-A job that fails does not harm the others of its group. Most failures happen before anything was
-written, so jobs run without savepoints at first; only if one fails after it has written, the group
-is rolled back and run again with a savepoint around each job. This is for the sake of the GIL:
-every statement gives it up, and with a busy event loop each costs up to a switch interval to get
-back. For the same reason hot statements write a whole page in one step.
+A failed job does not affect the others of its group. Most failures happen before anything was
+written, so jobs run without savepoints at first. If one fails after it has written, the group is
+rolled back and run again with a savepoint around each job. The reason is the GIL: every statement
+releases it, and with a busy event loop it can take a whole switch interval to get it back. For the
+same reason, frequent statements write a whole page in one step.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ import apsw
 
 from postroom.errors import PostroomError
 from postroom.storage.errors import StoreMissing
-from postroom.storage.sqlite.connection import open_connection
+from postroom.storage.sqlite.connection import Job, Jobs, open_connection
 from postroom.storage.sqlite.errors import translate
-from postroom.storage.sqlite.jobs import Job, Jobs
 
 T = TypeVar("T")
 
-# A bound on how long one group may keep other processes from writing.
+# Limits how long one group keeps other processes from writing.
 _JOBS_IN_A_GROUP = 256
 
 
 class Unfit(PostroomError):
-    """The data was not as a job expected. Once all that it wrote is undone, `explain` says why."""
+    """The data was not as a job expected. `explain` returns why, once its writes are undone."""
 
     def __init__(self, explain: Callable[[apsw.Connection], Exception]) -> None:
         super().__init__()
@@ -42,11 +41,11 @@ class Unfit(PostroomError):
 
 
 class _HasWritten(PostroomError):
-    """A job failed after it had written: the group must be run again with savepoints."""
+    """A job failed after it had written: the group is run again with savepoints."""
 
 
 class Writer:
-    """The process's one writing connection and its thread."""
+    """The only writing connection of this process, and its thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,14 +56,14 @@ class Writer:
         self._thread.start()
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Do `work` in the writing thread, inside a transaction; returns once it is durable.
+        """Do `work` in the writing thread, inside a transaction; return once it is durable.
 
-        It may be run a second time after a rollback, so it must depend on the connection alone.
+        It may be run again after a rollback, so it must depend on the connection alone.
         """
         return await self._jobs.run(work)
 
     async def close(self) -> None:
-        """Finish the jobs that were given, then let go of the file."""
+        """Finish the waiting jobs, then close the file."""
         if not self._jobs.closed:
             self._jobs.close(threads=1)
             await asyncio.to_thread(self._thread.join)
@@ -83,7 +82,7 @@ class Writer:
                 self._roll_back()
                 self._run_group(group, self._run_in_savepoint)
         except Exception as exc:
-            # Of the whole group nothing was written: SQLite rolled back, or does so now.
+            # Nothing of the group was written: SQLite rolled back, or does so now.
             error = self._translated(exc)
             self._roll_back()
             for job in group:
@@ -91,9 +90,9 @@ class Writer:
 
     def _run_group(self, group: list[Job], run: Callable[[Job], None]) -> None:
         if _identity(self._path) != self._identity:
-            # SQLite would go on writing into a file that has no name any more.
+            # SQLite would continue to write into a file that has no name any more.
             raise StoreMissing(
-                f"{self._path} was deleted or replaced while in use: put it back, or stop Postroom,"
+                f"{self._path} was deleted or replaced while in use: put it back; or stop Postroom,"
                 " restore it from a backup and start again"
             )
         self._connection.execute("BEGIN IMMEDIATE")
@@ -109,7 +108,7 @@ class Writer:
             job.result = job.work(connection)
         except Exception as exc:
             if not connection.in_transaction:
-                raise  # a full disk makes SQLite give up the whole transaction
+                raise  # on a full disk, SQLite rolls back the whole transaction
             if connection.total_changes() != before:
                 raise _HasWritten from exc
             job.error = self._explained(exc)
@@ -144,9 +143,28 @@ class Writer:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another of the same name; None if there is none."""
+    """Return what distinguishes a file from another of the same name; None if there is none."""
     try:
         found = path.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+class CommitDelay:
+    """Delays callers, so that several share one transaction: those that arrive while the first one
+    waits continue at the same moment."""
+
+    def __init__(self) -> None:
+        self._over: asyncio.Event | None = None
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for this time, or as long as the caller that is already waiting."""
+        if self._over is None:
+            self._over = asyncio.Event()
+            asyncio.get_running_loop().call_later(seconds, self._end, self._over)
+        await self._over.wait()
+
+    def _end(self, over: asyncio.Event) -> None:
+        self._over = None
+        over.set()

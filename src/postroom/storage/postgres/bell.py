@@ -1,12 +1,13 @@
-"""Knowing of a message that another process put, without asking all the time.
+"""Notices messages that other processes put, without polling.
 
 A process that has put a message sends a NOTIFY with the queue's name. One connection of each store
-listens for all its waiters. A notification that is lost (its sender died between the commit and the
-NOTIFY, or the listening connection was broken) costs a second: every waiter also looks by itself.
+listens on behalf of all waiters. A notification that is lost (its sender died between the commit
+and the NOTIFY, or the listening connection broke) costs a second: every waiter also looks by
+itself.
 
-NOTIFY is not part of the put's own transaction, although that would lose none: PostgreSQL lets only
-one transaction with a NOTIFY commit at a time, flush to disk included, so all puts of all machines
-would queue up behind each other.
+NOTIFY is not part of the put's own transaction, although none would be lost then: PostgreSQL lets
+only one transaction with a NOTIFY commit at a time, including the flush to disk, so all puts of all
+machines would wait for each other.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ FROM unnest(string_to_array(%(queues)s, chr(31))) AS rung (queue)
 """
 
 LOOK_AGAIN_SECONDS = 1.0
-"""How long a message whose notification was lost may go unseen."""
+"""Seconds after which a message without a notification is noticed."""
 
-_RING_SECONDS = 0.005  # between two notifications: the first goes at once, a burst shares the next
+_RING_SECONDS = 0.005  # between two notifications: the first is immediate, a burst shares the next
 _RECONNECT_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """What a look at the queues found, and in how many seconds something becomes due."""
+class ReadyQueues:
+    """The queues with a ready message, and in how many seconds the next one becomes ready."""
 
     ready: frozenset[str]
     due_in: float | None
 
 
-Look: TypeAlias = Callable[[], Awaitable[Glance]]
+Look: TypeAlias = Callable[[], Awaitable[ReadyQueues]]
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +57,7 @@ class _Waiter:
         return queue not in self.besides and (self.queues is None or queue in self.queues)
 
 
-class Arrivals:
+class NotifyBell:
     """The bell of one store."""
 
     def __init__(self, database: Database) -> None:
@@ -67,7 +68,7 @@ class Arrivals:
         self._rung: set[str] = set()
 
     def ring(self, queue: str) -> None:
-        """Tell every waiting process that something may be ready. Called after the commit."""
+        """Wake all processes that wait for this queue. Called after the commit."""
         self._wake(queue)
         self._rung.add(queue)
         if self._ringer is None or self._ringer.done():
@@ -76,7 +77,8 @@ class Arrivals:
     async def wait(
         self, queues: frozenset[str] | None, besides: frozenset[str], look: Look, timeout: float
     ) -> frozenset[str]:
-        """Look, and again whenever there may be something new, until it finds something."""
+        """Look whenever there may be something new; return what was found, at the latest after
+        `timeout`."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen())
         deadline = time.monotonic() + timeout
@@ -84,21 +86,21 @@ class Arrivals:
         self._waiters.add(waiter)
         try:
             while True:
-                waiter.woken.clear()  # before the look: what comes during it is not missed
-                glance = await _undisturbed(look)
+                waiter.woken.clear()  # before the look, so that nothing is missed during it
+                seen = await _undisturbed(look)
                 left = deadline - time.monotonic()
-                if glance.ready or left <= 0:
-                    return glance.ready
-                due_in = left if glance.due_in is None else max(glance.due_in, 0.001)
+                if seen.ready or left <= 0:
+                    return seen.ready
+                due_in = left if seen.due_in is None else max(seen.due_in, 0.001)
                 await _wait_for(waiter.woken, min(left, due_in, LOOK_AGAIN_SECONDS))
         finally:
             self._waiters.discard(waiter)
 
     async def finish_ringing(self) -> None:
-        """Send what is still to be sent."""
+        """Send the remaining notifications."""
         if self._ringer is not None:
             await asyncio.wait([self._ringer], timeout=LOOK_AGAIN_SECONDS)
-            self._ringer.cancel()  # by now they have looked by themselves
+            self._ringer.cancel()  # by now, waiters have looked by themselves
 
     async def close(self) -> None:
         if self._listener is not None:
@@ -107,7 +109,7 @@ class Arrivals:
         self._wake(None)
 
     def _wake(self, queue: str | None) -> None:
-        """Let those look who wait for this queue; None: everybody."""
+        """Wake the waiters of this process for this queue; None: all of them."""
         for waiter in self._waiters:
             if queue is None or waiter.wants(queue):
                 waiter.woken.set()
@@ -118,18 +120,19 @@ class Arrivals:
             try:
                 await self._database.fetch(_RING, {"queues": joined(sorted(queues))})
             except StoreError:
-                return  # nobody can be told now; they look by themselves
+                return  # nobody can be notified now; waiters look by themselves
             await asyncio.sleep(_RING_SECONDS)
 
     async def _listen(self) -> None:
-        """Pass on notifications for as long as the store is open, over whatever connection."""
+        """Pass on notifications while the store is open, and reconnect when the connection
+        breaks."""
         failures = 0
         while True:
             try:
                 connection = await self._database.connect()
                 try:
                     await connection.execute(_LISTEN)
-                    self._wake(None)  # for all that was missed
+                    self._wake(None)  # notifications may have been missed
                     failures = 0
                     async for notification in connection.notifies():
                         self._wake(notification.payload)
@@ -141,9 +144,9 @@ class Arrivals:
                 await asyncio.sleep(pause)
 
 
-async def _undisturbed(look: Look) -> Glance:
-    """A look that is finished also when nobody waits for it any more: to break off a statement
-    takes a connection of its own, and those who wait change their minds often."""
+async def _undisturbed(look: Look) -> ReadyQueues:
+    """Return the result of `look`, which is completed even if the caller is cancelled: interrupting
+    a statement takes another connection, and waiters are cancelled often."""
     looking = asyncio.ensure_future(look())
     looking.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(looking)

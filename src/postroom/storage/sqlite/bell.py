@@ -1,8 +1,8 @@
-"""Noticing messages that other processes put, without polling.
+"""Notices messages that other processes put, without polling.
 
-Beside the database lies an empty file, the bell. A process that has committed a put writes to it,
-and the kernel wakes those that wait (inotify). A process that dies between its commit and the bell
-leaves a message without a notification, so waiting processes also look once in a while.
+Next to the database is an empty file, the bell. A process that has committed a put writes to it,
+and the kernel wakes waiting processes (inotify). If a process dies between its commit and the bell,
+nobody is notified, so waiting processes also look every second.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if sys.platform == "linux":
 
 R = TypeVar("R")
 
-# How long a message whose bell was never rung may go unseen. Without inotify: always asked.
+# Seconds after which a message without a notification is noticed. Without inotify: polling.
 _LOOK_AGAIN = 1.0 if sys.platform == "linux" else 0.02
 
 
-class Glance(Generic[R]):
-    """What a look at the queues found, and in how many seconds something becomes due."""
+class QueueLook(Generic[R]):
+    """What a look at the queues found, and in how many seconds a message becomes ready."""
 
     __slots__ = ("due_in", "found")
 
@@ -34,7 +34,7 @@ class Glance(Generic[R]):
         self.due_in = due_in
 
 
-class Arrivals:
+class FileBell:
     """The bell of one store."""
 
     def __init__(self, database: Path) -> None:
@@ -44,21 +44,22 @@ class Arrivals:
         self._rung = asyncio.Event()
 
     def ring(self) -> None:
-        """Tell every waiting process. Called after the commit."""
+        """Wake all waiting processes. Called after the commit."""
         os.pwrite(self._file, b"\n", 0)
 
-    async def wait(self, look: Callable[[], Awaitable[Glance[R]]], timeout: float) -> R:
-        """Look, and again whenever there may be something new, until it finds something."""
+    async def wait(self, look: Callable[[], Awaitable[QueueLook[R]]], timeout: float) -> R:
+        """Look whenever there may be something new; return what was found, at the latest after
+        `timeout`."""
         if self._listener is None and sys.platform == "linux":
             self._listener = asyncio.create_task(self._listen())
         deadline = time.monotonic() + timeout
         while True:
-            rung = self._rung  # taken before the look: what comes during it is not missed
-            glance = await look()
+            rung = self._rung  # taken before the look, so that nothing is missed during it
+            seen = await look()
             left = deadline - time.monotonic()
-            if glance.found or left <= 0:
-                return glance.found
-            pause = min(left, _LOOK_AGAIN, left if glance.due_in is None else glance.due_in)
+            if seen.found or left <= 0:
+                return seen.found
+            pause = min(left, _LOOK_AGAIN, left if seen.due_in is None else seen.due_in)
             try:
                 async with asyncio.timeout(max(pause, 0.001)):
                     await rung.wait()

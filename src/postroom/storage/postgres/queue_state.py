@@ -1,0 +1,143 @@
+"""What the queues of one store share: message IDs, where each queue begins, waiting, sweeping."""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from contextlib import suppress
+from datetime import datetime
+
+from postroom.storage.errors import StoreError
+from postroom.storage.postgres.bell import NotifyBell, ReadyQueues
+from postroom.storage.postgres.connection import Database, joined
+
+_FULL_LOOK_SECONDS = 1.0
+
+# When the first message of each queue becomes ready, in seconds from now, and the queue's floor: a
+# put that began up to a second ago may not be committed yet.
+_FIRST = b"""
+SELECT queue.position::int - 1, extract(epoch FROM first.visible_at - now())::float8,
+       least(first.visible_at, now() - interval '1 second')
+FROM unnest(string_to_array(%(queues)s, chr(31)), string_to_array(%(floors)s, chr(31), ''))
+     WITH ORDINALITY AS queue (name, floor, position)
+LEFT JOIN LATERAL (
+    SELECT visible_at FROM postroom.message
+    WHERE message.queue = queue.name AND (expires_at > now()) IS NOT false
+    AND visible_at >= coalesce(queue.floor::timestamptz, '-infinity')
+    ORDER BY visible_at, id LIMIT 1
+) AS first ON true
+"""
+_NAMES = b"SELECT name FROM postroom.queue"
+
+# Expired messages that nobody receives slow every look down.
+_SWEEP = b"""
+DELETE FROM postroom.message WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM postroom.message WHERE expires_at <= now() AND visible_at <= now()
+    LIMIT 1000 FOR UPDATE SKIP LOCKED
+))
+"""
+# Puts that nobody retries any more. Their IDs begin with the time in milliseconds.
+_FORGET_PUTS = b"""
+DELETE FROM postroom.put WHERE id < rpad(lpad(
+    to_hex((extract(epoch FROM now() - interval '10 minutes') * 1000)::bigint), 12, '0'
+), 32, '0')::uuid
+"""
+_SWEEP_SECONDS = 60.0
+
+
+class QueueMessageIds:
+    """IDs of 128 bits, in the order in which they were made: milliseconds, then random bits.
+
+    Messages of one put become visible at the same moment; their IDs keep them in order.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def next(self) -> str:
+        fresh = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+        self._last = max(fresh, self._last + 1)
+        return str(uuid.UUID(int=self._last))
+
+
+class QueueHead:
+    """Where the messages of a queue begin, so that a look can skip those that are done.
+
+    A claim leaves a dead entry at the head of the index, until the next vacuum or as long as an old
+    transaction (such as a backup) runs. A look from the very head has to skip all of them; a look
+    from the first message that was found the last time does not.
+
+    Messages that became visible before that point (a put that took more than a second to commit, a
+    claim that was rolled back) are found by a look from the very head, once per second. If that
+    gets expensive, it takes at most a fiftieth of the time.
+    """
+
+    def __init__(self) -> None:
+        self._floor: datetime | None = None
+        self._full_look_at = 0.0
+        self._began = 0.0
+
+    def floor(self) -> datetime | None:
+        """Return the time to look from; None for the very head."""
+        self._began = time.monotonic()
+        return None if self._began >= self._full_look_at else self._floor
+
+    def found(self, looked_from: datetime | None, floor: datetime | None) -> None:
+        """Record the end of a look. There is nothing before the new floor; None: it stays."""
+        if looked_from is None:
+            now = time.monotonic()
+            self._full_look_at = now + max(_FULL_LOOK_SECONDS, 50 * (now - self._began))
+        self._floor = floor or self._floor
+
+
+class QueueState:
+    """The state that all queues of one store share."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.bell = NotifyBell(database)
+        self.ids = QueueMessageIds()
+        self._heads: dict[str, QueueHead] = {}
+        self._next_sweep = time.monotonic() + _SWEEP_SECONDS
+
+    def head(self, queue: str) -> QueueHead:
+        return self._heads.setdefault(queue, QueueHead())
+
+    async def wait(
+        self, queues: frozenset[str] | None, besides: frozenset[str], timeout: float
+    ) -> frozenset[str]:
+        """Wait until a queue has a ready message; return all that have one."""
+
+        async def look() -> ReadyQueues:
+            await self.sweep()
+            names = queues
+            if names is None:
+                names = frozenset(name for (name,) in await self.database.fetch(_NAMES))
+            return await self._look(sorted(names - besides))
+
+        return await self.bell.wait(queues, besides, look, timeout)
+
+    async def _look(self, names: list[str]) -> ReadyQueues:
+        heads = [self.head(name) for name in names]
+        floors = [head.floor() for head in heads]
+        shown = ["" if floor is None else floor.isoformat() for floor in floors]
+        values = {"queues": joined(names), "floors": joined(shown)}
+        due: dict[str, float] = {}
+        for position, due_in, floor in await self.database.fetch(_FIRST, values):
+            heads[position].found(floors[position], floor)
+            if due_in is not None:
+                due[names[position]] = due_in
+        ready = frozenset(name for name, due_in in due.items() if due_in <= 0)
+        return ReadyQueues(ready, min(due.values(), default=None))
+
+    async def sweep(self) -> None:
+        """Remove expired messages and old puts, once per minute."""
+        now = time.monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + _SWEEP_SECONDS
+        with suppress(StoreError):  # the next call to the store reports it
+            while await self.database.execute(_SWEEP, {}):
+                pass
+            await self.database.execute(_FORGET_PUTS, {})
