@@ -110,8 +110,8 @@ async def check_base_url(settings: Settings) -> list[Finding]:
 def _reach(url: str) -> Finding:
     try:
         # The setting allows http and https only.
-        with urllib.request.urlopen(f"{url}/healthz", timeout=_SECONDS) as answer:  # noqa: S310
-            status = answer.status
+        with urllib.request.urlopen(f"{url}/healthz", timeout=_SECONDS) as response:  # noqa: S310
+            status = response.status
     except urllib.error.HTTPError as exc:
         status = exc.code
     except (OSError, ValueError, HTTPException) as exc:
@@ -120,14 +120,14 @@ def _reach(url: str) -> Finding:
         return Finding(
             "web",
             FindingState.WARNING,
-            f"no answer at {url} ({reason})",
+            f"no response at {url} ({reason})",
             "Is `postroom up` or `postroom web` running, and does base_url lead to it?",
         )
     if status != 200:
         return Finding(
             "web",
             FindingState.WARNING,
-            f"{url} answers, but not as Postroom does (status {status})",
+            f"{url} responds, but not like Postroom (status {status})",
             "Does base_url lead to this Postroom, or to something in front of it?",
         )
-    return Finding("web", FindingState.OK, f"answers at {url}")
+    return Finding("web", FindingState.OK, f"responds at {url}")

@@ -47,8 +47,8 @@ class EmailBatch:
     async def wait(self, grace_seconds: float, give_up: Callable[[], None]) -> list[Result]:
         """Return the results when all are in.
 
-        If cancelled, wait a little for the answers to what was handed over, then call `give_up`,
-        which leaves those without an answer in doubt.
+        If cancelled, wait a little for replies to what was handed over, then call `give_up`,
+        which leaves those without a reply in doubt.
         """
         if self.is_finished:
             return self.results

@@ -285,7 +285,7 @@ class _WriteProgress:
                 email.hand_over()
             self.is_complete = True
         elif event.endswith("send_request_body.failed"):
-            # A broken connection took nothing of it; after a timeout nobody can know.
+            # Nothing was written to a broken connection; after a timeout it is unknown.
             self.is_complete = not isinstance(info.get("exception"), httpcore2.WriteError)
 
 

@@ -18,7 +18,7 @@ _STATUS = re.compile(rb"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?=\s|$)")
 
 
 class SmtpStage(StrEnum):
-    """What a reply answers."""
+    """The command, or step, that a reply is about."""
 
     CONNECT = "connecting"
     EHLO = "EHLO"

@@ -13,7 +13,6 @@ from postroom.web.admin.audience import (
     subscribers,
 )
 from postroom.web.admin.messages import (
-    message_actions,
     message_details,
     message_forms,
     message_index,
@@ -39,7 +38,6 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *message_index.VIEWS,
     *message_forms.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
     *previews.VIEWS,
-    *message_actions.VIEWS,
     *recipients.VIEWS,
     *message_details.VIEWS,
     *address_trace.VIEWS,

@@ -26,7 +26,7 @@ Lists, subscribers, messages and the outcome of every email.
 Every call needs a key: `Authorization: Bearer KEY`, created with `postroom apikey create`. Errors
 are problems (RFC 9457). Indexes return `items` and `next`; pass `next` as `after` to continue,
 until it is null. `HEAD` is `GET` without the body. Resources with an ETag can be changed with
-`If-Match`, so that nobody overwrites a change of somebody else.
+`If-Match`, so that nobody overwrites the change of someone else.
 """
 
 _ALWAYS = (401, 403, 422, 429, 503)
@@ -69,7 +69,7 @@ _LOCATION: dict[str, Any] = {
 # Headers that a client may add. They are not parameters of the document, because any value that
 # fits a parameter must be accepted, and these may be refused.
 IF_MATCH = {
-    "If-Match": "The `ETag` of the version to change. If somebody else saved first, the status is"
+    "If-Match": "The `ETag` of the version to change. If someone else saved first, the status is"
     " 412 and nothing changes."
 }
 IF_NONE_MATCH = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
@@ -16,12 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from postroom.domain.errors import DomainError, Invalid, Overtaken
+from postroom.domain.errors import DomainError, Invalid, NoSuch, Overtaken
 from postroom.services.accounts.api_keys import ApiKey, Scope
 from postroom.services.idempotency import FIELD as IDEMPOTENCY_KEY
 from postroom.services.idempotency import Begun, fingerprint_of
 from postroom.services.resources import Index
-from postroom.storage import InvalidRequest
+from postroom.storage import InvalidRequest, InvalidValue
+from postroom.storage.tokens import decode_token, encode_token
 from postroom.web.api.documenting import LARGEST_BODY, SCOPE
 from postroom.web.api.middleware import KEY_IN_SCOPE
 from postroom.web.api.problems import problem
@@ -39,6 +42,7 @@ _LONGEST_HEADER = 1000  # characters; our own ETags are far shorter
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Work = Callable[[Begun | None], Awaitable[tuple[int, Any]]]
 Respond = Callable[[int, Any], Response]
+_NOT_OURS = "must be the 'next' of an earlier response of this index"
 
 
 class ApiRoute(APIRoute):
@@ -291,3 +295,68 @@ async def once(request: Request, work: Work, response_of: Respond = _plain_respo
         raise
     await idempotency.finish(begun, status, msgspec.json.encode(content).decode())
     return response_of(status, content)
+
+
+# -- indexes, part by part -------------------------------------------------------------------------
+
+
+class IndexName(StrEnum):
+    LISTS = "lists"
+    SUBSCRIBERS = "subscribers"
+    MESSAGES = "messages"
+    EMAILS = "emails"
+    QUEUES = "queues"
+    QUEUE_MESSAGES = "queue-messages"
+    APPS = "apps"
+
+
+class Cursor:
+    """Where a response of one index begins: `last` is what the one before ended with.
+
+    The `next` of an index names the index and its owner: `["subscribers", "news", …]`. So the token
+    of another index is refused instead of being taken for a place in this one.
+    """
+
+    def __init__(self, after: str | None, index: IndexName, *owner: str) -> None:
+        self._names = (index.value, *owner)
+        self.last = None if after is None else self._last(after)
+
+    def next(self, last: str | None) -> str | None:
+        """Return the token to continue after `last`; None at the end."""
+        return None if last is None else encode_token(*self._names, last)
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """Refuse a `last` that the store never gave, around the code that reads from it."""
+        try:
+            yield
+        except InvalidValue as exc:
+            if self.last is None:
+                raise
+            raise Invalid("after", _NOT_OURS) from exc
+
+    def _last(self, after: str) -> str:
+        parts = _parts(after)
+        if tuple(parts[:-1]) != self._names:
+            raise Invalid("after", _NOT_OURS)
+        return parts[-1]
+
+
+def _parts(after: str) -> list[str]:
+    """Return the contents of a token of any index.
+
+    The OpenAPI document describes what tokens look like, not which exist: one that only looks right
+    is 'not found'.
+    """
+    for length in (3, 2, 1):
+        try:
+            return decode_token(after, length)
+        except InvalidValue:
+            continue
+    if after.startswith(_BEGINNINGS):  # one of ours, cut off
+        raise Invalid("after", _NOT_OURS)
+    raise NoSuch("page after", after)
+
+
+# Base64 of `["lists`: six bits to a character, and the last ones depend on what follows.
+_BEGINNINGS = tuple(encode_token(index)[: (len(index) + 2) * 8 // 6] for index in IndexName)

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.responses import HTMLResponse, Response
 
 # `sandbox` without allow-scripts and allow-same-origin: no scripts, forms or cookies, even if
-# somebody opens the URL outside its frame. Links open in a new window.
+# someone opens the URL outside its frame. Links open in a new window.
 _POLICY: Final = (
     "sandbox{rights} allow-popups allow-popups-to-escape-sandbox; default-src 'none';"
     " style-src 'unsafe-inline'; img-src {pictures}; font-src data:; frame-ancestors 'self'"

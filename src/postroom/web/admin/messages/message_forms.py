@@ -93,7 +93,7 @@ async def _flash(message: Message, bodies: NewBodies) -> str:
 async def _unused_ref(visit: Visit, draft: Draft) -> Message | MessageRef | None:
     """Return the reference in the form, or the message if the form was sent twice by mistake.
 
-    None if somebody was_sent back to the form, changed it and sent it again: that is a new message.
+    None if the user went back to the form, changed it and sent it again: that is a new message.
     """
     signed = Signer(visit.context.secret, _PURPOSE).read(draft.key, max_age=_FORM_AGE)
     if not isinstance(signed, str):

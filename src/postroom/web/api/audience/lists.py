@@ -26,9 +26,10 @@ from postroom.web.api.fields import (
     line,
     lines,
 )
-from postroom.web.api.paging import Cursor, IndexName
 from postroom.web.api.routing import (
     ApiRoute,
+    Cursor,
+    IndexName,
     matched_etag,
     respond_unless_known,
     respond_with_etag,

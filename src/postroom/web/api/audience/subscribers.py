@@ -29,9 +29,10 @@ from postroom.web.api.fields import (
     ListPath,
     Reason,
 )
-from postroom.web.api.paging import Cursor, IndexName
 from postroom.web.api.routing import (
     ApiRoute,
+    Cursor,
+    IndexName,
     key_of,
     matched_etag,
     respond_unless_known,

@@ -17,8 +17,14 @@ from postroom.services.resources.messages import EmailResource, describe_email
 from postroom.web.api import fields
 from postroom.web.api.documenting import call, index_of
 from postroom.web.api.fields import AddressPath, After, Body, Limit, RefPath
-from postroom.web.api.paging import Cursor, IndexName
-from postroom.web.api.routing import ApiRoute, respond, respond_with_items, services_of
+from postroom.web.api.routing import (
+    ApiRoute,
+    Cursor,
+    IndexName,
+    respond,
+    respond_with_items,
+    services_of,
+)
 from postroom.wiring import Services
 
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])

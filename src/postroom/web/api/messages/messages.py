@@ -47,9 +47,10 @@ from postroom.web.api.fields import (
     Subject,
     Text,
 )
-from postroom.web.api.paging import Cursor, IndexName
 from postroom.web.api.routing import (
     ApiRoute,
+    Cursor,
+    IndexName,
     matched_etag,
     once,
     respond,
