@@ -96,7 +96,7 @@ class StaleETag(Conflict):
     """It exists, but has changed since the given ETag was read."""
 
     def __str__(self) -> str:
-        return f"{self.what} was changed by somebody else"
+        return f"{self.what} was changed by another caller"
 
 
 class LeaseLost(StoreError):

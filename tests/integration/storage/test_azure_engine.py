@@ -160,7 +160,7 @@ async def test_what_others_wrote_into_a_table_can_be_read(
 async def test_the_stores_own_container_is_hidden_and_taken(store: AzureStore) -> None:
     assert await store.acquire_lease("scheduler", seconds=15) is not None
     assert await store.containers() == []
-    with pytest.raises(InvalidName, match="the store's own"):
+    with pytest.raises(InvalidName, match="must not be reserved"):
         store.container("postroom-system")
 
 

@@ -222,7 +222,7 @@ async def test_a_full_disk_is_reported_and_nothing_is_half_written(tmp_path: Pat
     answer = run_python(program, url_of(tmp_path / "store.db"))
     number, message = answer.split(maxsplit=1)
     assert 0 < int(number) < 1000
-    assert "no room" in message
+    assert "no space left" in message
     assert "blob" in message
 
 

@@ -30,5 +30,5 @@ def test_the_drawing_of_the_error_tree_is_true() -> None:
 
 def test_a_conflict_names_what_and_where() -> None:
     error = errors.StaleETag("message('2026-11-15', 'message1')", 7)
-    assert str(error) == "message('2026-11-15', 'message1') was changed by somebody else"
+    assert str(error) == "message('2026-11-15', 'message1') was changed by another caller"
     assert error.operation == 7
