@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from postroom.domain.queues.apps import COMMAND_LINE, App, parse_app
 from postroom.domain.queues.queue_names import SUFFIXES
 from postroom.services.queues.hosts import AppStatus
@@ -30,8 +28,6 @@ HANDLERS = Path(__file__).with_name("host_handlers.py")
 HOST_PROGRAM = Path(__file__).with_name("host_program.py")
 SECRET_KEY = "a secret of more than thirty-two characters"
 """For hosts whose applications have an environment, which is encrypted."""
-ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-"""For tests of what has nothing to do with the store."""
 PATIENCE = 60.0 * BUSY
 """Seconds until a condition that must come true counts as missed."""
 

@@ -11,6 +11,8 @@ from tests.services.azurite import Azurite
 from tests.services.postgres import PostgresServer
 
 CONNECTION_STRING = "POSTROOM_AZURE_CONNECTION_STRING"
+ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
+"""For tests of what does not depend on the engine."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.sender.confirmations import POISON_QUEUE
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom
+from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 from tests.unit.mail.strict import bodies, parse, read_headers
 
@@ -69,6 +70,7 @@ async def test_who_signs_up_is_asked_once_and_who_has_confirmed_never_again(
     assert await asyncio.to_thread(postroom.stop, process) == 0
 
 
+@ON_ONE_ENGINE
 async def test_who_left_or_confirmed_before_it_was_sent_is_not_asked(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
@@ -84,6 +86,7 @@ async def test_who_left_or_confirmed_before_it_was_sent_is_not_asked(
     assert server.copies() == {"dora@example.com": 1}
 
 
+@ON_ONE_ENGINE
 async def test_a_deferred_confirmation_is_tried_again_and_is_the_same_email(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
@@ -102,6 +105,7 @@ async def test_a_deferred_confirmation_is_tried_again_and_is_the_same_email(
     assert received[0].content == received[1].content
 
 
+@ON_ONE_ENGINE
 async def test_a_refused_confirmation_is_not_tried_again_and_the_log_says_why(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
@@ -115,6 +119,7 @@ async def test_a_refused_confirmation_is_not_tried_again_and_the_log_says_why(
     assert ANNA not in postroom.logs()
 
 
+@ON_ONE_ENGINE
 async def test_what_is_no_work_item_is_set_aside_with_the_reason(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
@@ -144,6 +149,7 @@ async def test_sigterm_while_one_is_on_its_way_finishes_it(
     assert server.copies() == {ANNA: 1}
 
 
+@ON_ONE_ENGINE
 async def test_confirmations_wait_for_a_hold_and_none_is_lost(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:

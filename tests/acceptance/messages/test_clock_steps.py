@@ -8,7 +8,7 @@ import pytest
 
 from postroom.wiring import Services
 from tests.acceptance.harness import Postroom, SumChecker, address_of, fill, schedule
-from tests.contract.conftest import StoreAddress
+from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress
 from tests.services.clock import make_settable_clock
 from tests.services.recording_smtp import RecordingSmtp, Rule
 
@@ -17,7 +17,7 @@ HOUR = 3600
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("engine", ["sqlite"])
+@ON_ONE_ENGINE
 async def test_a_clock_that_is_set_back_or_forward_by_an_hour_holds_nothing_up(
     address: StoreAddress, services: Services, server: RecordingSmtp, tmp_path: Path
 ) -> None:

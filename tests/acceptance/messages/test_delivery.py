@@ -17,6 +17,7 @@ from tests.acceptance.harness import (
     fill,
     schedule,
 )
+from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.postgres import PostgresServer
 from tests.services.recording_smtp import RecordingSmtp, Rule
 
@@ -83,6 +84,7 @@ async def test_sigterm_in_the_middle_loses_nothing_and_doubles_nothing(
     assert len(server.copies()) == count
 
 
+@ON_ONE_ENGINE
 @pytest.mark.timeout(120)
 async def test_each_email_gets_the_outcome_that_its_server_gave(
     postroom: Postroom, services: Services, server: RecordingSmtp
@@ -113,6 +115,7 @@ async def test_each_email_gets_the_outcome_that_its_server_gave(
     assert set(server.copies().values()) == {1}
 
 
+@ON_ONE_ENGINE
 @pytest.mark.timeout(120)
 async def test_a_mail_server_that_is_down_for_a_while_costs_only_time(
     postroom: Postroom, services: Services, server: RecordingSmtp
@@ -181,6 +184,7 @@ async def test_whoever_leaves_before_their_turn_gets_nothing(
     assert address_of(42) not in server.copies()
 
 
+@ON_ONE_ENGINE
 @pytest.mark.timeout(120)
 async def test_whoever_leaves_while_a_slow_server_is_busy_with_others_gets_nothing(
     postroom: Postroom, services: Services, server: RecordingSmtp
@@ -204,6 +208,7 @@ async def test_whoever_leaves_while_a_slow_server_is_busy_with_others_gets_nothi
     assert not server.copies().keys() & set(leavers)
 
 
+@ON_ONE_ENGINE
 @pytest.mark.timeout(120)
 async def test_answers_that_take_long_keep_nobody_else_from_getting_it(
     postroom: Postroom, services: Services, server: RecordingSmtp
@@ -279,6 +284,7 @@ async def test_a_page_that_takes_longer_than_its_lease_is_not_sent_twice(
     assert set(server.copies().values()) == {1}
 
 
+@ON_ONE_ENGINE
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted list", "empty list"])
 async def test_a_list_without_anybody_ends_with_a_visible_reason(
     postroom: Postroom, services: Services, server: RecordingSmtp, deleted: bool

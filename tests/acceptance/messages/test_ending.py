@@ -12,6 +12,7 @@ import pytest
 
 from postroom.wiring import Services
 from tests.acceptance.harness import POSTROOM, Postroom, SumChecker, address_of, fill, schedule
+from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.process import without_nohup
 from tests.services.recording_smtp import RecordingSmtp, Rule
 
@@ -19,7 +20,7 @@ COUNT = 1_000
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("engine", ["sqlite"])
+@ON_ONE_ENGINE
 async def test_a_closed_terminal_loses_nothing_and_doubles_nothing(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:

@@ -14,6 +14,7 @@ from postroom.services.audience.subscriptions import new_subscriber
 from postroom.storage import Insert
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, fill, schedule
+from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.recording_smtp import RecordingSmtp
 
 # Seconds for what a span may have beside its share and the burst of one second: chunks of a quarter
@@ -78,6 +79,7 @@ async def test_two_senders_keep_one_limit_together_also_when_one_is_replaced(
     assert len(times) / (times[-1] - times[0]) > rate * 0.2
 
 
+@ON_ONE_ENGINE
 @pytest.mark.timeout(60)
 async def test_a_low_limit_sends_steadily_and_stops_soon(
     postroom: Postroom, services: Services, server: RecordingSmtp
@@ -122,6 +124,7 @@ async def until_quiet(server: RecordingSmtp) -> int:
     raise AssertionError("it goes on")
 
 
+@ON_ONE_ENGINE
 @pytest.mark.timeout(90)
 async def test_a_limit_on_a_domain_holds_and_the_others_flow_freely(
     postroom: Postroom, services: Services, server: RecordingSmtp
@@ -159,6 +162,7 @@ async def check_tries(services: Services, message: Message) -> None:
     assert tries == {1}
 
 
+@ON_ONE_ENGINE
 @pytest.mark.timeout(60)
 async def test_a_confirmation_does_not_wait_behind_a_whole_message(
     postroom: Postroom, services: Services, server: RecordingSmtp

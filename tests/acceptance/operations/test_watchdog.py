@@ -10,7 +10,7 @@ import pytest
 from postroom.services.events import Severity
 from postroom.wiring import Services
 from tests.acceptance.harness import CONNECTIONS, Postroom, SumChecker, address_of, fill, schedule
-from tests.contract.conftest import StoreAddress
+from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress
 from tests.services.postgres import PostgresServer
 from tests.services.recording_smtp import RecordingSmtp, Rule
 from tests.services.tcp_proxy import running_proxy
@@ -80,7 +80,7 @@ async def test_a_sender_whose_connections_are_dead_says_so_and_starts_again(
             direct.kill_all()
 
 
-@pytest.mark.parametrize("engine", ["sqlite"])
+@ON_ONE_ENGINE
 async def test_parts_that_have_nothing_to_do_are_not_taken_for_stalled(
     address: StoreAddress, server: RecordingSmtp, tmp_path: Path
 ) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import random
 from pathlib import Path
 
-from tests.acceptance.hosting import ON_ONE_ENGINE, Hosting, is_alive, toml
+from tests.acceptance.hosting import Hosting, is_alive, toml
+from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.postroom import CommandLine
 
 ORDERS = "msmqWebHost/orderProcessing/service.svc"

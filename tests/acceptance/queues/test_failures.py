@@ -9,7 +9,8 @@ import pytest
 from postroom.domain.queues.queue_names import SUFFIXES
 from postroom.services.events import Severity
 from postroom.storage import QueueMessage
-from tests.acceptance.hosting import ON_ONE_ENGINE, Hosting
+from tests.acceptance.hosting import Hosting
+from tests.contract.conftest import ON_ONE_ENGINE
 
 ORDERS = "shop/orders"
 

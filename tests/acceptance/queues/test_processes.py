@@ -12,8 +12,8 @@ import pytest
 from postroom.domain.queues.apps import COMMAND_LINE
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.acceptance.hosting import ON_ONE_ENGINE, Hosting, children_of, is_alive
-from tests.contract.conftest import StoreAddress
+from tests.acceptance.hosting import Hosting, children_of, is_alive
+from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.process import without_nohup
 from tests.services.waiting import BUSY
@@ -350,6 +350,7 @@ async def test_a_paused_application_finishes_what_it_began_and_its_messages_wait
     await hosting.until_status("/shop", lambda app: app.state == "idle", "it runs again")
 
 
+@ON_ONE_ENGINE
 async def test_a_right_that_is_taken_away_and_granted_again_three_times(
     hosting: Hosting,
 ) -> None:
