@@ -32,7 +32,7 @@ CONNECTIONS = 4
 
 @dataclass
 class Postroom:
-    """The processes of one test, and what they are told."""
+    """The processes of one test, and their settings."""
 
     address: StoreAddress
     transport: str

@@ -132,7 +132,7 @@ def greedy(message: Any) -> None:
 
 
 def alone(message: Any) -> None:
-    """With a lock for each message, which the kernel takes from whoever dies."""
+    """Hold a lock for each message, which the kernel releases if the process dies."""
     with (FOLDER / f"lock-{message.id}").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -84,7 +84,7 @@ class Hosting:
         return process
 
     async def start(self) -> subprocess.Popen[bytes]:
-        """The same, and wait until it lives."""
+        """Start a host and wait for its first heartbeat."""
         process = self.begin()
 
         async def is_live() -> bool:

@@ -11,7 +11,7 @@ from postroom.web.app import VIEWS
 from tests.web.site import PASSWORD
 from tests.web.world import ANN, LIST, World, shown_pages
 
-WHOEVER, ADMIN, VIEWER, CAREFUL, LATE = "whoever", "admin", "viewer", "careful", "late"
+STRANGER, ADMIN, VIEWER, CAREFUL, LATE = "stranger", "admin", "viewer", "careful", "late"
 """Who looks: a stranger, an administrator, a viewer, somebody with a second factor, and an
 administrator who has to enter the password again."""
 
@@ -78,7 +78,7 @@ def scenes_of(world: World) -> list[Scene]:
     """All pages that can be got, as those see them who may; then what forms answer."""
     roles = {page.path: page.role for page in VIEWS if "GET" in page.methods}
     plain = [
-        Scene(WHOEVER if roles[path] is None else ADMIN, address)
+        Scene(STRANGER if roles[path] is None else ADMIN, address)
         for path in shown_pages()
         for address in world.addresses(path)
     ]
@@ -100,7 +100,7 @@ def _for_viewers(world: World) -> list[Scene]:
 
 
 def _problems(world: World) -> list[Scene]:
-    return [Scene(WHOEVER, "/nope"), Scene(ADMIN, "/nope"), Scene(WHOEVER, "/login/code")]
+    return [Scene(STRANGER, "/nope"), Scene(ADMIN, "/nope"), Scene(STRANGER, "/login/code")]
 
 
 def _answers(world: World) -> list[Scene]:
@@ -145,12 +145,12 @@ def _answers(world: World) -> list[Scene]:
         Scene(CAREFUL, "/account", "/account/second-factor/codes"),
         Scene(LATE, "/users", "/users/invite", {"email": "a@example.org", "role": "viewer"}),
         Scene(LATE, "/keys", "/keys/create", {"name": "x", "sudo_password": "wrong"}),
-        Scene(WHOEVER, "/login", "/login", {"email": "nobody@example.org", "password": "wrong"}),
-        Scene(WHOEVER, "/login", "/login", login),
-        Scene(WHOEVER, signup, signup, {"email": "nobody"}),
-        Scene(WHOEVER, signup, signup, {"email": "new@example.com"}),
-        Scene(WHOEVER, "/subscribe", "/subscribe", {"email": "new@example.com"}),
-        Scene(WHOEVER, leaving, leaving, {"action": "cancel"}),
-        Scene(WHOEVER, confirming, confirming, {"action": "confirm"}),
-        Scene(WHOEVER, leaving, leaving, {"action": "confirm"}),
+        Scene(STRANGER, "/login", "/login", {"email": "nobody@example.org", "password": "wrong"}),
+        Scene(STRANGER, "/login", "/login", login),
+        Scene(STRANGER, signup, signup, {"email": "nobody"}),
+        Scene(STRANGER, signup, signup, {"email": "new@example.com"}),
+        Scene(STRANGER, "/subscribe", "/subscribe", {"email": "new@example.com"}),
+        Scene(STRANGER, leaving, leaving, {"action": "cancel"}),
+        Scene(STRANGER, confirming, confirming, {"action": "confirm"}),
+        Scene(STRANGER, leaving, leaving, {"action": "confirm"}),
     ]  # fmt: skip

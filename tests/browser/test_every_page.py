@@ -1,7 +1,7 @@
-"""Every page: nothing for axe, html-validate or the browser's console to complain of.
+"""Every page passes axe and html-validate, and the browser's console stays empty.
 
-Pages come from `postroom.web.app.VIEWS`, and a template that no scene shows is a fault, too:
-whoever adds a page adds an example of it to `tests/web/world.py`, or a scene.
+Pages come from `postroom.web.app.VIEWS`, and every template must be shown by a scene: a new page
+needs an example in `tests/web/world.py`, or a scene.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from postroom.web.rendering.templating import FOLDER, render
 from postroom.web.requests import visit
 from tests.browser.chromium import window
 from tests.browser.looking import Looker
-from tests.browser.scenes import ADMIN, CAREFUL, EMPTY, LATE, VIEWER, WHOEVER, Scene, scenes_of
+from tests.browser.scenes import ADMIN, CAREFUL, EMPTY, LATE, STRANGER, VIEWER, Scene, scenes_of
 from tests.browser.validating import invalid_html
 from tests.web.site import Site, Visitor, running_site
 from tests.web.world import EXAMPLES, NOT_PAGES, furnished, shown_pages
@@ -126,8 +126,8 @@ async def walk_through_nothing(walk: Walk, folder: Path) -> None:
         running_site(folder / "other", settings) as other,
     ):
         token = setup_link(other.context).partition("/setup")[2]
-        first = [Scene(WHOEVER, f"/setup{token}"), Scene(WHOEVER, "/subscribe")]
-        wrong = Scene(WHOEVER, f"/setup{token}", "/setup", {"email": "x", "password": "short"})
+        first = [Scene(STRANGER, f"/setup{token}"), Scene(STRANGER, "/subscribe")]
+        wrong = Scene(STRANGER, f"/setup{token}", "/setup", {"email": "x", "password": "short"})
         await walk.through(other, [*first, wrong], {})
         admins = {each: await each.user(Role.ADMINISTRATOR) for each in (empty, other)}
         for each, paths in ((empty, EMPTY), (other, ("/outbox",))):

@@ -70,13 +70,13 @@ async def make_the_administrator(page: Page, link: str) -> None:
     await page.get_by_label("Password").fill("a few words are good")
     await page.get_by_role("button", name="Get started").click()
     await expect(page.get_by_role("status")).to_contain_text("Welcome", timeout=PATIENCE)
-    # The link works once: whoever finds it later is asked to log in.
+    # The link works once: later visitors are asked to log in.
     await page.goto(link)
     await expect(page.get_by_label("Your email address")).to_have_count(0, timeout=PATIENCE)
 
 
 async def make_a_list(page: Page) -> str:
-    """Answers the address of its sign-up form."""
+    """Return the URL of its sign-up form."""
     await page.goto("/lists")
     await page.get_by_role("button", name="Create list").click()
     await page.get_by_label("Name", exact=True).fill("seasons")

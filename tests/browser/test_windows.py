@@ -101,7 +101,9 @@ async def test_what_was_said_stays_while_the_message_goes_out(browser: Browser, 
 # -- a form that is left, and a server that is gone ----------------------------------------------
 
 
-async def test_whoever_leaves_a_message_half_written_is_asked(browser: Browser, site: Site) -> None:
+async def test_leaving_a_message_half_written_asks_for_confirmation(
+    browser: Browser, site: Site
+) -> None:
     await site.services.lists.create("news", "News", "news@example.com")
     editor = await site.user(Role.EDITOR)
     async with window(browser, site.url, whose=editor) as context:

@@ -19,7 +19,7 @@ async def received_within(queue: Queue, seconds: float = A_MOMENT) -> list[str]:
     return [m.body for m in await queue.receive(32, lease=30)]
 
 
-async def test_a_moved_message_is_in_the_other_queue_with_counters_anew(
+async def test_a_moved_message_is_in_the_other_queue_with_its_attempts_reset(
     store: Store, queue: Queue, engine: str
 ) -> None:
     put = await queue.put("an order", properties={"colour": "red"})
@@ -55,7 +55,7 @@ async def test_a_move_replaces_properties_and_delays(store: Store, queue: Queue)
     assert (await other.info()).length == 2
 
 
-async def test_a_move_back_into_the_same_queue_begins_anew(queue: Queue) -> None:
+async def test_a_move_within_a_queue_resets_the_attempts(queue: Queue) -> None:
     identity = await queue.put("again", properties={"cycle": "1"})
     for _ in range(3):
         await queue.wait(A_MOMENT)

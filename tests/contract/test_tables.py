@@ -89,7 +89,7 @@ async def test_changing_a_row_that_is_not_there_says_so(table: Table, etag: str 
     assert await table.get("list", "ann") is None
 
 
-async def test_a_stale_etag_is_told_apart_from_a_missing_row(table: Table) -> None:
+async def test_a_stale_etag_and_a_missing_row_are_different_errors(table: Table) -> None:
     stale = await table.insert(ANN)
     current = await table.replace(ANN, stale)
     with pytest.raises(StaleETag):
@@ -110,7 +110,7 @@ async def test_an_etag_that_was_never_one_is_stale(table: Table) -> None:
             await table.replace(NEWER_ANN, nonsense)
 
 
-async def test_a_row_made_anew_does_not_have_its_old_etag(table: Table) -> None:
+async def test_a_recreated_row_does_not_have_its_old_etag(table: Table) -> None:
     old = await table.insert(ANN)
     await table.delete("list", "ann")
     await table.insert(ANN)

@@ -164,7 +164,7 @@ def test_the_layers_are_shown_as_they_are_checked() -> None:
 
 
 def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
-    """As `make docs` does it. Whoever wanted to fetch something would get no answer."""
+    """As `make docs` does it, without a network."""
     nobody = "http://127.0.0.1:9"
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],

@@ -29,7 +29,7 @@ _PATIENCE = 60.0
 
 @dataclass
 class Reader:
-    """Somebody who types what a page says, in a fresh folder."""
+    """Types the commands of a page, in a new folder."""
 
     folder: Path
     port: int

@@ -21,7 +21,7 @@ SUPERUSER = "postgres"
 GUARDED_USER = "guarded"
 GUARDED_PASSWORD = "open/sesame@home"  # has to be escaped in a URL, as good passwords do
 
-# Whoever comes from this machine is let in, but one user has to show a password.
+# Connections from this machine need no password, except for one user.
 ACCESS_RULES = f"""\
 host all {GUARDED_USER} {LOOPBACK}/32 scram-sha-256
 host all {SUPERUSER} {LOOPBACK}/32 trust
@@ -72,15 +72,15 @@ class PostgresServer:
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
-        """Remove a database that `create_database` made, whoever is still connected to it."""
+        """Drop a database of `create_database`, even if there are connections to it."""
         self.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
 
     @contextmanager
     def empty_database(self) -> Iterator[str]:
-        """Lend a database without a store in it; it is emptied in the end and lent again.
+        """Lend a database without a store; empty it afterwards and lend it again.
 
-        Emptying takes the server a quarter of the work of making one anew. Whoever does more to
-        the database than to keep a store in it makes one that is dropped.
+        Emptying takes a quarter of the work of creating one. A test that changes more than the
+        store in it needs `create_database`.
         """
         url = self._emptied.pop() if self._emptied else self.create_database()
         yield url
@@ -181,8 +181,8 @@ def _make_cluster(binaries: Path, data: Path, user: str | None) -> None:
     command = [str(binaries / "initdb"), "--pgdata", str(data), "--username", SUPERUSER]
     command += ["--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"]
     if _major_version(binaries) >= 15:
-        # Text in dictionary order, as on many real servers: whoever relies on the order of bytes
-        # without asking for it is found out.
+        # Text in dictionary order, as on many real servers: code that relies on the order of
+        # bytes without requesting it fails.
         command += ["--locale-provider", "icu", "--icu-locale", "en-US"]
     made = subprocess.run(command, cwd=data.parent, capture_output=True, text=True, **as_user(user))
     if made.returncode != 0:
@@ -191,9 +191,9 @@ def _make_cluster(binaries: Path, data: Path, user: str | None) -> None:
 
 
 def _major_version(binaries: Path) -> int:
-    told = subprocess.check_output([binaries / "initdb", "--version"], text=True)
-    found = re.search(r"\d+", told)
-    assert found, f"no version in {told!r}"
+    printed = subprocess.check_output([binaries / "initdb", "--version"], text=True)
+    found = re.search(r"\d+", printed)
+    assert found, f"no version in {printed!r}"
     return int(found[0])
 
 

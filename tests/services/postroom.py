@@ -52,9 +52,9 @@ class ForkingCommands:
             self._write(json.dumps({**request, **names}))
             child = int(self._reply())
             status = int(self._reply(child))
-            printed, told = files["out"].read_bytes(), files["err"].read_bytes()
+            printed, errors = files["out"].read_bytes(), files["err"].read_bytes()
         return subprocess.CompletedProcess(
-            [PROGRAM, *arguments], status, printed.decode(), told.decode()
+            [PROGRAM, *arguments], status, printed.decode(), errors.decode()
         )
 
     def _write(self, line: str) -> None:
@@ -132,7 +132,7 @@ class CommandLine:
         return done.stderr
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a command and go on; whoever starts it ends it."""
+        """Start a command without waiting for it; the caller ends it."""
         return subprocess.Popen(
             [PROGRAM, *arguments],
             cwd=self.folder,

@@ -1,4 +1,4 @@
-"""A mail server that records every mail, and misbehaves as it is told. A program of its own.
+"""A mail server that records every email and misbehaves on request. A program of its own.
 
     python recording_smtp_server.py SETTINGS.json
 
@@ -29,7 +29,7 @@ STAGES = ("greeting", "EHLO", "STARTTLS", "AUTH", "RSET", "MAIL", "RCPT", "DATA"
 
 
 class Gone(Exception):
-    """The connection ended, by whoever's wish."""
+    """The connection ended, on either side."""
 
 
 class Rules:

@@ -12,7 +12,7 @@ Reply = Callable[[dict[str, Any]], Awaitable[web.StreamResponse]]
 
 
 class SendgridApi:
-    """Answers as it is told, and remembers the calls."""
+    """Responds as scripted, and records the calls."""
 
     def __init__(self, port: int) -> None:
         self.host = f"{LOOPBACK}:{port}"

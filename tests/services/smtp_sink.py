@@ -1,4 +1,4 @@
-"""Postfix's smtp-sink: a mail server that takes, drops, delays or refuses, as it is told."""
+"""Postfix's smtp-sink: a mail server that accepts, drops, delays or refuses, by its options."""
 
 import os
 import shutil

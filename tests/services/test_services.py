@@ -58,7 +58,7 @@ def test_a_new_postgres_database_is_apart_from_the_others(
     postgres.drop_database(other)
 
 
-def test_postgres_sorts_text_like_a_dictionary_unless_told_otherwise(database: str) -> None:
+def test_postgres_sorts_text_like_a_dictionary_by_default(database: str) -> None:
     assert answer(database, "SELECT 'a' < 'B'") is True
     assert answer(database, """SELECT 'a' < 'B' COLLATE "C" """) is False
 
@@ -175,8 +175,8 @@ def test_a_killed_test_run_takes_its_services_with_it(smtp_sink: SmtpSink) -> No
     command = [sys.executable, "-c", TEST_RUN_THAT_HANGS]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as test_run:
         assert test_run.stdout is not None
-        told, folder = test_run.stdout.readline().split()
-        port = int(told)
+        port_text, folder = test_run.stdout.readline().split()
+        port = int(port_text)
         assert accepts_connections(port)
 
         test_run.kill()

@@ -46,7 +46,7 @@ class Visitor:
 
     @property
     def session(self) -> str:
-        """The cookie that logs in whoever carries it."""
+        """The session cookie."""
         return self.http.cookies.get(self._names.session) or ""
 
     async def csrf(self) -> str:
@@ -86,11 +86,11 @@ class Site:
         self._visitors: list[Visitor] = []
 
     def visitor(self) -> Visitor:
-        """Somebody who is not logged in."""
+        """Return a visitor who is not logged in."""
         return self._known(Visitor(self))
 
     async def user(self, role: Role = Role.ADMINISTRATOR, email: str = "") -> Visitor:
-        """Somebody who is logged in with this role. Costs 100 ms: the password is hashed."""
+        """Create a user with this role and return their browser, logged in."""
         user = await self.services.users.create(email or f"{role}@example.org", PASSWORD, role)
         return await self.log_in(user)
 

@@ -102,7 +102,7 @@ async def send(visitor: Visitor, form: Form, field: str, value: bytes) -> httpx2
 
 @dataclass
 class Place:
-    """A page with a form, and somebody who may send it."""
+    """A page with a form, and a visitor who may send it."""
 
     visitor: Visitor
     address: str

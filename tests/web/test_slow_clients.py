@@ -215,7 +215,7 @@ async def test_a_slow_but_honest_upload_is_taken(tmp_path: Path) -> None:
         assert json.loads(answer.text)["added"] == 300
 
 
-async def test_a_connection_that_is_used_again_has_time_anew(tmp_path: Path) -> None:
+async def test_a_reused_connection_gets_the_full_time_again(tmp_path: Path) -> None:
     limits = msgspec.structs.replace(QUICK, head_seconds=2.0, body_seconds=2.0)
     async with running_site(tmp_path, limits=limits) as site:
         reader, writer = await connect(site)

@@ -112,7 +112,7 @@ async def fill(site: Site, count: int) -> list[str]:
     return made
 
 
-async def count_anew(site: Site) -> None:
+async def count_again(site: Site) -> None:
     """The server may have counted at its start, and will not again for a while."""
     counts = site.services.store.table(list_counts.TABLE)
     async for row in counts.scan(KeyRange.only(list_counts.LATEST)):
@@ -200,7 +200,7 @@ async def test_lists_are_sorted_by_size_however_many(site: Site, editor: Visitor
     ):
         assert cells((await editor.get(f"/lists?sort={sort}")).text, 0) == expected, sort
     # More than one page of them: sorted by the last count, which is what is shown.
-    await count_anew(site)
+    await count_again(site)
     for number in range(50):
         await services.lists.create(f"more{number:02}", "More", "m@example.com")
     page = (await editor.get("/lists?sort=-subscribers")).text

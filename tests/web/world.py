@@ -303,7 +303,7 @@ async def _queues(site: Site, names: dict[str, str]) -> None:
 
 
 async def _outbox(admin: Visitor) -> str:
-    """A test mail; answers its name."""
+    """Send a test email; return its name in the outbox."""
     form = {"list": LIST, "subject": "A test", "html": HTML, "test_to": ANN}
     sent = await admin.post("/messages/test", form)
     assert sent.status_code == 200, sent.text

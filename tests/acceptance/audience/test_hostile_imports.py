@@ -103,7 +103,7 @@ def server(cli: CommandLine) -> Iterator[Server]:
 
 @pytest.fixture
 def browser(server: Server) -> Iterator[httpx2.Client]:
-    """A browser of somebody who is logged in."""
+    """A logged-in browser."""
     with httpx2.Client(base_url=server.url, follow_redirects=True, timeout=60) as made:
         fields = {"email": EDITOR, "password": PASSWORD, "csrf": _csrf(made, "/login")}
         assert made.post("/login", data=fields).status_code == 200
@@ -181,8 +181,8 @@ def test_an_import_of_nothing_but_bad_lines_stops_and_says_why(
     assert "too many lines cannot be used: 11,000 of 11,000, up to line 11,001" in detail
     assert "(line 2: An email address must have an @-sign" in detail
     assert server.processor_seconds() - before < 8
-    told = cli.fails("subscriber", "import", "news", bad.name, "--rejected", "why.csv")
-    assert "too many lines cannot be used: 11,000 of 11,000" in told
+    error = cli.fails("subscriber", "import", "news", bad.name, "--rejected", "why.csv")
+    assert "too many lines cannot be used: 11,000 of 11,000" in error
     assert len((cli.folder / "why.csv").read_text().splitlines()) < 15_000
     assert "too many lines cannot be used: 11,000 of 11,000" in server.import_by_page(browser, bad)
 

@@ -1,4 +1,4 @@
-"""The same on Azure Storage (Azurite), small: an emulator is slow, what must hold is the same."""
+"""Delivery on Azure Storage (Azurite), with few emails because the emulator is slow."""
 
 import asyncio
 

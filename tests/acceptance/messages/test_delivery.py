@@ -163,7 +163,7 @@ async def test_a_database_that_restarts_costs_only_time(
     assert sum(copies.values()) - count <= counts.possible_duplicates
 
 
-async def test_whoever_leaves_before_their_turn_gets_nothing(
+async def test_subscribers_who_leave_before_their_page_is_sent_get_nothing(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     await fill(services, 300)
@@ -186,7 +186,7 @@ async def test_whoever_leaves_before_their_turn_gets_nothing(
 
 @ON_ONE_ENGINE
 @pytest.mark.timeout(120)
-async def test_whoever_leaves_while_a_slow_server_is_busy_with_others_gets_nothing(
+async def test_subscribers_who_leave_while_a_slow_server_handles_others_get_nothing(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     """Only so many pages are read as are sent soon."""

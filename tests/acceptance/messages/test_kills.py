@@ -70,7 +70,7 @@ async def begins(services: Services, ref: MessageRef) -> bool:
 
 
 async def decide(services: Services, ref: MessageRef, address: Address, *, was_sent: bool) -> None:
-    """As an administrator: if a sender has the page in hand, once more a little later."""
+    """Decide as an administrator, and again a little later while a sender works on the page."""
     for _ in range(600):
         message = await services.messages.get(ref)
         try:

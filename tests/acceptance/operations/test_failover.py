@@ -138,9 +138,9 @@ async def test_senders_that_are_killed_in_a_failover_leave_word_of_what_they_sen
             if in_doubt == "hold":
                 assert not twice, "sent again before anybody decided"
                 assert counts.in_doubt == len(doubted) >= 300
-            told = await warnings(services)
-            assert "has lost the records of" in told
-            assert ("timeline 1 before" in told and "timeline 2 now" in told) is promote
+            warned = await warnings(services)
+            assert "has lost the records of" in warned
+            assert ("timeline 1 before" in warned and "timeline 2 now" in warned) is promote
 
 
 @pytest.mark.timeout(180)

@@ -67,8 +67,8 @@ def test_no_secret_leaks_while_everything_that_needs_one_fails(tmp_path: Path) -
             )
         finally:
             up.send_signal(signal.SIGTERM)
-            printed, told = up.communicate(timeout=60)
-        log.write_bytes(printed + told)
+            printed, errors = up.communicate(timeout=60)
+        log.write_bytes(printed + errors)
 
     without_marks(log.read_text(errors="replace"), "the log")
     _, _, secret = key.split("_", maxsplit=2)  # the secret may contain "_" itself

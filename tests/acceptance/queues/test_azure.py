@@ -60,7 +60,7 @@ async def test_a_message_starts_a_process_fails_to_the_end_and_is_redriven(
     assert await hosting.stop(host) == 0
 
 
-async def test_what_a_killed_host_had_in_hand_is_handled_by_the_next_one(
+async def test_messages_of_a_killed_host_are_handled_by_the_next_one(
     hosting: Hosting,
 ) -> None:
     hosting.settings["host_lease"] = "3s"

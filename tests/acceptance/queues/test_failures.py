@@ -202,7 +202,7 @@ async def test_a_poison_queue_may_have_an_application_and_there_is_no_loop(
     assert await hosting.copies(ORDERS) == 1
 
 
-async def test_redriven_messages_begin_anew_and_keep_their_history(hosting: Hosting) -> None:
+async def test_redriven_messages_start_over_and_keep_their_history(hosting: Hosting) -> None:
     await hosting.add(
         "/shop", receive_retry_count=1, max_retry_cycles=0, max_processes=1, on_poison="move"
     )

@@ -129,8 +129,8 @@ async def test_what_handlers_print_has_their_name_and_a_limit(hosting: Hosting) 
     for text, app in (("to output", "/runs"), ("to error", "/runs"), ("xxx", "/prints")):
         assert all(f"app={app}" in line for line in lines if text in line)
     assert sum(line.count("x") for line in lines) < 3 * 64 * 1024
-    [told] = [line for line in lines if "and not logged" in line]
-    found = re.search(r"([\d,]+) more bytes were printed", told)
+    [note] = [line for line in lines if "and not logged" in line]
+    found = re.search(r"([\d,]+) more bytes were printed", note)
     assert found is not None
     assert int(found[1].replace(",", "")) > 19_000_000
 

@@ -146,7 +146,7 @@ def test_another_process_learns_of_a_revoked_key(
 # -- how often ------------------------------------------------------------------------------------
 
 
-def test_calls_are_counted_and_too_many_are_told_to_wait(
+def test_calls_are_counted_and_too_many_get_429(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A minute's worth at once, and no more: the clock stands still."""
@@ -302,7 +302,7 @@ def test_a_place_to_go_on_in_another_index_names_the_parameter(
         (b'{"name": "' + b"x" * 3_000_000 + b'"}', "application/json", 413),
     ],
 )
-def test_a_body_that_cannot_be_used_is_told_apart(
+def test_each_kind_of_unusable_body_has_its_own_error(
     client: httpx2.Client, content: bytes, media_type: str, status: int
 ) -> None:
     headers = {"content-type": media_type} if media_type else {}
@@ -311,7 +311,7 @@ def test_a_body_that_cannot_be_used_is_told_apart(
     assert refused.headers["content-type"] == PROBLEM
 
 
-def test_a_method_that_there_is_not_is_told_those_that_there_are(client: httpx2.Client) -> None:
+def test_an_unknown_method_gets_405_with_the_allowed_ones(client: httpx2.Client) -> None:
     refused = client.put("/lists/news", json={})
     assert (refused.status_code, refused.headers["allow"]) == (405, "DELETE, GET, HEAD, PATCH")
     assert refused.headers["content-type"] == PROBLEM

@@ -213,10 +213,10 @@ def test_import_counts_and_says_why_a_line_was_rejected(client: httpx2.Client) -
         "/lists/news/import", content=file.encode(), headers={"content-type": "text/csv"}
     )
     assert report.status_code == 200, report.text
-    told = report.json()
-    assert (told["added"], told["updated"], told["rejected"]) == (1, 1, 1)
-    assert told["ignored_columns"] == ["name"]
-    [rejected] = told["errors"]
+    result = report.json()
+    assert (result["added"], result["updated"], result["rejected"]) == (1, 1, 1)
+    assert result["ignored_columns"] == ["name"]
+    [rejected] = result["errors"]
     assert (rejected["line"], rejected["email"]) == (4, "nobody")
     assert rejected["reason"]
 
@@ -228,12 +228,12 @@ def test_import_leaves_out_who_has_unsubscribed_unless_it_is_said(
     guid = client.post("/lists/news/subscribers", json=body).json()["guid"]
     assert api.run(lambda s: s.subscriptions.unsubscribe("news", guid)) is not None
     file, headers = b"E-Mail\nann@example.org\n", {"content-type": "text/csv"}
-    told = client.post("/lists/news/import", content=file, headers=headers).json()
-    assert (told["added"], told["rejected"]) == (0, 1)
-    assert told["errors"][0]["reason"].startswith("unsubscribed on ")
+    result = client.post("/lists/news/import", content=file, headers=headers).json()
+    assert (result["added"], result["rejected"]) == (0, 1)
+    assert result["errors"][0]["reason"].startswith("unsubscribed on ")
     said = {"even_unsubscribed": "true"}
-    told = client.post("/lists/news/import", content=file, headers=headers, params=said).json()
-    assert (told["added"], told["rejected"]) == (1, 0)
+    result = client.post("/lists/news/import", content=file, headers=headers, params=said).json()
+    assert (result["added"], result["rejected"]) == (1, 0)
 
 
 def test_an_address_is_found_whatever_its_case(client: httpx2.Client) -> None:
@@ -260,13 +260,18 @@ def test_an_import_can_be_tried_without_writing(client: httpx2.Client) -> None:
     file = b"email,status,city\nann@example.org,blocklisted,Rome\n"
     headers = {"content-type": "text/csv"}
     for params in ({"dry_run": "true"}, {}):
-        told = client.post(
+        result = client.post(
             "/lists/news/import", content=file, headers=headers, params=params
         ).json()
-        assert told["dry_run"] is bool(params)
-        assert (told["added"], told["updated"], told["rejected"], told["blocked"]) == (1, 0, 0, 1)
-        assert told["ignored_columns"] == ["city"]
-        assert told["columns"][1] == {"name": "status", "meaning": "status"}
+        assert result["dry_run"] is bool(params)
+        assert (result["added"], result["updated"], result["rejected"], result["blocked"]) == (
+            1,
+            0,
+            0,
+            1,
+        )
+        assert result["ignored_columns"] == ["city"]
+        assert result["columns"][1] == {"name": "status", "meaning": "status"}
         found = client.get("/lists/news/subscribers/ANN@example.org")
         assert found.status_code == (404 if params else 200)
     blocked = client.get("/lists/news/subscribers/ann@example.org").json()

@@ -90,13 +90,13 @@ def test_a_time_that_has_passed_means_now(client: httpx2.Client, passed: str | N
     assert made.status_code == 201, made.text
     at = datetime.fromisoformat(made.json()["scheduled_at"])
     assert at <= datetime.now(UTC)
-    told = None if passed is None else "the time has passed: sending starts now"
-    assert made.json()["note"] == told
+    note = None if passed is None else "the time has passed: sending starts now"
+    assert made.json()["note"] == note
     place = f"/messages/{made.json()['ref']}"
     later = client.patch(place, json={"scheduled_at": LATER})
     assert later.json()["note"] is None
     if passed is not None:
-        assert client.patch(place, json={"scheduled_at": passed}).json()["note"] == told
+        assert client.patch(place, json={"scheduled_at": passed}).json()["note"] == note
 
 
 def test_a_note_about_the_time_is_repeated_with_the_answer(client: httpx2.Client) -> None:
@@ -344,5 +344,5 @@ def test_records_are_swept_after_their_time(api: ApiServer, client: httpx2.Clien
         "idempotent-replayed"
     )
     api.run(lambda s: s.idempotency.sweep(datetime.now(UTC) + timedelta(hours=1)))
-    anew = client.post("/messages", json=NEW, headers={"Idempotency-Key": "one"})
-    assert "idempotent-replayed" not in anew.headers
+    later = client.post("/messages", json=NEW, headers={"Idempotency-Key": "one"})
+    assert "idempotent-replayed" not in later.headers

@@ -89,10 +89,10 @@ def test_a_setting_that_makes_no_sense_is_one_line_that_says_where_it_is(cli: Co
 def test_the_help_says_of_each_command_what_the_command_says_of_itself() -> None:
     context = click.Context(postroom)
     for commands in COMMANDS.values():
-        for name, (_, told) in commands.items():
+        for name, (_, help_text) in commands.items():
             command = postroom.get_command(context, name)
             assert command is not None
-            assert (command.name, command.get_short_help_str(limit=100)) == (name, told)
+            assert (command.name, command.get_short_help_str(limit=100)) == (name, help_text)
 
 
 def test_help_loads_no_engine_no_transport_and_no_drawing() -> None:
@@ -224,8 +224,8 @@ def test_a_look_into_queues_tables_and_blobs(cli: CommandLine) -> None:
     assert (blob["name"], blob["size"]) == (f"{ref}.txt", 5)
     assert cli.fails("blob", "ls", "No Bodies").startswith("container 'No Bodies'")
     assert cli.ok("blob", "get", "mailbodies", blob["name"]) == "Hello"
-    told = cli.ok("blob", "get", "mailbodies", blob["name"], "--output", "copy.txt")
-    assert told == f"5 bytes of {ref}.txt written to copy.txt.\n"
+    printed = cli.ok("blob", "get", "mailbodies", blob["name"], "--output", "copy.txt")
+    assert printed == f"5 bytes of {ref}.txt written to copy.txt.\n"
     assert (cli.folder / "copy.txt").read_text() == "Hello"
     assert cli.fails("blob", "get", "mailbodies", "nope", "--output", "no.txt") == (
         "there is no blob 'nope'"

@@ -35,14 +35,14 @@ def write_file(cli: CommandLine, count: int) -> str:
     return path.name
 
 
-def test_a_file_is_imported_and_told_about(cli: CommandLine) -> None:
+def test_a_file_is_imported_and_summarised(cli: CommandLine) -> None:
     (cli.folder / "people.csv").write_text(
         "Name;E-Mail;EMAIL\nAnn;;ann@example.org\nBob;;bob@@example.org\nEve;;eve@example.org\n"
     )
-    told = cli.ok("subscriber", "import", "news", "people.csv", "--verified")
-    assert told.startswith("news: 2 added, 0 updated, 0 unchanged, 1 rejected (")
-    assert "Ignored columns: Name, E-Mail" in told
-    [line] = [each for each in told.splitlines() if "bob@@example.org" in each]
+    printed = cli.ok("subscriber", "import", "news", "people.csv", "--verified")
+    assert printed.startswith("news: 2 added, 0 updated, 0 unchanged, 1 rejected (")
+    assert "Ignored columns: Name, E-Mail" in printed
+    [line] = [each for each in printed.splitlines() if "bob@@example.org" in each]
     assert line.split()[0] == "3"
     report = cli.json("subscriber", "import", "news", "people.csv")
     assert (report["added"], report["updated"], report["rejected"]) == (0, 2, 1)
@@ -56,11 +56,11 @@ def test_a_dry_run_shows_what_an_import_would_do(cli: CommandLine) -> None:
     (cli.folder / "people.csv").write_text(
         "Mail,Status,City\nann@example.org,confirmed,Rome\nbob@example.org,blocklisted,Oslo\n"
     )
-    told = cli.ok("subscriber", "import", "news", "people.csv", "--dry-run")
-    assert "Dry run: nothing was written." in told
-    assert "news: would be 2 added, 0 updated, 0 unchanged, 0 rejected (" in told
-    assert "1 newly confirmed, 1 blocked." in told
-    used = {line.split()[0]: line for line in told.splitlines() if line.split()}
+    printed = cli.ok("subscriber", "import", "news", "people.csv", "--dry-run")
+    assert "Dry run: nothing was written." in printed
+    assert "news: would be 2 added, 0 updated, 0 unchanged, 0 rejected (" in printed
+    assert "1 newly confirmed, 1 blocked." in printed
+    used = {line.split()[0]: line for line in printed.splitlines() if line.split()}
     assert "Email address" in used["Mail"]
     assert "confirmed, blocklisted" in used["Status"]
     assert "Not imported" in used["City"]
@@ -72,10 +72,10 @@ def test_a_dry_run_shows_what_an_import_would_do(cli: CommandLine) -> None:
 def test_all_rejected_lines_can_be_kept_in_a_file(cli: CommandLine) -> None:
     bad = "".join(f"=bad{number}\n" for number in range(30))
     data = f"email\nann@example.org\n{bad}".encode()
-    told = cli.ok("subscriber", "import", "news", "-", stdin=data)
-    assert "… and 20 more; --rejected FILE writes all of them to a file." in told
-    told = cli.ok("subscriber", "import", "news", "-", "--rejected", "bad.csv", stdin=data)
-    assert "All rejected lines were written to bad.csv." in told
+    printed = cli.ok("subscriber", "import", "news", "-", stdin=data)
+    assert "… and 20 more; --rejected FILE writes all of them to a file." in printed
+    printed = cli.ok("subscriber", "import", "news", "-", "--rejected", "bad.csv", stdin=data)
+    assert "All rejected lines were written to bad.csv." in printed
     rows = list(csv.DictReader(io.StringIO((cli.folder / "bad.csv").read_text())))
     assert [row["line"] for row in rows] == [str(line) for line in range(3, 33)]
     assert rows[0]["email"] == "'=bad0"
@@ -133,8 +133,8 @@ def test_an_export_is_lines_of_json_on_request(cli: CommandLine) -> None:
     cli.ok("subscriber", "import", "news", "-", stdin=b"email\nann@b.org\n=bob@b.org\n")
     lines = cli.ok("subscriber", "export", "news", "--json").splitlines()
     assert [json.loads(line) for line in lines] == cli.json("subscriber", "ls", "news")["items"]
-    told = cli.ok("subscriber", "export", "news", "out.json", "--json")
-    assert told == f"{len(lines)} subscribers of news exported to out.json.\n"
+    printed = cli.ok("subscriber", "export", "news", "out.json", "--json")
+    assert printed == f"{len(lines)} subscribers of news exported to out.json.\n"
 
 
 def test_an_export_that_fails_leaves_the_file_as_it_was(cli: CommandLine) -> None:
@@ -203,13 +203,13 @@ def wait_for_rows(cli: CommandLine, count: int) -> None:
         time.sleep(0.01)
 
 
-def test_whoever_has_unsubscribed_stays_away_unless_it_is_said(cli: CommandLine) -> None:
+def test_an_import_resubscribes_nobody_without_its_option(cli: CommandLine) -> None:
     guid = cli.json("subscriber", "add", "news", "ann@example.org", "--verified")["guid"]
     asyncio.run(unsubscribe(cli.folder / "postroom-data" / "postroom.db", guid))
     file = b"email\nann@example.org\nbob@example.org\n"
-    told = cli.ok("subscriber", "import", "news", "-", stdin=file)
-    assert told.startswith("news: 1 added, 0 updated, 0 unchanged, 1 rejected (")
-    assert "only its owner can come back, by signing up" in told
+    printed = cli.ok("subscriber", "import", "news", "-", stdin=file)
+    assert printed.startswith("news: 1 added, 0 updated, 0 unchanged, 1 rejected (")
+    assert "only its owner can come back, by signing up" in printed
     traced = cli.ok("trace", "ann@example.org")
     assert "Unsubscribed from news on 2" in traced
     [left] = cli.json("subscriber", "export-data", "ann@example.org")["left"]

@@ -104,8 +104,8 @@ def test_subscribers_are_paged_and_filtered(cli: CommandLine, news: str) -> None
 
 def test_somebody_who_was_added_is_asked_to_confirm(cli: CommandLine, news: str) -> None:
     cli.ok("subscriber", "add", news, "ann@example.org")
-    told = cli.ok("subscriber", "ask", news, "ann@example.org")
-    assert told.startswith("Confirmation email to ann@example.org queued.")
+    printed = cli.ok("subscriber", "ask", news, "ann@example.org")
+    assert printed.startswith("Confirmation email to ann@example.org queued.")
     assert cli.json("subscriber", "ask", news, "ann@example.org")["verified"] is False
     assert "asked too often" in cli.fails("subscriber", "ask", news, "ann@example.org")
     assert len(cli.json("queue", "peek", "mail/confirm")["items"]) == 2
@@ -121,7 +121,7 @@ def test_mistakes_with_subscribers_are_one_line(cli: CommandLine, news: str) -> 
     assert line == "there is no subscriber 'bob@example.org'"
 
 
-def test_whoever_looks_into_a_wrong_folder_is_told_so(tmp_path: Path) -> None:
+def test_a_folder_without_a_store_is_reported(tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
     first = cli.run("list", "ls")
     assert (first.returncode, first.stdout) == (0, "")
@@ -132,8 +132,8 @@ def test_whoever_looks_into_a_wrong_folder_is_told_so(tmp_path: Path) -> None:
     assert "did not exist" not in cli.run("list", "ls").stderr
     (tmp_path / "other").mkdir()
     other = CommandLine(tmp_path / "other")
-    told = other.run("message", "ls", "--json")
-    assert (json.loads(told.stdout), told.stderr) == ({"items": [], "next": None}, "")
+    printed = other.run("message", "ls", "--json")
+    assert (json.loads(printed.stdout), printed.stderr) == ({"items": [], "next": None}, "")
     absolute = cli.run("message", "ls", "--data", str(tmp_path / "third")).stderr
     assert f"{tmp_path / 'third' / 'postroom.db'} did not exist" in absolute
 

@@ -74,20 +74,20 @@ def test_a_time_without_a_zone_is_local(cli: CommandLine) -> None:
 def test_a_local_time_that_clocks_skip_is_refused(cli: CommandLine) -> None:
     local = CommandLine(cli.folder, {"TZ": "Europe/Paris"})
     to = ("message", "create", "news", "--subject", "Hi", "--text", "body.txt", "--at")
-    told = " ".join(local.misused(*to, "2099-03-29T02:30").split())
-    assert "2099-03-29T02:30 does not exist in this machine's time zone" in told
-    assert "clocks are put forward then" in told
+    printed = " ".join(local.misused(*to, "2099-03-29T02:30").split())
+    assert "2099-03-29T02:30 does not exist in this machine's time zone" in printed
+    assert "clocks are put forward then" in printed
     assert local.json("message", "ls")["items"] == []
     for fine in ("2099-03-29T03:00", "2099-03-29T02:30+01:00"):
         assert local.json(*to, fine)["scheduled_at"].startswith("2099-03-29T01:")
 
 
 def test_a_past_time_is_allowed_and_it_says_that_it_is_sent_now(cli: CommandLine) -> None:
-    told = cli.ok(
+    printed = cli.ok(
         "message", "create", "news", "--subject", "Hi", "--text", "body.txt",
         "--at", "2020-01-01T00:00Z",
     )  # fmt: skip
-    assert "2020-01-01 00:00:00 UTC has passed: sending starts now." in told
+    assert "2020-01-01 00:00:00 UTC has passed: sending starts now." in printed
     now = cli.ok("message", "create", "news", "--subject", "Hi", "--text", "body.txt")
     assert "has passed" not in now
     past = cli.json(

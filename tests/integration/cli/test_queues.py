@@ -49,8 +49,8 @@ def test_applications_are_added_shown_explained_and_removed(cli: CommandLine) ->
     assert "matches, but /Shop/orders is longer" in cli.ok("app", "explain", "shop/orders/7")
     cli.ok("app", "remove", "/shop/orders")
     assert cli.json("app", "explain", "shop/orders/7")["app"] == "/shop"
-    told = cli.ok("app", "explain", "lonely").splitlines()[0]
-    assert told == "lonely → no application: no path matches this queue"
+    printed = cli.ok("app", "explain", "lonely").splitlines()[0]
+    assert printed == "lonely → no application: no path matches this queue"
 
 
 def test_mistakes_with_applications_are_one_line(cli: CommandLine) -> None:

@@ -73,12 +73,12 @@ def test_a_new_secret_key_is_introduced_step_by_step(tmp_path: Path) -> None:
     (tmp_path / "postroom-data" / "secret.key").unlink()
     [finding] = found(cli, secret_key=NEW_KEY)
     assert finding["state"] == "error"
-    told = cli.fails("store", "rekey", secret_key=NEW_KEY)
-    assert "1 of 1 secrets cannot be decrypted" in told
+    printed = cli.fails("store", "rekey", secret_key=NEW_KEY)
+    assert "1 of 1 secrets cannot be decrypted" in printed
 
     old_keys = f"{'x' * 40}, {old_key}"
-    told = cli.ok("store", "rekey", secret_key=NEW_KEY, old_secret_keys=old_keys)
-    assert told.startswith("Encrypted with the current key: 1 of 1 secrets (1 had an old")
+    printed = cli.ok("store", "rekey", secret_key=NEW_KEY, old_secret_keys=old_keys)
+    assert printed.startswith("Encrypted with the current key: 1 of 1 secrets (1 had an old")
     assert cli.json("store", "rekey", secret_key=NEW_KEY) == {
         "current": 1,
         "old_key": 0,
@@ -115,6 +115,6 @@ def test_clear_text_of_an_earlier_version_is_encrypted_when_the_web_server_start
 
 
 def test_an_old_key_that_is_too_short_is_refused_without_showing_it(tmp_path: Path) -> None:
-    told = CommandLine(tmp_path).fails("check", old_secret_keys="short-and-secret")
-    assert "old_secret_keys" in told
-    assert "short-and-secret" not in told
+    printed = CommandLine(tmp_path).fails("check", old_secret_keys="short-and-secret")
+    assert "old_secret_keys" in printed
+    assert "short-and-secret" not in printed

@@ -25,7 +25,7 @@ def cli(tmp_path: Path) -> CommandLine:
 
 @pytest.mark.parametrize("part", ["up", "host"])
 @pytest.mark.parametrize(
-    ("apps", "told"),
+    ("apps", "error"),
     [
         (
             '[[apps]]\npath="/a"\ncommand=["true"]\n[[apps]]\npath="/A"\ncommand=["true"]\n',
@@ -41,10 +41,10 @@ def cli(tmp_path: Path) -> CommandLine:
     ids=["same-path", "disposition", "handler", "taken"],
 )
 def test_a_mistake_in_the_applications_is_one_line(
-    part: str, apps: str, told: str, cli: CommandLine
+    part: str, apps: str, error: str, cli: CommandLine
 ) -> None:
     (cli.folder / "postroom.toml").write_text(apps)
-    assert told in cli.fails(part)
+    assert error in cli.fails(part)
 
 
 @pytest.mark.parametrize("part", sorted(PARTS))
@@ -136,10 +136,10 @@ def test_what_a_terminal_sends_while_the_host_comes_up_is_no_error(
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         wait_until(lambda: bool(children.read_text()), seconds=60, what="a child")
         os.killpg(process.pid, number)
-        told, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (process.returncode, b"Traceback" in told) == (0, False), told
+    assert (process.returncode, b"Traceback" in output) == (0, False), output
 
 
 @pytest.mark.parametrize("blocking", [False, True], ids=["waiting", "blocking the event loop"])
@@ -241,8 +241,8 @@ def test_the_link_for_the_first_administrator_is_never_in_a_log_for_programs(
 ) -> None:
     port = free_ports(1)[0]
     environment = {"POSTROOM_LOG_FORMAT": log_format, "POSTROOM_PORT": str(port)}
-    told = tmp_path / "told"
-    with told.open("wb") as file:
+    output = tmp_path / "output"
+    with output.open("wb") as file:
         process = subprocess.Popen(
             [Path(sys.executable).with_name("postroom"), part],
             cwd=tmp_path,
@@ -253,12 +253,12 @@ def test_the_link_for_the_first_administrator_is_never_in_a_log_for_programs(
     try:
         wait_until(lambda: accepts_connections(port), seconds=60, what="the pages")
         wait_until(
-            lambda: "/setup?token=" in told.read_text() or "user add" in told.read_text(),
+            lambda: "/setup?token=" in output.read_text() or "user add" in output.read_text(),
             seconds=60,
             what="the first step",
         )
     finally:
         process.terminate()
         assert process.wait(60) == 0
-    assert ("token" in told.read_text()) is is_printed
-    assert ("postroom user add" in told.read_text()) is not is_printed
+    assert ("token" in output.read_text()) is is_printed
+    assert ("postroom user add" in output.read_text()) is not is_printed

@@ -95,7 +95,7 @@ async def test_every_email_ends_in_exactly_one_right_result(
     match = "" if stage in BEFORE_RCPT else f"bad-{stage}-{fault}@"
     bad, good = f"bad-{stage}-{fault}", [f"good{n}-{stage}-{fault}" for n in range(6)]
     rule = replace(FAULTS[fault], stage=stage, match=match)
-    if stage == "content" and rule.reply:  # whoever interrupts a mail does not go on
+    if stage == "content" and rule.reply:  # an interrupted email is not continued
         rule = replace(rule, drop=True)
     faulty.script(rule)
     url = faulty.url.replace("//", "//me:secret@") + "?tls=required&verify=no"

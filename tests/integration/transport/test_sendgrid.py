@@ -270,7 +270,7 @@ async def test_what_is_too_large_is_split() -> None:
 
 
 async def test_after_a_long_rate_limit_the_next_send_asks_again() -> None:
-    """Whoever sends decides when: the sender holds emails meanwhile."""
+    """The sender decides when to retry, and holds the emails until then."""
     async with running_api() as (api, transport):
         api.answers(429, ("", "too many"), Retry_After="60")
         await transport.send(TemplatedMailing(), recipients("a"), Notes())

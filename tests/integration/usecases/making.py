@@ -61,7 +61,7 @@ async def rows_of(store: Store, table: str, partition: str) -> list[Entity]:
 
 
 async def check_pairs(store: Store, name: str) -> set[str]:
-    """Each `email:` row has its `guid:` row, and the other way round; answers the addresses."""
+    """Check that `email:` rows and `guid:` rows belong together; return the addresses."""
     rows = await rows_of(store, entities.LISTS, name)
     by_email = {
         row.row.removeprefix("email:"): row.properties["SubscriberGUID"]

@@ -54,7 +54,7 @@ def test_what_was_damaged_is_refused(rest: str) -> None:
         keyring(NEW).decrypt(value[:30] + rest, HERE)
 
 
-def test_text_of_an_earlier_version_is_told_apart() -> None:
+def test_text_encrypted_by_an_earlier_version_is_recognised() -> None:
     assert not is_encrypted(SECRET)
     assert is_encrypted(keyring(NEW).encrypt("", HERE))
 

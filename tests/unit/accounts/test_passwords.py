@@ -40,8 +40,8 @@ def test_common_passwords_are_refused(password: str) -> None:
      "contoso-1234", "Postroom123", "postroom-ann"],
 )  # fmt: skip
 def test_the_users_address_and_our_name_are_refused(password: str) -> None:
-    told = problem_with(password, "ann.smith@contoso.example")
-    assert told == "must not be just your address or “Postroom” and a few characters"
+    error = problem_with(password, "ann.smith@contoso.example")
+    assert error == "must not be just your address or “Postroom” and a few characters"
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,10 @@ def test_a_named_encoding_that_needs_a_byte_order_mark_is_refused_without_one(
      "a\0b", "\ud800", "x" * 5000],
 )  # fmt: skip
 def test_what_is_no_encoding_of_files_is_refused_with_its_name(name: str) -> None:
-    told = problem(b"email,+2AA-\na@b.org,x\n", name)
-    assert told.startswith("there is no encoding ")
-    assert told.isprintable()
-    assert len(told) < 300
+    error = problem(b"email,+2AA-\na@b.org,x\n", name)
+    assert error.startswith("there is no encoding ")
+    assert error.isprintable()
+    assert len(error) < 300
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class FakeWorker(WorkerLine):
     def die(self, status: int) -> None:
         self._listener.ended(status)
 
-    def is_told_to_drain(self) -> bool:
+    def is_draining(self) -> bool:
         return any(isinstance(each, Drain) for each in self.heard)
 
     @property

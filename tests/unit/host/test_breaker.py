@@ -30,7 +30,7 @@ def test_crashes_far_apart_do_not_open_it() -> None:
         assert breaker.state(now) is BreakerState.CLOSED
 
 
-def test_a_probe_that_works_closes_it_and_the_count_begins_anew() -> None:
+def test_a_successful_probe_closes_it_and_resets_the_count() -> None:
     breaker = Breaker(PAUSE)
     last = stormy(breaker)
     breaker.worked(last + 1)

@@ -64,18 +64,18 @@ async def test_an_idle_process_is_stopped_and_a_busy_one_is_not() -> None:
     [waiting] = [worker for worker in (idle, busy) if not worker.heard]
     clock.now += 59
     pool.tick()
-    assert not waiting.is_told_to_drain()
+    assert not waiting.is_draining()
     assert pool.next_due() == 1.0
     clock.now += 1
     pool.tick()
-    assert waiting.is_told_to_drain()
-    assert not working.is_told_to_drain()
+    assert waiting.is_draining()
+    assert not working.is_draining()
     waiting.die(0)
     assert len(pool.processes) == 1
     assert pool.crashes == 0
     clock.now += 1000
     pool.tick()
-    assert not working.is_told_to_drain()
+    assert not working.is_draining()
 
 
 async def test_as_many_stay_as_the_least_number_says() -> None:
@@ -87,7 +87,7 @@ async def test_as_many_stay_as_the_least_number_says() -> None:
     ready(worker)
     clock.now += 1000
     pool.tick()
-    assert not worker.is_told_to_drain()
+    assert not worker.is_draining()
 
 
 async def test_the_process_that_worked_last_is_preferred_so_that_others_become_idle() -> None:
@@ -114,7 +114,7 @@ async def test_who_has_not_finished_at_the_drain_limit_is_killed() -> None:
     worker = ready(launcher.workers[0])
     [handed] = give(pool, "endless")
     pool.end()
-    assert worker.is_told_to_drain()
+    assert worker.is_draining()
     clock.now += 9
     pool.tick()
     assert not launcher.killed
@@ -127,7 +127,7 @@ async def test_who_has_not_finished_at_the_drain_limit_is_killed() -> None:
     assert pool.breaker.state(clock.now) is BreakerState.CLOSED
 
 
-async def test_whoever_works_on_a_message_for_too_long_is_killed_and_that_is_no_crash() -> None:
+async def test_a_process_that_takes_too_long_is_killed_and_that_is_no_crash() -> None:
     app = App(
         "/shop", handler="m:f", max_processes=1, concurrency=2, handler_timeout=timedelta(seconds=5)
     )
@@ -174,12 +174,12 @@ async def test_the_new_process_is_ready_before_the_old_one_drains() -> None:
     pool.tick()
     await settled()
     assert len(launcher.workers) == 2
-    assert not old.is_told_to_drain()
+    assert not old.is_draining()
     pool.scale(Demand(ready=10))
     await settled()
     assert len(launcher.workers) == 2, "one replacement, and no more"
     new = ready(launcher.workers[1])
-    assert old.is_told_to_drain()
+    assert old.is_draining()
     give(pool, "d")
     assert new.heard
     old.accept_all()
@@ -231,14 +231,14 @@ async def test_an_idle_process_is_replaced_before_it_stops_and_its_idle_time_goe
     pool.app = App("/shop", handler="m:g", max_processes=2, idle_timeout=timedelta(seconds=60))
     pool.tick()
     await settled()
-    assert not old.is_told_to_drain(), "the next message would have to wait"
+    assert not old.is_draining(), "the next message would have to wait"
     new = ready(launcher.workers[1])
-    assert old.is_told_to_drain()
+    assert old.is_draining()
     assert new.spec.handler == "m:g"
     old.die(0)
     clock.now += 10
     pool.tick()
-    assert new.is_told_to_drain(), "nothing has been done for a minute"
+    assert new.is_draining(), "nothing has been done for a minute"
 
 
 async def test_an_idle_process_just_stops_if_another_one_can_take_the_next_message() -> None:
@@ -252,7 +252,7 @@ async def test_an_idle_process_just_stops_if_another_one_can_take_the_next_messa
     worked.accept_all()
     pool.tick()
     await settled()
-    assert worked.is_told_to_drain()
+    assert worked.is_draining()
     assert len(launcher.workers) == 2
 
 
@@ -283,7 +283,7 @@ async def test_a_message_in_quarantine_has_a_process_of_its_own_and_harms_nobody
     alone = ready(launcher.workers[-1])
     alone.answer(Accepted(1))
     assert owner.said[-1] == ("accepted", harmless)
-    assert alone.is_told_to_drain(), "it is for no other message"
+    assert alone.is_draining(), "it is for no other message"
     alone.die(0)
     assert len(pool.processes) == 1
 
@@ -440,23 +440,23 @@ async def test_a_server_is_idle_when_it_says_so() -> None:
     worker.answer(Busy(True))
     clock.now += 1000
     pool.tick()
-    assert not worker.is_told_to_drain()
+    assert not worker.is_draining()
     worker.answer(Busy(False))
     clock.now += 59
     pool.tick()
-    assert not worker.is_told_to_drain()
+    assert not worker.is_draining()
     clock.now += 1
     pool.tick()
-    assert worker.is_told_to_drain()
+    assert worker.is_draining()
 
 
-async def test_a_process_told_to_drain_while_it_starts_ends_well() -> None:
+async def test_a_process_drained_during_its_start_ends_normally() -> None:
     pool, launcher, _, _ = make_pool(APP)
     pool.scale(Demand(ready=1))
     pool.end()
     await settled()
     [worker] = launcher.workers
-    assert worker.is_told_to_drain()
+    assert worker.is_draining()
     ready(worker)
     worker.die(0)
     assert pool.processes == []

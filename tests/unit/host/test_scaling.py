@@ -35,7 +35,7 @@ def test_what_one_process_does_within_a_second_needs_no_second_one() -> None:
     assert want(Demand(ready=10, in_hand=1, each=1.0), running=1, most=100) == 11
 
 
-def test_whoever_waits_too_long_gets_help_whatever_the_estimate_says() -> None:
+def test_messages_that_wait_too_long_get_a_process_whatever_the_estimate_says() -> None:
     assert want(Demand(ready=100, oldest=10.0, each=0.001), running=1) == 2
     assert want(Demand(ready=100, oldest=10.0, each=0.001), running=4) == 4
 

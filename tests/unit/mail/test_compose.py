@@ -221,7 +221,7 @@ def test_a_text_ends_with_the_link() -> None:
     assert text.endswith(f"\nUnsubscribe: {URL}\n")
 
 
-def test_whoever_placed_the_link_gets_no_footer() -> None:
+def test_a_body_with_an_unsubscribe_link_gets_no_footer() -> None:
     both = bodies(parse(mailing(text=LEAVE, html=f'<a href="{LEAVE}">').mail(recipient())))
     assert both == {"text/plain": f"{URL}\n", "text/html": f'<a href="{HTML_URL}">\n'}
 

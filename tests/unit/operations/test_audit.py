@@ -13,8 +13,8 @@ def output(*dependencies: object) -> str:
 
 
 def test_nothing_known_is_good() -> None:
-    told = "No known vulnerability in any of the packages (1 audited)."
-    assert verdict(output(FINE), "") == (CLEAN, told)
+    clean = "No known vulnerability in any of the packages (1 audited)."
+    assert verdict(output(FINE), "") == (CLEAN, clean)
 
 
 def test_a_vulnerability_is_named_with_the_version_that_mends_it() -> None:
@@ -26,8 +26,8 @@ def test_a_vulnerability_is_named_with_the_version_that_mends_it() -> None:
 def test_without_the_advisory_database_it_says_that_nothing_was_audited() -> None:
     traceback = "Traceback (most recent call last):\n…\nConnectionError: Max retries exceeded"
     unknown = {"name": "uvicorn", "skip_reason": "Dependency not found on PyPI"}
-    for told in (("", traceback), (output(FINE, unknown), ""), (output(), ""), ("{}", "")):
-        status, text = verdict(*told)
+    for outputs in (("", traceback), (output(FINE, unknown), ""), (output(), ""), ("{}", "")):
+        status, text = verdict(*outputs)
         assert status == NOT_AUDITED
         assert "The advisory database (api.osv.dev) cannot be reached: nothing was audited." in text
     assert "pip-audit said: ConnectionError: Max retries exceeded" in verdict("", traceback).text

@@ -148,7 +148,7 @@ def test_every_engine_and_transport_is_accepted(tmp_path: Path) -> None:
             assert (found.text, found.origin) == (text, f"POSTROOM_{name}")
 
 
-def test_a_mistake_on_the_command_line_is_told_apart(tmp_path: Path) -> None:
+def test_an_error_in_an_option_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(SettingError) as by_option:
         load_settings({}, tmp_path, {"port": "abc"})
     with pytest.raises(SettingError) as by_variable:

@@ -42,15 +42,15 @@ def test_nothing_that_lets_somebody_in_is_shown(url: str, tmp_path: Path) -> Non
     for name in ("transport", "store"):
         try:
             found = load_settings({f"POSTROOM_{name.upper()}": url}, tmp_path)
-            told = found.found[name].shown
+            text = found.found[name].shown
         except SettingError as exc:
-            told = str(exc)
-        assert not any(secret in told for secret in SECRETS), told
+            text = str(exc)
+        assert not any(secret in text for secret in SECRETS), text
     try:
-        told = repr(parse_servers(url))
+        text = repr(parse_servers(url))
     except Invalid as exc:
-        told = str(exc)
-    assert not any(secret in told for secret in SECRETS), told
+        text = str(exc)
+    assert not any(secret in text for secret in SECRETS), text
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_no_file_and_no_applications_are_fine(folder: Path) -> None:
         ("[[apps]]", "[apps]", "line 9: "),
     ],
 )
-def test_a_mistake_is_told_with_its_line(folder: Path, old: str, new: str, line: str) -> None:
+def test_an_error_names_its_line(folder: Path, old: str, new: str, line: str) -> None:
     text = read(folder, GOOD.replace(old, new))
     assert text.startswith("postroom.toml, line ")
     assert line in text

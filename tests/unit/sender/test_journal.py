@@ -81,11 +81,11 @@ def test_a_killed_senders_pages_can_be_read(tmp_path: Path) -> None:
     [dead] = dead_journals(tmp_path)
 
     assert dead.owner == "dead"
-    [(page, told)] = dead.open_pages().items()
+    [(page, state)] = dead.open_pages().items()
     assert page == PAGE
-    assert (told.item_id, told.receipt, told.item_body) == ("7", "new", f"{PAGE},0")
-    assert told.handed_over == {ANN, BOB}
-    assert told.results == {ANN: Result(ResultKind.ACCEPTED, "250 ok tab")}
+    assert (state.item_id, state.receipt, state.item_body) == ("7", "new", f"{PAGE},0")
+    assert state.handed_over == {ANN, BOB}
+    assert state.results == {ANN: Result(ResultKind.ACCEPTED, "250 ok tab")}
     assert list(dead_journals(tmp_path)) == []  # we have it
     dead.remove()
     assert list(tmp_path.iterdir()) == []
@@ -95,19 +95,19 @@ def test_a_line_without_its_end_does_not_count(tmp_path: Path) -> None:
     text = f"P\t{PAGE}\t7\tr\t{PAGE},0\nA\t{PAGE}\tHH\t{ANN}\t{BOB}\nS\t{PAGE}\t1\taccep"
     (tmp_path / "dead.1.journal").write_bytes(text.encode() + bytes(100))
     [dead] = dead_journals(tmp_path)
-    told = dead.open_pages()[PAGE]
-    assert told.handed_over == {ANN, BOB}
-    assert told.results == {}
+    state = dead.open_pages()[PAGE]
+    assert state.handed_over == {ANN, BOB}
+    assert state.results == {}
     dead.leave()
 
 
-def test_a_page_that_is_taken_again_begins_anew(tmp_path: Path) -> None:
+def test_a_page_that_is_claimed_again_starts_over(tmp_path: Path) -> None:
     taken, sent = f"P\t{PAGE}\t7\tr\t{PAGE},0", f"A\t{PAGE}\tH-\t{ANN}\t{BOB}"
     lines = [taken, sent, f"S\t{PAGE}\t0\tdeferred\t451", taken, sent, ""]
     (tmp_path / "dead.1.journal").write_text("\n".join(lines))
     [dead] = dead_journals(tmp_path)
-    told = dead.open_pages()[PAGE]
-    assert (told.handed_over, told.results) == ({ANN}, {})
+    state = dead.open_pages()[PAGE]
+    assert (state.handed_over, state.results) == ({ANN}, {})
     dead.leave()
 
 

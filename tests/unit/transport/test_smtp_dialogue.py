@@ -259,7 +259,7 @@ def test_a_provider_that_throttles_stops_nobody_else() -> None:
     assert envelope("b") in said
 
 
-def test_a_blamed_sender_is_told_in_the_servers_words() -> None:
+def test_a_refused_sender_address_is_reported_in_the_servers_words() -> None:
     talk = Talk("a")
 
     talk.heard(b"550 5.7.1 we do not like you\r\n503 no\r\n503 no\r\n")

@@ -48,7 +48,7 @@ def test_what_is_no_reply_ends_the_reading(data: bytes) -> None:
     assert reader.problem
 
 
-def test_replies_before_and_after_garbage_are_told_apart() -> None:
+def test_replies_before_and_after_garbage_are_separated() -> None:
     reader = ReplyReader()
 
     before = reader.feed(b"250 one\r\n250-two\r\nGARBAGE\r\n354 three\r\n250-fo")

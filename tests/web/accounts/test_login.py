@@ -61,7 +61,7 @@ async def test_the_printed_link_makes_the_first_administrator_once(site: Site) -
     assert len(await site.services.users.all()) == 1
 
 
-async def test_whoever_logs_in_comes_to_the_page_that_was_asked_for(site: Site) -> None:
+async def test_a_login_leads_to_the_requested_page(site: Site) -> None:
     await site.services.users.create(ANN, PASSWORD, Role.VIEWER)
     visitor = site.visitor()
     response = await visitor.get("/events?severity=error")
@@ -254,7 +254,7 @@ async def test_changing_the_password_asks_for_the_old_one_and_ends_other_session
     assert first.user is not None
     other = await site.log_in(first.user)
     new = "another good password"
-    for data, told in (
+    for data, error in (
         ({"old_password": "wrong"}, "is not your password"),
         ({"new_password": "short"}, "must have at least 10 characters"),
         ({"again": "something else"}, "does not match"),
@@ -262,7 +262,7 @@ async def test_changing_the_password_asks_for_the_old_one_and_ends_other_session
         good = {"old_password": PASSWORD, "new_password": new, "again": new}
         refused = await first.post("/account/password", {**good, **data})
         assert refused.status_code == 422
-        assert told in refused.text
+        assert error in refused.text
         assert PASSWORD not in refused.text
     good = {"old_password": PASSWORD, "new_password": new, "again": new}
     changed = await first.post("/account/password", good)
@@ -285,14 +285,14 @@ async def test_no_token_and_no_password_gets_into_the_log(
     key = await visitor.post("/keys/create", {"name": "site", "scope": "subscribe"})
     secret = re.search(r"pr_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", key.text)
     assert secret
-    told = " ".join(str(vars(each)) for each in caplog.records)
+    logged = " ".join(str(vars(each)) for each in caplog.records)
     stored = str([each async for each in site.services.store.table("audit").scan()])
     for hidden in (token, PASSWORD, visitor.session, secret[0]):
-        assert hidden not in told
+        assert hidden not in logged
         assert hidden not in stored
 
 
-async def test_who_is_locked_out_or_without_a_key_is_told_where_to_get_in(site: Site) -> None:
+async def test_pages_for_locked_out_users_explain_how_to_get_in(site: Site) -> None:
     assert "postroom user reset" in (await site.visitor().get("/login")).text
     docs = await site.visitor().get("/api/docs")
     assert "postroom apikey create" in docs.text

@@ -93,7 +93,7 @@ async def test_what_lines_do_not_say_the_form_says_and_other_encodings_are_read(
     assert (await site.services.subscriptions.get("news", "ann@example.com")).verified
 
 
-async def test_whoever_has_unsubscribed_comes_back_only_if_the_form_says_so(
+async def test_an_import_resubscribes_people_only_if_the_form_says_so(
     site: Site, editor: Visitor
 ) -> None:
     ann = await site.services.subscriptions.add("news", "ann@example.com", verified=True)

@@ -106,7 +106,9 @@ async def test_a_time_that_has_passed_is_said_before_it_counts(site: Site, edito
     assert (await only_message(site)).scheduled_at.year == 2020
 
 
-async def test_pictures_that_nobody_would_see_are_told_before(site: Site, editor: Visitor) -> None:
+async def test_images_that_nobody_would_see_are_reported_before_sending(
+    site: Site, editor: Visitor
+) -> None:
     body = '<p><img alt="x" src="bild.png"><img src=https://example.org/seen.png></p>'
     with_pictures = {**FORM, "html": body}
     words = await editor.post("/messages/preview/text", with_pictures)

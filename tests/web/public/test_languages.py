@@ -135,7 +135,7 @@ async def test_a_confirmation_speaks_the_list_s_language_if_the_visitor_s_is_unk
     assert "lang=" not in both["text/plain"]
 
 
-async def test_whoever_signs_up_in_french_gets_a_french_mail_with_a_link_to_french_pages(
+async def test_a_sign_up_in_french_gets_a_french_email_with_a_link_to_french_pages(
     site: Site,
 ) -> None:
     await site.services.lists.create("contoso1", "Contoso", "news@contoso.example")

@@ -29,7 +29,7 @@ NAMES = [
 
 
 async def poisoned(site: Site, queue: str, body: str) -> str:
-    """A message whose only attempt failed; answers its id in the poison queue."""
+    """Let the only attempt of a message fail; return its id in the poison queue."""
     store, queues = site.services.store, site.services.queues
     await queues.put(queue, body)
     [message] = await store.queue(queue).receive(lease=30)

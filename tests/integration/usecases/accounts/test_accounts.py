@@ -261,7 +261,7 @@ async def test_events_are_noted_in_the_background_and_read_newest_first(
     assert (await store.table("events").query(KeyRange())).entities == []
 
 
-async def test_what_cannot_be_told_does_no_harm(store: Store) -> None:
+async def test_a_notification_that_cannot_be_sent_does_no_harm(store: Store) -> None:
     events, audit = EventService(store), AuditService(store)
     users = Services(store).users
     sessions = SessionService(store, users)

@@ -148,7 +148,7 @@ async def test_all_of_a_list_are_known_at_once_and_nobody_else(
     assert len(await use.of_list(other)) == 0
 
 
-async def test_a_list_made_anew_keeps_its_departures_from_whoever_deletes_too_late(
+async def test_a_late_deletion_does_not_touch_the_departures_of_a_recreated_list(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)

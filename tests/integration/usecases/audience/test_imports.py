@@ -153,22 +153,22 @@ async def test_two_imports_at_once_make_no_duplicates(services: Services, store:
     assert await check_rows_agree(store) == 2000
 
 
-async def test_bad_lines_are_told_kept_up_to_a_bound_and_all_counted(
+async def test_rejected_lines_are_reported_kept_up_to_a_limit_and_all_counted(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "REJECTED_KEPT", 3)
-    told: list[RejectedLine] = []
+    reported: list[RejectedLine] = []
     report = await services.imports.import_csv(
         "news",
         io.BytesIO(b"email\nok@b.org\n" + b"bad\n" * 5),
-        on_rejected=told.append,
+        on_rejected=reported.append,
     )
     assert counts(report) == (1, 0, 0, 5)
     assert [each.line for each in report.errors] == [3, 4, 5]
-    assert [each.line for each in told] == [3, 4, 5, 6, 7]
+    assert [each.line for each in reported] == [3, 4, 5, 6, 7]
 
 
-async def test_progress_is_told_up_to_the_last_byte(
+async def test_progress_is_reported_up_to_the_last_byte(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "CHUNK_LINES", 200)
@@ -237,7 +237,7 @@ async def left(services: Services, *emails: str) -> None:
         assert await services.subscriptions.unsubscribe("news", subscriber.guid) is not None
 
 
-async def test_whoever_has_unsubscribed_is_left_out_and_reported(
+async def test_an_import_leaves_out_and_reports_people_who_unsubscribed(
     services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "CHUNK_LINES", 3)
@@ -299,13 +299,13 @@ async def test_nobody_who_is_blocked_or_unsubscribed_elsewhere_gets_mail(
         await services.subscriptions.add("news", f"{name}@example.org", verified=True)
     before = await on_list(services)
     file = io.BytesIO(STATUSES.encode())
-    told = await services.imports.import_csv("news", file, verified=True, dry_run=True)
+    predicted = await services.imports.import_csv("news", file, verified=True, dry_run=True)
     assert await on_list(services) == before, "a dry run writes nothing"
     done = await take(services, STATUSES, verified=True)
-    assert counts(told) == counts(done) == (3, 1, 0, 1)
-    assert told.unsubscribed == done.unsubscribed == 3
+    assert counts(predicted) == counts(done) == (3, 1, 0, 1)
+    assert predicted.unsubscribed == done.unsubscribed == 3
     assert (done.confirmed, done.blocked, done.lines) == (1, 2, 8)
-    assert (told.dry_run, done.dry_run) == (True, False)
+    assert (predicted.dry_run, done.dry_run) == (True, False)
     assert done.ignored_columns == ["city"]
     found = (await services.subscriptions.page("news")).subscribers
     assert [each.address for each in found if each.may_receive] == ["ann@example.org"]

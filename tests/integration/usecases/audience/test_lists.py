@@ -121,7 +121,7 @@ async def test_of_many_who_make_the_same_list_one_succeeds(services: Services) -
     assert await names(services) == ["contoso1"]
 
 
-async def test_a_list_goes_with_all_its_subscribers_and_can_be_made_anew(
+async def test_a_list_is_deleted_with_its_subscribers_and_can_be_recreated(
     services: Services, store: Store, engine: str
 ) -> None:
     name = await make_list(services)
@@ -195,19 +195,19 @@ async def test_two_who_delete_at_once_delete_it_once(services: Services, store: 
     assert await names(services) == []
 
 
-async def test_a_late_deletion_takes_nothing_from_a_list_that_was_made_anew(
+async def test_a_late_deletion_takes_nothing_from_a_recreated_list(
     services: Services, store: Store
 ) -> None:
     for write in (2, 3, 4, 5):
         name = await make_list(services, f"list{write}")
         await fill(store, name, 60)
 
-        async def somebody_else_makes_it_anew(name: ListName = name) -> None:
+        async def another_process_recreates_it(name: ListName = name) -> None:
             await services.lists.delete(name)
             await make_list(services, name)
             await services.subscriptions.add(name, "new@example.com", verified=True)
 
-        fate = Fate(before={write: somebody_else_makes_it_anew})
+        fate = Fate(before={write: another_process_recreates_it})
         await Services(Fated(store, fate)).lists.delete(name)
 
         assert await check_pairs(store, name) == {"new@example.com"}
@@ -234,7 +234,7 @@ async def test_a_list_made_while_its_namesake_goes_is_in_the_index(
         assert name in await names(services)
 
 
-async def test_whoever_signs_up_while_the_list_goes_does_not_come_back_with_its_name(
+async def test_a_sign_up_during_a_deletion_does_not_return_with_a_new_list_of_that_name(
     services: Services, store: Store
 ) -> None:
     for call in ("subscribe", "add", "move"):

@@ -189,7 +189,7 @@ async def test_another_address_keeps_the_links_and_is_refused_if_taken(
     assert await check_pairs(store, name) == {BOB}
 
 
-async def test_whoever_leaves_while_the_address_changes_is_off_the_list(
+async def test_unsubscribing_while_the_address_changes_removes_the_subscriber(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)

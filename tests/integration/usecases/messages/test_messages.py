@@ -280,7 +280,7 @@ async def test_an_edit_that_loses_the_race_changes_nothing(
             assert len(await rows_of(store, entities.INDEX, entities.OPEN)) <= 2
 
 
-async def test_whoever_goes_back_to_the_old_time_is_still_found(
+async def test_a_message_rescheduled_to_its_old_time_is_still_found(
     services: Services, store: Store, engine: str
 ) -> None:
     await make_list(services)

@@ -1,4 +1,4 @@
-"""Whoever looks after Postroom is told what cannot wait: once, by mail and by webhook."""
+"""Alerts: operators hear of urgent events once, by email and by webhook."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 @contextmanager
 def running_webhook(*statuses: int) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Answers with these statuses, then with 204; remembers what was posted."""
+    """Respond with these statuses, then with 204, and record what was posted."""
     posted: list[dict[str, str]] = []
     answers = list(statuses)
 
@@ -67,7 +67,7 @@ async def test_what_was_there_before_is_not_told(store: Store) -> None:
     assert posted == []
 
 
-async def test_warnings_are_told_once_and_in_their_order(store: Store) -> None:
+async def test_alerts_are_sent_once_and_in_order(store: Store) -> None:
     events = EventService(store)
     with running_webhook() as (url, posted):
         alerts = await begun(store, WebhookChannel(url))
@@ -90,7 +90,7 @@ async def test_warnings_are_told_once_and_in_their_order(store: Store) -> None:
     assert (posted[0]["severity"], posted[0]["subject"]) == ("warning", "message:1")
 
 
-async def test_a_webhook_that_fails_is_told_again(store: Store) -> None:
+async def test_a_failed_webhook_is_retried(store: Store) -> None:
     events = EventService(store)
     with running_webhook(500) as (url, posted):
         alerts = await begun(store, WebhookChannel(url))
@@ -129,14 +129,14 @@ async def test_a_webhook_is_called_at_once_while_the_mail_server_is_away(
 
 async def test_alerts_continue_where_an_earlier_version_stopped(store: Store) -> None:
     events = EventService(store)
-    await events.record("host", "told before the upgrade", severity=Severity.ERROR)
-    [told] = await events.since(None, least=Severity.WARNING)
-    await store.table("alerts").insert(Entity("alerts", "last", {"EventId": told.id}))
-    await events.record("host", "not told yet", severity=Severity.ERROR)
+    await events.record("host", "sent before the upgrade", severity=Severity.ERROR)
+    [sent] = await events.since(None, least=Severity.WARNING)
+    await store.table("alerts").insert(Entity("alerts", "last", {"EventId": sent.id}))
+    await events.record("host", "not sent yet", severity=Severity.ERROR)
     with running_webhook() as (url, posted):
         assert await Alerts(store, EventService(store), [WebhookChannel(url)]).send_new() == 1
 
-    assert [each["text"] for each in posted] == ["not told yet"]
+    assert [each["text"] for each in posted] == ["not sent yet"]
 
 
 @contextmanager

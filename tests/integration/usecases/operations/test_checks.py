@@ -57,7 +57,7 @@ async def test_a_domain_that_is_set_up_well(tmp_path: Path, smtp_sink: SmtpSink)
     assert "_dmarc.contoso.se" in found["DMARC of news.contoso.se"].text
 
 
-async def test_a_domain_without_records_is_told_what_to_publish(
+async def test_a_domain_without_records_gets_advice_on_what_to_publish(
     tmp_path: Path, smtp_sink: SmtpSink
 ) -> None:
     with running_dns_server({}) as resolver:
@@ -72,7 +72,7 @@ async def test_a_domain_without_records_is_told_what_to_publish(
 
 
 @pytest.mark.parametrize(
-    ("records", "part", "state", "told"),
+    ("records", "part", "state", "advice"),
     [
         (["v=spf1 +all"], "SPF", FindingState.WARNING, "everybody"),
         (["v=spf1 -all", "v=spf1 mx -all"], "SPF", FindingState.ERROR, "there are 2"),
@@ -85,7 +85,7 @@ async def test_records_that_do_not_protect(
     records: list[str],
     part: str,
     state: FindingState,
-    told: str,
+    advice: str,
 ) -> None:
     with running_dns_server({"news.contoso.se": records}) as resolver:
         found = await findings(
@@ -93,7 +93,7 @@ async def test_records_that_do_not_protect(
         )
 
     assert found[f"{part} of news.contoso.se"].state is state
-    assert told in found[f"{part} of news.contoso.se"].text
+    assert advice in found[f"{part} of news.contoso.se"].text
 
 
 async def test_a_revoked_key_is_an_error(tmp_path: Path, smtp_sink: SmtpSink) -> None:

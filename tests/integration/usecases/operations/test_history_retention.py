@@ -57,7 +57,7 @@ async def receive(store: Store, queue: str = QUEUE) -> QueueMessage:
 async def fails(
     queues: QueueService, store: Store, of: App, queue: str = QUEUE, **properties: str
 ) -> str:
-    """A message that has failed as often as it may; answers the id of its history."""
+    """Let a message fail as often as it may; return the id of its history."""
     identity = await queues.put(queue, "an order", properties=properties)
     await queues.failed(await receive(store, queue), of, FAILURE)
     return identity
@@ -122,7 +122,7 @@ async def test_without_a_limit_histories_are_kept(services: Services, store: Sto
     assert await services.queues.history(identity) != []
 
 
-async def test_whoever_dies_at_the_end_of_a_message_leaves_a_history_that_is_removed(
+async def test_a_crash_at_the_end_of_a_message_leaves_a_history_that_is_removed(
     services: Services, store: Store
 ) -> None:
     """A message that is there has its history; without its message a history does not stay."""

@@ -308,7 +308,7 @@ async def test_a_time_to_live_ends_where_no_application_takes_messages(
     assert await later.expire_due() == 0
 
 
-async def test_a_message_in_hand_ends_once_it_is_given_back(
+async def test_an_expired_message_ends_when_it_is_released(
     services: Services, store: Store
 ) -> None:
     await services.queues.put(QUEUE, "in hand", ttl=3600)
@@ -511,7 +511,9 @@ async def poisoned(services: Services, store: Store, count: int) -> list[str]:
     return ids
 
 
-async def test_redrive_brings_one_back_with_counters_anew(services: Services, store: Store) -> None:
+async def test_redrive_returns_one_message_and_resets_its_attempts(
+    services: Services, store: Store
+) -> None:
     ids = await poisoned(services, store, 3)
     [*_, last] = await services.queues.peek(poison_queue(QUEUE), 10)
     assert await services.queues.redrive(QUEUE, id=last.id) == 1

@@ -1,18 +1,18 @@
-"""The same on Azure, where a moved message has another id: a few of them, because it is slow."""
+"""A few use cases of queues on Azure, where a moved message gets another id."""
 
 import pytest
 
 from tests.integration.usecases.queues.test_queue_service import (
     test_a_message_that_expires_in_retry_does_not_come_back,
     test_each_disposition,
-    test_redrive_brings_one_back_with_counters_anew,
+    test_redrive_returns_one_message_and_resets_its_attempts,
     test_what_is_accepted_is_gone_with_its_history,
 )
 
 __all__ = [
     "test_a_message_that_expires_in_retry_does_not_come_back",
     "test_each_disposition",
-    "test_redrive_brings_one_back_with_counters_anew",
+    "test_redrive_returns_one_message_and_resets_its_attempts",
     "test_what_is_accepted_is_gone_with_its_history",
 ]
 
