@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import LARGEST_BODY
 from postroom.mail.mailing import Mailing
-from tests.unit.mail.making import (
+from tests.unit.mail.mailings import (
     GUID,
     LEAVE,
     OTHER_GUID,

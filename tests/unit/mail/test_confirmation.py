@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from postroom.translations import Translator
-from tests.unit.mail.making import DATE, GUID, confirmation, recipient
+from tests.unit.mail.mailings import DATE, GUID, confirmation, recipient
 from tests.unit.mail.strict import bodies, parse, read_headers
 
 LINK = f"https://lists.example.com/confirm?id={GUID}&listName=contoso1"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Mailing
-from tests.unit.mail.making import DATE, GUID, URL, confirmation, mailing, recipient
+from tests.unit.mail.mailings import DATE, GUID, URL, confirmation, mailing, recipient
 from tests.unit.mail.strict import check_lines, parse, read_headers
 
 HOSTILE = [

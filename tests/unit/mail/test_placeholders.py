@@ -7,7 +7,7 @@ import pytest
 from postroom.domain.errors import Invalid
 from postroom.mail.mailing import Recipient, SplicedMailing
 from postroom.transport.http.provider import TemplatedMailing
-from tests.unit.mail.making import GUID, LEAVE, URL, confirmation, mailing, recipient
+from tests.unit.mail.mailings import GUID, LEAVE, URL, confirmation, mailing, recipient
 from tests.unit.mail.strict import bodies, parse, read_headers
 
 HTML = f"<p>Hello {{{{ email }}}}, <a href='{LEAVE}'>bye</a> — {{{{ list_description }}}}</p>"
