@@ -8,7 +8,7 @@ from __future__ import annotations
 from bench.figures import Figure
 from bench.store import ours
 from postroom.storage import open_store
-from postroom.storage.azure import AzureStore
+from postroom.storage.azure.engine import AzureStore
 
 PAGES = range(10)
 

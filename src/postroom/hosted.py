@@ -37,7 +37,10 @@ log = logging.getLogger(__name__)
 _BUSY_SECONDS = 0.1
 _STORE_SECONDS = 2.0
 
-_ENGINES = {"sqlite": "postroom.storage.sqlite", "postgresql": "postroom.storage.postgres"}
+_ENGINES = {
+    "sqlite": "postroom.storage.sqlite.engine",
+    "postgresql": "postroom.storage.postgres.engine",
+}
 
 
 def own_apps(idle: timedelta) -> tuple[App, ...]:

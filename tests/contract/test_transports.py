@@ -9,8 +9,7 @@ import pytest
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid
-from postroom.mail.mailing import Recipient
-from postroom.mail.placeholders import Parts
+from postroom.mail.mailing import Parts, Recipient
 from postroom.transport.contract import (
     FaultScope,
     Result,

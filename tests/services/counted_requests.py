@@ -18,7 +18,7 @@ from postroom.services.audience.subscriptions import new_subscriber
 from postroom.services.messages.message_contents import NewBodies
 from postroom.settings import load_settings
 from postroom.storage import Insert, open_store
-from postroom.storage.azure import AzureStore
+from postroom.storage.azure.engine import AzureStore
 from postroom.transport.registry import open_transport
 from postroom.wiring import Services
 

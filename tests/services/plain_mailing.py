@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
-from postroom.mail.mailing import Mailing, Recipient
-from postroom.mail.placeholders import Parts
+from postroom.mail.mailing import Mailing, Parts, Recipient
 from postroom.transport.contract import Result, ResultKind
 from tests.services.waiting import wait_until
 

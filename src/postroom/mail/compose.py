@@ -19,13 +19,19 @@ from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail import header_text
-from postroom.mail.assembly import ListIdentity, assemble, list_identity
+from postroom.mail.assembly import (
+    Link,
+    ListIdentity,
+    assemble,
+    host_name,
+    list_identity,
+    unsubscribe_link,
+)
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot
 from postroom.mail.body_files import clean_body
 from postroom.mail.html import contains_visibly, declare_utf8, footer_position
 from postroom.mail.mailing import Mailing
 from postroom.mail.merge_fields import Field, split_fields
-from postroom.mail.subscriber_links import Link, host_name, unsubscribe_link
 from postroom.translations import Translator
 
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"

@@ -1,5 +1,7 @@
-"""Mailings: what a transport needs to know about the emails that it sends, and a message as bytes
-with slots, where everything is encoded once and each recipient is inserted.
+"""Mailings: what a transport needs to know about the emails that it sends.
+
+A message is bytes with slots: everything is encoded once, and each recipient is inserted. For email
+providers that insert the values themselves, it is text with placeholders.
 
 No line of an email begins with a dot (see `body_encoding`), so SMTP's DATA is the email itself.
 """
@@ -8,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import html
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -19,8 +22,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
-from postroom.mail.body_encoding import LONGEST_GUID, LONGEST_VALUE, Pieces, Slot, quoted
-from postroom.mail.placeholders import Parts, Placeholders, Source
+from postroom.mail.body_encoding import LONGEST_GUID, LONGEST_VALUE, BodyPart, Pieces, Slot, quoted
 from postroom.mail.wire_addresses import envelope_address, needs_smtputf8
 
 # Most addresses consist of these and are the same in headers, text and HTML.
@@ -28,6 +30,12 @@ _ALNUM: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 _PLAIN: Final = _ALNUM + b"@.+-_"
 _IN_GUID: Final = _ALNUM + b"-"
 _DIGEST_SIZE: Final = 12  # 96 bits: no collision among billions of emails
+_NAMES: Final = {
+    Slot.GUID: "guid",
+    Slot.EMAIL_IN_SUBJECT: "subject",
+    Slot.EMAIL_IN_TEXT: "text",
+    Slot.EMAIL_IN_HTML: "html",
+}
 
 
 class Recipient(msgspec.Struct, frozen=True, gc=False):
@@ -206,3 +214,88 @@ def _merged(pieces: Pieces) -> Pieces:
             merged += [b"".join(run), each]
             run = []
     return [*merged, b"".join(run)]
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """A message as text with placeholders. HTML and text have different ones, because their values
+    are escaped differently."""
+
+    subject: str
+    html: str
+    text: str
+    from_name: str = ""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Those that are the same for all, such as List-Id; not From, To, Subject, Date or MIME."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What an email was assembled from, before anything was encoded."""
+
+    subject: Sequence[str | Slot]
+    from_name: str
+    more_headers: Pieces
+    parts: Sequence[BodyPart]
+
+
+class Placeholders:
+    """An email as text with placeholders, for providers that insert each recipient's values.
+
+    Nothing is encoded here: the provider builds the MIME parts. A placeholder has a random part, so
+    it occurs in no body, and no address can be chosen to contain one.
+    """
+
+    def __init__(self, source: Source) -> None:
+        texts = [source.subject, *(part.segments for part in source.parts)]
+        self._names = _unused_names(each for text in texts for each in text)
+        bodies = {part.media_type: self._with_names(part.segments) for part in source.parts}
+        self._headers = dict(self._header_lines(source.more_headers))
+        self.parts: Final = Parts(
+            subject=self._with_names(source.subject),
+            html=bodies.get("text/html", ""),
+            text=bodies.get("text/plain", ""),
+            from_name=source.from_name,
+            headers={
+                name: value
+                for name, value in self._headers.items()
+                if self._names[Slot.GUID] not in value
+            },
+        )
+        used = {each for text in texts for each in text if isinstance(each, Slot)}
+        self._used = [(slot, name) for slot, name in self._names.items() if slot in used]
+
+    def values(self, address: Address, guid: str) -> dict[str, str]:
+        """Return placeholder → value, for those that the message uses."""
+        return {
+            name: guid
+            if slot is Slot.GUID
+            else html.escape(address)
+            if slot is Slot.EMAIL_IN_HTML
+            else address
+            for slot, name in self._used
+        }
+
+    def headers(self, guid: str) -> dict[str, str]:
+        """Return all headers of the list, including those that are the same for all recipients: a
+        provider may let a recipient's headers replace the common ones."""
+        placeholder = self._names[Slot.GUID]
+        return {name: value.replace(placeholder, guid) for name, value in self._headers.items()}
+
+    def _with_names(self, segments: Iterable[str | Slot]) -> str:
+        return "".join(self._names[each] if isinstance(each, Slot) else each for each in segments)
+
+    def _header_lines(self, pieces: Pieces) -> Iterator[tuple[str, str]]:
+        """Yield names and values, unfolded: the provider folds them again."""
+        lines = "".join(
+            self._names[each] if isinstance(each, Slot) else each.decode("ascii") for each in pieces
+        )
+        for line in lines.replace(header_text.FOLD, " ").splitlines():
+            name, _, value = line.partition(":")
+            yield name, value.strip()
+
+
+def _unused_names(segments: Iterable[str | Slot]) -> dict[Slot, str]:
+    static = [each for each in segments if isinstance(each, str)]
+    while True:
+        token = secrets.token_hex(8)
+        if not any(token in each for each in static):
+            return {slot: f"-{token}-{name}-" for slot, name in _NAMES.items()}

@@ -12,10 +12,9 @@ from typing import Final
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
-from postroom.mail.assembly import assemble, list_identity
+from postroom.mail.assembly import Link, assemble, confirm_link, list_identity
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot
 from postroom.mail.mailing import Mailing
-from postroom.mail.subscriber_links import Link, confirm_link
 from postroom.translations import Translator
 
 # Stand-ins for what differs between recipients: no checked text can contain them.

@@ -10,16 +10,16 @@ from postroom.storage.errors import InvalidStoreUrl
 
 # scheme → (module with `async def connect(url) -> Store`, extra that installs its driver)
 _ENGINES: dict[str, tuple[str, str | None]] = {
-    "sqlite": ("postroom.storage.sqlite", None),
-    "postgresql": ("postroom.storage.postgres", "postgres"),
-    "azure": ("postroom.storage.azure", "azure"),
+    "sqlite": ("postroom.storage.sqlite.engine", None),
+    "postgresql": ("postroom.storage.postgres.engine", "postgres"),
+    "azure": ("postroom.storage.azure.engine", "azure"),
 }
 
 
 async def open_existing_store(url: str, azure_connection_string: str | None = None) -> Store:
     """Open a store like `open_store`, but never create a file for a mistyped name."""
     if url.startswith("sqlite://"):
-        import_module("postroom.storage.sqlite").check_exists(url)
+        import_module("postroom.storage.sqlite.engine").check_exists(url)
     return await open_store(url, azure_connection_string)
 
 

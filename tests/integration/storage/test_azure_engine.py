@@ -41,7 +41,8 @@ from postroom.storage import (
     gt,
     open_store,
 )
-from postroom.storage.azure import AzureStore, account, connect, connection
+from postroom.storage.azure import connection, storage_account
+from postroom.storage.azure.engine import AzureStore, connect
 from tests.services.azurite import KEY, Azurite
 from tests.services.waiting import LOOPBACK, free_ports
 
@@ -423,7 +424,7 @@ async def test_an_identity_that_is_not_found_is_denied_and_its_source_closed(
         async def close(self) -> None:
             closed.append(True)
 
-    monkeypatch.setattr(account, "DefaultAzureCredential", NoIdentity)
+    monkeypatch.setattr(storage_account, "DefaultAzureCredential", NoIdentity)
     with pytest.raises(AccessDenied, match=r"contoso\.blob\.core\.windows\.net") as failure:
         await open_store("azure://contoso")
     assert_secret_is_kept(failure.value, "SECRET")

@@ -23,8 +23,8 @@ from azure.data.tables.aio import TableServiceClient
 from azure.storage.blob.aio import BlobServiceClient
 from azure.storage.queue.aio import QueueServiceClient
 
-from postroom.storage.azure.account import Account
 from postroom.storage.azure.errors import FAULTS, Failure, Outcome, Refused, failure_of
+from postroom.storage.azure.storage_account import Account
 from postroom.storage.errors import StoreClosed, StoreUnavailable
 
 T = TypeVar("T")

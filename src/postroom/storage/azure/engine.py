@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from postroom.storage.azure import blobs, leases, queues, schema
-from postroom.storage.azure.account import account_of
 from postroom.storage.azure.blobs import AzureContainer
 from postroom.storage.azure.connection import PATIENCE_SECONDS, Connection
 from postroom.storage.azure.queues import FIRST_PAUSE, LONGEST_PAUSE, AzureQueue, PollingPace
+from postroom.storage.azure.storage_account import account_of
 from postroom.storage.azure.tables import AzureTable
 from postroom.storage.checked import CheckedStore
 from postroom.storage.contract import Container, Lease, Queue, QueueInfo, StoreInfo, Table

@@ -12,7 +12,8 @@ import apsw
 from postroom.storage.checked import CheckedContainer
 from postroom.storage.contract import BlobInfo, BlobListing, KeyRange
 from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
-from postroom.storage.sqlite import clock, conditions
+from postroom.storage.sqlite import conditions
+from postroom.storage.sqlite import store_clock as clock
 from postroom.storage.sqlite.connection import Readers
 from postroom.storage.sqlite.writer import Writer
 from postroom.storage.streams import in_pieces

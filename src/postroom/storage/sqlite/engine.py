@@ -36,9 +36,9 @@ from postroom.storage.measuring import measured
 from postroom.storage.sqlite import leases, queues, schema
 from postroom.storage.sqlite.bell import FileBell
 from postroom.storage.sqlite.blobs import SqliteContainer
-from postroom.storage.sqlite.clock import Clock
 from postroom.storage.sqlite.connection import Readers, open_connection
 from postroom.storage.sqlite.queues import SqliteQueue
+from postroom.storage.sqlite.store_clock import StoreClock
 from postroom.storage.sqlite.tables import PREFIX, SqliteTable
 from postroom.storage.sqlite.writer import CommitDelay, Writer
 
@@ -64,7 +64,7 @@ def check_exists(url: str) -> None:
 
 
 class SqliteStore(CheckedStore):
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: StoreClock) -> None:
         self._path = path
         self._clock = clock
         self._bell = FileBell(path)
@@ -167,16 +167,16 @@ def _path_of(url: str) -> Path:
     return Path(url.removeprefix(_SCHEME))
 
 
-def _opened_clock(path: Path, at_least: int) -> Clock:
+def _opened_clock(path: Path, at_least: int) -> StoreClock:
     try:
-        return Clock(path, at_least)
+        return StoreClock(path, at_least)
     except OSError as exc:
         if exc.errno == errno.ENOSPC:
             raise StoreFull(f"no space left for {path}") from exc
         raise AccessDenied(f"{path}-clock cannot be written: {exc.strerror}") from exc
 
 
-def _prepare(path: Path) -> Clock:
+def _prepare(path: Path) -> StoreClock:
     """Create or upgrade the file; return the store's clock."""
     try:
         make_private(path.parent)

@@ -8,7 +8,7 @@ import apsw
 
 from postroom.storage.contract import Lease
 from postroom.storage.errors import LeaseLost
-from postroom.storage.sqlite.clock import Clock
+from postroom.storage.sqlite.store_clock import StoreClock
 from postroom.storage.sqlite.writer import Writer
 
 _ACQUIRE = """
@@ -22,7 +22,7 @@ _RENEW = "UPDATE lease SET expires_at = ? WHERE name = ? AND token = ?"
 _RELEASE = "UPDATE lease SET expires_at = 0, token = '' WHERE name = ? AND token = ?"
 
 
-async def acquire(writer: Writer, clock: Clock, name: str, seconds: float) -> Lease | None:
+async def acquire(writer: Writer, clock: StoreClock, name: str, seconds: float) -> Lease | None:
     token = secrets.token_hex(16)
 
     def write(connection: apsw.Connection) -> int | None:
@@ -37,7 +37,7 @@ async def acquire(writer: Writer, clock: Clock, name: str, seconds: float) -> Le
     return None if fencing is None else Lease(name, fencing, seconds, token)
 
 
-async def renew(writer: Writer, clock: Clock, lease: Lease) -> None:
+async def renew(writer: Writer, clock: StoreClock, lease: Lease) -> None:
     await _change(writer, lease, _RENEW, clock.after(lease.seconds))
 
 

@@ -13,8 +13,8 @@ from postroom.storage.checked import CheckedQueue, check_message
 from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import InvalidValue, LeaseLost
 from postroom.storage.sqlite.bell import FileBell, QueueLook
-from postroom.storage.sqlite.clock import Clock
 from postroom.storage.sqlite.connection import Readers
+from postroom.storage.sqlite.store_clock import StoreClock
 from postroom.storage.sqlite.writer import Writer
 
 _CREATE = "INSERT INTO queue (name) VALUES (?) ON CONFLICT DO NOTHING"
@@ -112,7 +112,7 @@ WHERE (:queues IS NULL OR name IN (SELECT value FROM json_each(:queues)))
 
 class SqliteQueue(CheckedQueue):
     def __init__(
-        self, name: str, writer: Writer, readers: Readers, bell: FileBell, clock: Clock
+        self, name: str, writer: Writer, readers: Readers, bell: FileBell, clock: StoreClock
     ) -> None:
         super().__init__(name)
         self._clock = clock
@@ -321,7 +321,7 @@ def _id_of(connection: apsw.Connection, name: str) -> int:
 
 
 def read_infos(
-    connection: apsw.Connection, clock: Clock, name: str | None = None
+    connection: apsw.Connection, clock: StoreClock, name: str | None = None
 ) -> list[QueueInfo]:
     """Return one queue, or all, sorted by name."""
     where = "WHERE name = :name" if name is not None else "ORDER BY name"
@@ -336,7 +336,7 @@ def read_infos(
 async def wait_for_messages(
     readers: Readers,
     bell: FileBell,
-    clock: Clock,
+    clock: StoreClock,
     queues: frozenset[str] | None,
     besides: frozenset[str],
     timeout: float,
@@ -362,5 +362,5 @@ async def wait_for_messages(
     return await bell.wait(lambda: readers.run(read), timeout)
 
 
-def _time_or_none(clock: Clock, microseconds: int | None) -> datetime | None:
+def _time_or_none(clock: StoreClock, microseconds: int | None) -> datetime | None:
     return None if microseconds is None else clock.as_datetime(microseconds)

@@ -14,8 +14,7 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
-from postroom.mail.mailing import Recipient
-from postroom.mail.placeholders import Parts
+from postroom.mail.mailing import Parts, Recipient
 from postroom.transport.contract import (
     LONGEST_REPLY,
     FaultScope,

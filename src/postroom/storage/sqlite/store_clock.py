@@ -30,7 +30,7 @@ _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Clock:
+class StoreClock:
     """The clock of one store."""
 
     def __init__(self, database: Path, at_least: int = 0) -> None:
