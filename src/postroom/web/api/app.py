@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from starlette.routing import Mount
 
-from postroom.web.api.audience import files, lists, subscribe, subscribers
+from postroom.web.api.audience import import_export, lists, subscribe, subscribers
 from postroom.web.api.documenting import PLACE, make_document
 from postroom.web.api.messages import emails, messages
 from postroom.web.api.middleware import HeadRequests, KeyGuard
@@ -22,7 +22,7 @@ from postroom.web.context import WebContext
 ROUTERS: tuple[APIRouter, ...] = (
     subscribe.router,
     lists.router,
-    files.router,
+    import_export.router,
     subscribers.router,
     messages.router,
     emails.router,
