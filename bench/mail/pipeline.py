@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.mail import content
 from postroom.domain.messages.messages import FINAL, Message
 from postroom.services import entities
-from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.storage import Insert, Operation, open_store
 from postroom.wiring import Services
 from tests.services.waiting import LOOPBACK, free_ports

@@ -45,11 +45,12 @@ _SECONDS = 10
 
 
 class NoFromAddress(PostroomError):
-    """There is nothing to send from; the text says what to do."""
+    """No From address is known; the text says what to do."""
 
 
 class NoticeSender:
-    """Finds the From address when a mail is to be sent: lists come and go."""
+    """The From address of emails that Postroom sends on its own behalf: alerts and test emails.
+    Looked up for each email, because lists come and go."""
 
     def __init__(self, lists: ListService, configured: Address | None) -> None:
         self._lists = lists
@@ -58,8 +59,8 @@ class NoticeSender:
     async def address(self) -> Address:
         """Return the setting `alert_from`, or the From address of the first list by name.
 
-        The mail server accepts that one, which need not be true of the person's who gets the mail.
-        Raise `NoFromAddress` if there is neither.
+        The mail server accepts that one; it might refuse the recipient's own address. Raise
+        `NoFromAddress` if there is neither.
         """
         if self._configured:
             return self._configured
@@ -111,9 +112,9 @@ class MailChannel(Channel):
         recipient = Recipient(self._to, SubscriberGuid("administrator"))
         [result] = await self._transport.send(mailing, [recipient], Unwatched())
         if result.kind is ResultKind.REFUSED:
-            return  # it never will be accepted, and the cause is among the events, too
+            return  # a retry would not help, and the cause is among the events, too
         if result.kind is not ResultKind.ACCEPTED:
-            raise AlertFailed(f"the mail to {self._to} is not accepted: {result.reply}")
+            raise AlertFailed(f"the email to {self._to} was not accepted: {result.reply}")
 
 
 class WebhookChannel(Channel):
@@ -153,13 +154,13 @@ class WebhookChannel(Channel):
 def _reason(exc: Exception) -> str:
     match exc:
         case urllib.error.HTTPError():
-            return f"it answers with status {exc.code}"
+            return f"it returned status {exc.code}"
         case urllib.error.URLError(reason=OSError() as cause):
             return cause.strerror or type(cause).__name__
         case OSError():
             return exc.strerror or type(exc).__name__
         case HTTPException():
-            return f"its URL or its answer is malformed ({type(exc).__name__})"
+            return f"its URL or its response is malformed ({type(exc).__name__})"
         case _:
             return "its URL is malformed"
 
@@ -204,17 +205,17 @@ class Alerts:
             newest = await self._events.since(None, least=self._least, limit=1)
             await self._remember(channel, newest[-1].id if newest else "")
             return 0
-        told = 0
+        delivered = 0
         for event in await self._events.since(last or None, least=self._least):
             try:
                 await channel.send(event)
-                told += 1
+                delivered += 1
             except AlertFailed as exc:
                 log.warning("alert %r not delivered by %s: %s", event.text, channel.name, exc)
                 if datetime.now(UTC) - event.at < _GIVE_UP_AFTER:
                     break
             await self._remember(channel, event.id)
-        return told
+        return delivered
 
     async def _last_sent(self, channel: Channel) -> str | None:
         for row in (channel.name, _FOR_ALL):

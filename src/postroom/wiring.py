@@ -32,8 +32,7 @@ from postroom.services.accounts.users import UserService
 from postroom.services.audience.address_trace import TraceService
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
-from postroom.services.audience.list_counts import ListCounts
-from postroom.services.audience.list_growth import GrowthService
+from postroom.services.audience.list_growth import GrowthService, ListCounts
 from postroom.services.audience.list_sizes import EstimateService, ListSizes
 from postroom.services.audience.lists import ListService, LogoService
 from postroom.services.audience.personal_data import PersonalDataService

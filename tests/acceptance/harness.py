@@ -18,7 +18,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import FINAL, Message
 from postroom.services import entities
-from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Insert
 from postroom.wiring import Services

@@ -14,7 +14,7 @@ from postroom.hosted import register_apps, run_host
 from postroom.scheduler import Scheduler
 from postroom.sender import Sender, SenderSettings
 from postroom.services import entities
-from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.messages.message_contents import NewBodies
 from postroom.settings import load_settings
 from postroom.storage import Insert, open_store

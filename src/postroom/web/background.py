@@ -21,8 +21,9 @@ import msgspec
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid, NotNow
 from postroom.errors import PostroomError
-from postroom.services.audience.files.imports import ImportReport, ImportService
-from postroom.services.audience.files.subscriber_lines import RejectedLine, protected
+from postroom.services.audience.files.import_report import ImportReport, RejectedLine
+from postroom.services.audience.files.imports import ImportService
+from postroom.services.audience.files.subscriber_lines import protected
 from postroom.services.queues.delivery import QueueService
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services import entities
-from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.storage import Insert
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, fill, schedule

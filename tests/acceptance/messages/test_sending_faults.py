@@ -17,7 +17,7 @@ from postroom.sender.limits import connection_share
 from postroom.sender.limits import stored_limits as throttle
 from postroom.services import entities
 from postroom.services.accounts.users import Role
-from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.storage import Insert, KeyRange
 from postroom.web.requests.cookies import cookies_at
 from postroom.wiring import Services

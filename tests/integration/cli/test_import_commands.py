@@ -94,7 +94,7 @@ def test_mistakes_with_files_are_one_line_and_nothing_is_imported(cli: CommandLi
     assert "line 2 is not in UTF-8" in why("news", "latin.csv")
     assert "name the encoding that it is in (such as windows-1252)" in why("news", "latin.csv")
     assert "no encoding 'klingon'" in why("news", "latin.csv", "--encoding", "klingon")
-    assert "has no column 'email': it has 'post', 'name'" in why("news", "no-email.csv")
+    assert "has no column 'email', only 'post', 'name'" in why("news", "no-email.csv")
     assert "has no header line" in why("news", "empty.csv")
     assert "'missing.csv' does not exist" in cli.misused(
         "subscriber", "import", "news", "missing.csv"
@@ -209,7 +209,7 @@ def test_an_import_resubscribes_nobody_without_its_option(cli: CommandLine) -> N
     file = b"email\nann@example.org\nbob@example.org\n"
     printed = cli.ok("subscriber", "import", "news", "-", stdin=file)
     assert printed.startswith("news: 1 added, 0 updated, 0 unchanged, 1 rejected (")
-    assert "only its owner can come back, by signing up" in printed
+    assert "only the owner can subscribe again" in printed
     traced = cli.ok("trace", "ann@example.org")
     assert "Unsubscribed from news on 2" in traced
     [left] = cli.json("subscriber", "export-data", "ann@example.org")["left"]

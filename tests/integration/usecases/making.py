@@ -8,7 +8,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.messages.messages import Message
 from postroom.services import entities
-from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Entity, Insert, KeyRange, Store
 from postroom.wiring import Services

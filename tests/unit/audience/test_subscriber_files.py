@@ -79,7 +79,7 @@ def test_another_encoding_is_refused_with_its_line_and_read_when_it_is_named() -
     assert "windows-1252" in problem(data)
     assert problem(data, "ascii").startswith("line 3 is not in ascii: name another encoding")
     assert problem(data, "no-such") == "there is no encoding 'no-such'"
-    assert problem(data, "rot13").startswith("there is no encoding")
+    assert problem(data, "rot13") == "'rot13' is not supported: save the file as UTF-8"
     assert "utf-16-le" in problem("email\na@b.org\n".encode("utf-16-le"))
 
 
@@ -100,7 +100,7 @@ def test_a_named_encoding_that_needs_a_byte_order_mark_is_refused_without_one(
 )  # fmt: skip
 def test_what_is_no_encoding_of_files_is_refused_with_its_name(name: str) -> None:
     error = problem(b"email,+2AA-\na@b.org,x\n", name)
-    assert error.startswith("there is no encoding ")
+    assert error.startswith("there is no encoding ") or "is not supported" in error
     assert error.isprintable()
     assert len(error) < 300
 
@@ -125,14 +125,14 @@ def test_headers_that_cannot_be_used() -> None:
     assert problem("").startswith("has no header line")
     assert problem("\n\n").startswith("has no header line")
     assert problem("Phone;Last\u2028name\n1;Ann\n") == (
-        "has no column 'email': it has 'Phone', 'Last�name'; understood are email, e-mail, mail,"
-        " email address, mail address, e-mail-adresse, adresse e-mail and the like"
+        "has no column 'email', only 'Phone', 'Last�name'. Name the column of addresses email,"
+        " e-mail, mail, email address, mail address, e-mail-adresse, adresse e-mail or similar"
     )
     assert "'Phone', 'First name'" in problem("Phone\tFirst name\n1\tAnn\n".encode("utf-16"))
     assert problem("Mail,E-Mail\n") == (
         "has addresses in the columns 'Mail' and 'E-Mail': name one of them 'email'"
     )
-    assert problem("a@b.org,Ann\n").startswith("the first line holds an address")
+    assert problem("a@b.org,Ann\n").startswith("has no header line: add a first line")
     assert problem("email,Email\n") == "has the column 'email' twice"
 
 
@@ -151,7 +151,7 @@ def test_a_column_email_is_taken_before_others() -> None:
     ("cell", "reason"),
     [("bounced", "bounced"), ("'=bad", "=bad"), ("  a  b\u2028c ", "a b c"), ("", None),
      ("no", None), ("false", None), ("0", None), (" ", None),
-     ("yes", "blocked in the file that was imported")],
+     ("yes", "blocked in the imported file")],
 )  # fmt: skip
 def test_what_blocked_may_say(cell: str, reason: str | None) -> None:
     chunk = only(f'email,blocked\na@b.org,"{cell}"\n')
@@ -197,8 +197,8 @@ def test_lines_that_cannot_be_used_are_named_with_their_number_and_reason() -> N
     assert list(found) == [3, 6, 7, 8, 11]
     assert found[3][0] == "bad@@example.org"
     assert found[6] == ("", "the line has no address")
-    assert found[7] == ("bob@example.org", "'verified' is true or false, not 'perhaps'")
-    assert found[8][1] == "the address runs over several lines: is a quote missing?"
+    assert found[7] == ("bob@example.org", "'verified' must be true or false, not 'perhaps'")
+    assert found[8][1] == "the address spans several lines: is a quote missing?"
     assert found[11][0] == "x@y.org�"
     assert chunk.lines == 7  # empty ones do not count
 
@@ -269,7 +269,7 @@ def test_a_line_that_is_too_long_is_rejected_and_the_next_one_is_used() -> None:
 
 
 def test_a_header_that_is_too_long_is_refused() -> None:
-    assert "must name the columns" in problem("email," + "x" * 70_000 + "\na@b.org,x\n")
+    assert "has more than 65,536 characters" in problem("email," + "x" * 70_000 + "\na@b.org,x\n")
 
 
 def test_a_stopped_file_has_no_more_lines() -> None:
@@ -304,7 +304,7 @@ def test_a_status_that_nobody_knows_verifies_nobody() -> None:
     chunk = only("email,status\nann@b.org,golden\nbob@b.org,\n")
     assert chunk.wanted == {"bob@b.org": None}
     assert [each.reason for each in chunk.rejected] == [
-        "status 'golden' is not understood: use confirmed, pending, unsubscribed or blocked"
+        "unknown status 'golden': use confirmed, pending, unsubscribed or blocked"
     ]
 
 

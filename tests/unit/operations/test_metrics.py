@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from postroom.observability import metrics
 
 # Counts as many emails as each line says, forks first where it says so, and answers with what
 # everybody has counted.
@@ -77,3 +83,34 @@ def test_a_process_that_ended_leaves_its_count_and_its_file_to_the_next(tmp_path
         finally:
             process.end()
     assert files(tmp_path) == ["counter_0.db"]
+
+
+def test_a_metric_that_cannot_be_written_is_tried_again_within_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(metrics, "time", SimpleNamespace(monotonic=lambda: now))
+    made: list[Recorded] = []
+
+    class Failing(metrics.Count):
+        def _make(self) -> Recorded:
+            if not made:
+                made.append(Recorded())
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return made[0]
+
+    count = Failing("test_total", "For a test.")
+    count.add()
+    count.add()
+    assert made[0].amounts == []
+    now += 60
+    count.add(3)
+    assert made[0].amounts == [3]
+
+
+class Recorded:
+    def __init__(self) -> None:
+        self.amounts: list[float] = []
+
+    def inc(self, amount: float) -> None:
+        self.amounts.append(amount)

@@ -100,13 +100,13 @@ async def test_an_import_resubscribes_people_only_if_the_form_says_so(
     await site.services.subscriptions.unsubscribe("news", ann.guid)
     data = b"email\nann@example.com\nbob@example.com\n"
     page, _ = await finished(editor, await upload(editor, data))
-    assert "only its owner can come back, by signing up" in page
+    assert "only the owner can subscribe again" in page
     assert [each.address async for each in site.services.subscriptions.all(ann.list_name)] == [
         "bob@example.com"
     ]
     bringing = {"even_unsubscribed": "yes"}
     page, _ = await finished(editor, await upload(editor, data, **bringing), **bringing)
-    assert "only its owner can come back" not in page
+    assert "only the owner can subscribe again" not in page
     assert not (await site.services.subscriptions.get("news", "ann@example.com")).verified
 
 
@@ -115,7 +115,7 @@ async def test_a_file_that_is_none_is_refused_in_one_line(editor: Visitor) -> No
         (b"", "has no header line"),
         (b"name\nann\n", "has no column"),
         (b"\x00\x01\x02\x03", "UTF-16"),
-        (b"ann@example.com\n", "a header line must come before it"),
+        (b"ann@example.com\n", "add a first line with the column"),
     ):
         page, where = await previewed(editor, await upload(editor, data))
         assert "cannot be imported" in page
@@ -160,7 +160,7 @@ async def test_a_preview_says_what_will_happen_before_anything_is_written(
         "<strong>1</strong> line cannot be used",
         "These columns are not imported: <strong>City</strong>",
         "Köln",
-        "status &#39;gold&#39; is not understood",
+        "unknown status &#39;gold&#39;",
     ):
         assert text in page, text
     assert [each.address for each in (await site.services.search.find("news")).subscribers] == [
@@ -179,7 +179,7 @@ async def test_a_preview_says_what_will_happen_before_anything_is_written(
     assert found["bad@example.com"].blocked == "blocklisted in the imported file"
     # Somebody who left elsewhere is not brought back by another file, either.
     page, _ = await finished(editor, await upload(editor, b"email\ngone@example.com\n"))
-    assert "only its owner can come back" in page
+    assert "only the owner can subscribe again" in page
     # Confirming twice imports once.
     await editor.post(where, confirmed)
     assert len((await site.services.search.find("news")).subscribers) == 4

@@ -14,8 +14,7 @@ from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.pages import page_partition
 from postroom.services import entities
 from postroom.services.accounts.users import Role
-from postroom.services.audience.list_counts import TABLE
-from postroom.services.audience.list_growth import EVERY
+from postroom.services.audience.list_growth import EVERY, TABLE
 from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import Entity
 from tests.web.site import Site, running_site

@@ -25,8 +25,7 @@ from postroom.services.resources.audience import describe_import
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
-    from postroom.services.audience.files.imports import ImportReport
-    from postroom.services.audience.files.subscriber_lines import RejectedLine
+    from postroom.services.audience.files.import_report import ImportReport, RejectedLine
     from postroom.settings import Settings
     from postroom.wiring import Services
 

@@ -42,7 +42,7 @@ def emails(
         message = await services.messages.get(ref)
         wanted = None if outcome is None else EmailOutcome(outcome)
         shown, last = 0, ""
-        lines = _JsonItems() if as_json else _Columns(f"postroom message emails {ref}")
+        lines = _JsonItems() if as_json else _AlignedLines(f"postroom message emails {ref}")
         async for record in services.outcomes.emails(message, wanted):
             if record.address <= after:
                 continue
@@ -127,7 +127,7 @@ def _show_one(record: EmailRecord, as_json: bool) -> None:
     )
 
 
-class _Columns:
+class _AlignedLines:
     """Aligned lines, printed as they are read."""
 
     def __init__(self, command: str) -> None:

@@ -79,11 +79,6 @@ class AppControl(msgspec.Struct, frozen=True):
     restarts: int = 0
 
 
-def attempts_allowed(app: App) -> int:
-    """Return the attempts before a message counts as poison: (R + 1) · (C + 1)."""
-    return (app.receive_retry_count + 1) * (app.max_retry_cycles + 1)
-
-
 def parse_app(values: Mapping[str, object], *, folder: str = "", origin: str = "") -> App:
     """Return an application from the options in a file, a command or a request.
 

@@ -16,8 +16,7 @@ import msgspec
 from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.messages.messages import Message
 from postroom.services import entities
-from postroom.services.audience.list_counts import ListCounts
-from postroom.services.audience.list_growth import GrowthService, ListSize
+from postroom.services.audience.list_growth import GrowthService, ListCounts, ListSize
 from postroom.services.messages.message_times import MessageTimes
 from postroom.storage import KeyRange, Store
 

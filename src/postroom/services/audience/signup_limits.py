@@ -1,25 +1,24 @@
-"""How often somebody may be signed up, so that nobody can be bombed with confirmations.
+"""Limits on sign-ups, so that nobody's mailbox can be flooded with confirmation emails.
 
-| limit                    | how many                                  | for                      |
-|--------------------------|-------------------------------------------|--------------------------|
-| an address and a list    | 2 in five minutes, 3 a day                | everybody                |
-| a mailbox, over all lists| 10 a day, in whatever spelling            | visitors of the page     |
-|                          | 100 a day                                 | programs with a key      |
-| a place on the network   | 20 in ten minutes (IPv4, IPv6 /64)        | visitors of the page     |
-|                          | 40 in ten minutes (IPv6 /56)              |                          |
-|                          | 80 in ten minutes (IPv6 /48)              |                          |
-| a list                   | 2,000 an hour                             | visitors of the page     |
+| limit                     | sign-ups                           | for                 |
+|---------------------------|------------------------------------|---------------------|
+| an address and a list     | 2 in five minutes, 3 per day       | everyone            |
+| a mailbox, over all lists | 10 per day, in all spellings       | visitors            |
+|                           | 100 per day                        | programs with a key |
+| a network                 | 20 in ten minutes (IPv4, IPv6 /64) | visitors            |
+|                           | 40 in ten minutes (IPv6 /56)       |                     |
+|                           | 80 in ten minutes (IPv6 /48)       |                     |
+| a list                    | 2,000 per hour                     | visitors            |
 
-Two, not one: somebody who got no response, because a server died, may ask again at once. Following
-a link in an email of ours proves that the mailbox is theirs, and resets their count.
-Spellings of a mailbox that its provider does not tell apart count as one
-(`domain/audience/addresses.py`).
-A provider gives a customer an IPv6 /64, a /56 or a whole /48, so all three are counted.
+Two at once, not one: someone who got no response because a server died can try again. Following a
+link in one of our emails proves who owns the mailbox, and resets its count. Spellings that reach
+the same mailbox count as one (`canonical_mailbox`). Providers give a customer an IPv6 /64, a /56 or
+a whole /48, so all three are counted.
 
-Counts are rows of the store, so they hold over several web servers and survive a restart. A row
-belongs to a fixed stretch of time and lies in the partition that is named by its end: what is over
-is found by its key and swept away. At the border of two stretches twice as many may pass. A list's
-count would be written by everybody at once; so a web server takes a share of it now and then.
+Counts are rows of the store, so that they are shared by all web servers and survive a restart. A
+row belongs to a fixed period, and its partition is named after the end of that period, so that old
+rows are found by their keys. Where two periods meet, twice as many may pass. The count of a list
+would be written by everyone at once, so each web server takes shares of it.
 """
 
 from __future__ import annotations
@@ -57,23 +56,23 @@ PER_MAILBOX_BY_PROGRAM: Final = 100
 PER_PLACE: Final = 20
 PER_WIDER_PLACE: Final = {56: 40, 48: 80}  # by the length of an IPv6 prefix
 PER_LIST: Final = 2000
-_SHARE: Final = 20  # of a list's count: what a web server that stops may leave unused
+_SHARE: Final = 20  # of a list's count: at most as many stay unused when a web server stops
 
 _DAY, _HOUR = timedelta(days=1), timedelta(hours=1)
 _PLACE_TIME = timedelta(minutes=10)
-_SWEEP_EVERY = timedelta(minutes=1)
-_SWEEP_ROWS = 500
+_CLEAN_EVERY = timedelta(minutes=1)
+_CLEAN_ROWS = 500
 
 
 class _Asked(msgspec.Struct, frozen=True, array_like=True):
-    """A confirmation that was asked for: when, and a digest of the address and list."""
+    """A confirmation email that was requested: when, and a digest of the address and list."""
 
     at: float
     about: str
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """One more sign-up fits. `changes` are the rows that count it, the mailbox last."""
+    """Permission for one sign-up. `changes` are the rows that count it, the mailbox last."""
 
     address: Address
     list_name: ListName
@@ -85,16 +84,16 @@ class SignupLimits:
     def __init__(self, store: Store, clock: Callable[[], datetime] = clock.now) -> None:
         self._rows = store.table(TABLE)
         self._clock = clock
-        self._swept_at = clock()
+        self._cleaned_at = clock()
         self._shares: dict[str, int] = {}
         self._sharing = asyncio.Lock()
 
     async def look(
         self, address: Address, list_name: ListName, place: str | None
     ) -> Allowance | None:
-        """Whether a confirmation may be asked for; None: not now. Nothing is counted yet.
+        """Return whether a confirmation email may be sent; None if not. Nothing is counted yet.
 
-        `place` is the network of a visitor (`network_for_limits`), None for a program with a key,
+        `place` is the network of a visitor (`network_for_limits`); None for a program with a key,
         which may act for many visitors.
         """
         now = self._clock()
@@ -121,16 +120,16 @@ class SignupLimits:
         return Allowance(address, list_name, place, fitting)
 
     def first(self, address: Address, list_name: ListName) -> Batch:
-        """Counts a sign-up by a program with a key if it is the mailbox's first one today, as most
-        are; `AlreadyExists` if not."""
+        """Return the write that counts a sign-up by a program with a key if it is the mailbox's
+        first today, as most are. Otherwise the write fails with `AlreadyExists`."""
         now = self._clock()
         key = _key(now, _DAY, "mailbox", canonical_mailbox(address))
         text = _as_text([_Asked(now.timestamp(), _about(address, list_name))])
         return Batch(TABLE, [Insert(Entity(*key, {"Asked": text}))])
 
     async def take(self, allowance: Allowance) -> bool:
-        """Count it. False: others were quicker, and now it is too much."""
-        await self.sweep_now_and_then()
+        """Count a sign-up; return False if others were faster and used up the limit."""
+        await self.clean_up()
         current: Allowance | None = allowance
 
         async def attempt() -> bool:
@@ -150,18 +149,18 @@ class SignupLimits:
             return False
 
     async def forget(self, address: Address) -> None:
-        """The owner of the mailbox has answered: nobody is being bombed here."""
+        """Reset the count of a mailbox whose owner has followed a link."""
         key = _key(self._clock(), _DAY, "mailbox", canonical_mailbox(address))
         found = await self._rows.get(*key)
         if found is not None:
             try:
                 await self._rows.delete(*key, found.etag)
             except Conflict:
-                return  # signed up again at this moment, or swept
+                return  # signed up again at this moment, or cleaned up
 
     async def _write_all(self, changes: tuple[Entity, ...]) -> None:
-        """Write one after the other up to the first `Conflict`. The mailbox is the last one, so
-        that it is counted once per confirmation, however often the others had to be tried."""
+        """Write one after the other up to the first `Conflict`. The mailbox comes last, so that it
+        is counted once per confirmation email, even if the others had to be repeated."""
         for each in changes:
             await self._write(each)
 
@@ -181,7 +180,7 @@ class SignupLimits:
                 self._shares = {k: n for k, n in self._shares.items() if k >= key[0] and n}
                 self._shares[about] = await self._take_share(key)
                 if not self._shares[about]:
-                    log.warning("too many sign-ups for the list %s in this hour", list_name)
+                    log.warning("list %s has reached the limit of sign-ups per hour", list_name)
                     return False
             self._shares[about] -= 1
             return True
@@ -200,26 +199,26 @@ class SignupLimits:
         except Overtaken:
             return 0
 
-    # -- what is over ------------------------------------------------------------------------
+    # -- clean-up ----------------------------------------------------------------------------
 
-    async def sweep_now_and_then(self) -> None:
-        """Remove some counts of stretches that are over; mostly it is not yet time."""
+    async def clean_up(self) -> None:
+        """Remove some counts of past periods, at most once per minute."""
         now = self._clock()
-        if now - self._swept_at < _SWEEP_EVERY:
+        if now - self._cleaned_at < _CLEAN_EVERY:
             return
-        self._swept_at = now
-        found = await self._rows.query(KeyRange(stop=_moment(now)), limit=_SWEEP_ROWS)
+        self._cleaned_at = now
+        found = await self._rows.query(KeyRange(stop=_moment(now)), limit=_CLEAN_ROWS)
         for partition, rows in itertools.groupby(found.entities, lambda each: each.partition):
             await remove_rows(self._rows, partition, [each.row for each in rows])
 
 
 def network_for_limits(host: str) -> str:
-    """Return the visitor's network; nothing for an address that many visitors may share."""
+    """Return the visitor's network; empty for an address that many visitors may share."""
     return "" if may_be_shared(host) else client_network(host)
 
 
 def _limits_of(place: str | None) -> list[tuple[str, int]]:
-    """Networks to count a visitor under, and how many each may have; the widest first."""
+    """Return the networks that a visitor counts for, with their limits; the widest first."""
     if not place:
         return []
     limits = [(place, PER_PLACE)]
@@ -239,7 +238,7 @@ def _digest(text: str) -> str:
 
 
 def _key(now: datetime, length: timedelta, kind: str, what: str) -> tuple[str, str]:
-    """The row that counts now; addresses of people are not readable in it."""
+    """Return the row of the current period; it reveals no address."""
     past = (now - datetime.min.replace(tzinfo=UTC)) % length
     return _moment(now - past + length), f"{kind}:{_digest(what)[:32]}"
 
@@ -255,11 +254,11 @@ def _one_more_asked(
     if found is not None:
         asked = msgspec.json.decode(read(found, "Asked", str), type=list[_Asked])
     same = [each.at for each in asked if each.about == about]
-    lately = now.timestamp() - AT_ONCE_WITHIN.total_seconds()
+    recent = now.timestamp() - AT_ONCE_WITHIN.total_seconds()
     if (
         len(asked) >= most
         or len(same) >= PER_ADDRESS_AND_LIST
-        or sum(at > lately for at in same) >= AT_ONCE
+        or sum(at > recent for at in same) >= AT_ONCE
     ):
         return None
     return _changed(key, found, {"Asked": _as_text([*asked, _Asked(now.timestamp(), about)])})
@@ -279,5 +278,5 @@ def _counted(key: tuple[str, str], found: Entity | None, count: int) -> Entity:
 
 
 def _changed(key: tuple[str, str], found: Entity | None, properties: dict[str, Value]) -> Entity:
-    """The row to write, under the ETag of the one that was read."""
+    """Return the row to write, with the ETag of the one that was read."""
     return Entity(*key, properties, "" if found is None else found.etag)

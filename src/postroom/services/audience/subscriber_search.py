@@ -1,9 +1,8 @@
-"""Looking for subscribers in a list of any length: by a part of the address, by state, by age.
+"""Search for subscribers in a list of any length: by part of the address, by state, by age.
 
-There is no index but the order of addresses: to find the ten blocked ones of a million, or the
-newest, the million is read, in about two seconds on SQLite. One look reads for a short time only;
-then it returns what it has found and where the next look continues, so that a page can show how far
-it is.
+The only index is the order of addresses: to find the ten blocked ones of a million, or the newest,
+the whole million is read, in about two seconds on SQLite. A call reads for a short time only. Then
+it returns what it has found and where the next call continues, so that a page can show progress.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from postroom.services.row_ranges import read_whole
 from postroom.storage import KeyRange, Store, Table
 
 _SECONDS: Final = 0.06
-_ROWS: Final = 1000  # what one query of the store answers
+_ROWS: Final = 1000  # the most that one query returns
 _BEGIN: Final = len(entities.EMAIL_PREFIX)
 
 
 class SubscriberState(StrEnum):
-    """What to look for."""
+    """A filter by state."""
 
     VERIFIED = "verified"
     UNVERIFIED = "unverified"
@@ -48,7 +47,7 @@ class SubscriberState(StrEnum):
 
 
 class SubscriberLine(msgspec.Struct, frozen=True, gc=False):
-    """What an index shows of a subscriber, and can be sorted by."""
+    """A subscriber as an index shows and sorts it."""
 
     address: Address
     verified: bool
@@ -57,9 +56,9 @@ class SubscriberLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class FoundSubscribers(msgspec.Struct, frozen=True):
-    """In the order of addresses. `next` is the address after which to go on, None at the end.
+    """Sorted by address. `next` is the address after which to continue; None at the end.
 
-    `is_cut_short`: the time was over before enough were found; there may be more.
+    `is_cut_short` if time ran out before enough were found; `looked_at` were read.
     """
 
     subscribers: list[Subscriber]
@@ -68,10 +67,10 @@ class FoundSubscribers(msgspec.Struct, frozen=True):
     looked_at: int = 0
 
 
-class Aged(msgspec.Struct, frozen=True):
-    """The newest (or oldest) of those that were looked at so far, and how many that were.
+class SubscribersByAge(msgspec.Struct, frozen=True):
+    """The newest (or oldest) of the `looked_at` subscribers that were read so far.
 
-    `next` is the address behind which to continue; None: all were looked at.
+    `next` is the address after which to continue; None if all were read.
     """
 
     subscribers: list[SubscriberLine]
@@ -95,8 +94,8 @@ class SubscriberSearch:
         after: str = "",
         seconds: float = _SECONDS,
     ) -> FoundSubscribers:
-        """Return those of a list that begin with `prefix`, have `contains` anywhere in the address,
-        and are in this state, in the order of addresses. `NoSuch` list."""
+        """Return subscribers in this state whose address begins with `prefix` and contains
+        `contains`, sorted by address. `NoSuch` list."""
         mailing_list = await self._lists.get(list_name)
         if contains:
             rows = _Rows(self._rows, mailing_list.name, prefix, after, seconds)
@@ -158,10 +157,10 @@ class SubscriberSearch:
         after: str = "",
         kept: Sequence[SubscriberLine] = (),
         seconds: float = _SECONDS,
-    ) -> Aged:
-        """Return the newest of a list, of those behind a line if one is given. `NoSuch` list.
+    ) -> SubscribersByAge:
+        """Return the newest subscribers of a list that follow `behind`, if given. `NoSuch` list.
 
-        To continue a look, pass its `next` as `after`, and as `kept` whom it has found.
+        To continue an earlier call, pass its `next` as `after` and its result as `kept`.
         """
         mailing_list = await self._lists.get(list_name)
         rows = _Rows(self._rows, mailing_list.name, "", after, seconds)
@@ -176,16 +175,16 @@ class SubscriberSearch:
         while (some := await rows.following()) is not None:
             lines = [
                 _line(key, row)
-                for key, row in _no_worse_than(best, limit, some, oldest_first)
+                for key, row in _candidates(best, limit, some, oldest_first)
                 if not part or part in key[_BEGIN:]
             ]
             fitting = (each for each in lines if state is None or state.fits(each))
             later = (each for each in fitting if start is None or place(each) > start)
             best = heapq.nsmallest(limit, [*best, *later], key=place)
-        return Aged(best, rows.looked_at, rows.next)
+        return SubscribersByAge(best, rows.looked_at, rows.next)
 
     async def lines(self, list_name: str, emails: Sequence[str]) -> list[SubscriberLine]:
-        """Return these subscribers, those of them that are on the list. `NoSuch` list."""
+        """Return those of these subscribers that are on the list. `NoSuch` list."""
         name = (await self._lists.get(list_name)).name
         ranges = [KeyRange.only(entities.email_row(Address(each))) for each in emails]
         found = await asyncio.gather(*(self._rows.read(_Row, name, each) for each in ranges))
@@ -199,8 +198,8 @@ class SubscriberSearch:
         contains: str = "",
         most: int,
     ) -> list[SubscriberLine] | None:
-        """Return all of them at once, in the order of addresses; None if the list has more than
-        `most` subscribers. `NoSuch` list."""
+        """Return all matching subscribers, sorted by address; None if the list has more than `most`
+        subscribers. `NoSuch` list."""
         mailing_list = await self._lists.get(list_name)
         within, part = KeyRange.prefix(entities.EMAIL_PREFIX), folded(contains)
         rows = await read_whole(self._rows, _Row, mailing_list.name, within, most=most)
@@ -211,7 +210,7 @@ class SubscriberSearch:
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """What is read of an `email:` row."""
+    """The properties that are read of an `email:` row."""
 
     CreatedAt: datetime
     Verified: bool = False
@@ -224,12 +223,12 @@ def _line(key: str, row: _Row) -> SubscriberLine:
     return SubscriberLine(address, row.Verified, row.Blocked, row.CreatedAt)
 
 
-def _no_worse_than(
+def _candidates(
     best: Sequence[SubscriberLine], limit: int, rows: dict[str, _Row], oldest_first: bool
 ) -> Iterable[tuple[str, _Row]]:
-    """Return those rows that may be among the best: nearly none, once enough are known.
+    """Return the rows that may be among the best: hardly any, once enough are known.
 
-    Rows come in the order of their keys, so of one moment the first ones are the best.
+    Rows come in key order, so of several with the same time, the first ones are the best.
     """
     if len(best) < limit:
         return rows.items()
@@ -240,9 +239,9 @@ def _no_worse_than(
 
 
 class _Rows:
-    """The rows of a list from an address on, some at a time, for so many seconds.
+    """Reads the rows of a list after an address, some at a time, for a limited time.
 
-    `next` is the last address if the time was over before the end; `looked_at` counts rows.
+    `next` is the last address if time ran out before the end; `looked_at` counts rows.
     """
 
     def __init__(
@@ -260,7 +259,7 @@ class _Rows:
         self._is_at_end = False
 
     async def following(self) -> dict[str, _Row] | None:
-        """Return the next rows; None at the end, or when the time is over."""
+        """Return the next rows; None at the end, or when time has run out."""
         if self._is_at_end:
             return None
         if self.looked_at and clock.monotonic() > self._deadline:

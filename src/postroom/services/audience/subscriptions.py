@@ -1,17 +1,13 @@
-"""Subscribers: signing up, confirming, unsubscribing, and changes by an administrator.
-
-A subscriber is two rows of one partition, `email:KEY` and `guid:GUID`, written and removed in one
-batch: there is never one without the other. The key is the address without differences of case, so
-all spellings of an address are one subscriber; mail goes to the spelling that was given first.
-"""
+"""Subscribers: signing up, confirming, unsubscribing, and changes by an administrator."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from enum import StrEnum
+from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
 
@@ -20,39 +16,32 @@ from postroom.domain.audience.addresses import Address, folded, parse_address
 from postroom.domain.audience.lists import (
     ListName,
     Subscriber,
-    SubscriberGuid,
-    new_guid,
     parse_guid,
     parse_list_name,
 )
-from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.errors import DomainError, Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import parse_language
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services import entities
 from postroom.services.audience.departures import Departures
-from postroom.services.audience.list_counts import ListCounts
+from postroom.services.audience.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup_limits import SignupLimits
+from postroom.services.audience.subscriber_rows import SubscriberRows, insertion, new_subscriber
 from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import (
     AlreadyExists,
     Batch,
-    Conflict,
-    Delete,
-    Insert,
     KeyRange,
     NewMessage,
-    NotFound,
-    Operation,
     Put,
-    Replace,
     StaleETag,
     Step,
     Store,
     eq,
 )
 
-# A list that existed a moment ago is not read again: `_keep` notices if it was deleted.
+# A list that existed a moment ago is not read again: `keep` notices if it was deleted.
 _SEEN_SECONDS = 5.0
 
 A = TypeVar("A")
@@ -75,7 +64,8 @@ class SubscriptionService:
         limits: SignupLimits | None = None,
     ) -> None:
         self._store = store
-        self._rows = store.table(entities.LISTS)
+        self._rows = SubscriberRows(store, lists, counts)
+        self._table = self._rows.table
         self._confirmations = store.queue(CONFIRM_QUEUE)
         self._lists = lists
         self._limits = limits or SignupLimits(store)
@@ -102,7 +92,7 @@ class SubscriptionService:
         if place is None and await self._sign_up_new(name, address, language):
             return True
         (_, subscriber), allowance = await _both(
-            _both(self._lists.get(name), self._find(name, address)),
+            _both(self._lists.get(name), self._rows.find(name, address)),
             self._limits.look(address, name, place),
         )
         if subscriber is not None and subscriber.verified:
@@ -110,17 +100,18 @@ class SubscriptionService:
         if allowance is None:
             return True
         is_counted, signed_up = await _both(
-            self._limits.take(allowance), self._signed_up(name, address, subscriber)
+            self._limits.take(allowance), self._rows.sign_up(name, address, subscriber)
         )
         if signed_up.verified:
             return False
         if is_counted:
             # If the list is deleted at this moment, the work item has no effect.
             await _both(
-                self._confirmations.put_many([_item(signed_up, language)]), self._keep(signed_up)
+                self._confirmations.put_many([_item(signed_up, language)]),
+                self._rows.keep(signed_up),
             )
         else:
-            await self._keep(signed_up)
+            await self._rows.keep(signed_up)
         return True
 
     async def _sign_up_new(self, name: ListName, address: Address, language: str) -> bool:
@@ -132,10 +123,10 @@ class SubscriptionService:
         if clock.monotonic() - self._seen.get(name, -_SEEN_SECONDS) >= _SEEN_SECONDS:
             await self._lists.get(name)
             self._seen = {name: clock.monotonic()}
-        await self._limits.sweep_now_and_then()
+        await self._limits.clean_up()
         new = new_subscriber(name, address, verified=False)
         steps: list[Step] = [
-            Batch(entities.LISTS, _insertion(new)),
+            Batch(entities.LISTS, insertion(new)),
             self._limits.first(address, name),
             Put(CONFIRM_QUEUE, [_item(new, language)]),
         ]
@@ -143,17 +134,17 @@ class SubscriptionService:
             await self._store.write_in_order(steps)
         except AlreadyExists:
             return False
-        await self._keep(new)
+        await self._rows.keep(new)
         await self._counts.changed(name, None, new)
         return True
 
     async def by_guid(self, list_name: str, guid: str) -> Subscriber | None:
         """Return the owner of a link, with two point reads."""
         name, wanted = parse_list_name(list_name, "listName"), parse_guid(guid)
-        found = await self._rows.get(name, entities.guid_row(wanted))
+        found = await self._table.get(name, entities.guid_row(wanted))
         if found is None:
             return None
-        subscriber = await self._find(name, Address(entities.read(found, "EmailAddress", str)))
+        subscriber = await self._rows.find(name, Address(entities.read(found, "EmailAddress", str)))
         if subscriber is None:
             return None
         known = (subscriber.guid, *subscriber.merged_guids)
@@ -170,7 +161,7 @@ class SubscriptionService:
             if subscriber is None or subscriber.verified:
                 return subscriber
             await self._departures.forget(subscriber.list_name, subscriber.address)
-            saved = await self._save(subscriber, _verified(subscriber), subscriber.etag)
+            saved = await self._rows.save(subscriber, _verified(subscriber), subscriber.etag)
             await self._limits.forget(saved.address)
             return saved
 
@@ -186,7 +177,7 @@ class SubscriptionService:
             subscriber = await self.by_guid(list_name, guid)
             if subscriber is None:
                 return None
-            if not await self._leave(subscriber):
+            if not await self._rows.leave(subscriber):
                 raise Overtaken("subscriber", guid)  # removed, or its address changed
             await self._limits.forget(subscriber.address)
             return subscriber
@@ -204,7 +195,7 @@ class SubscriptionService:
         mailing_list = await self._lists.get(list_name)
         new = new_subscriber(mailing_list.name, parse_address(email), verified=verified)
         try:
-            return await self._insert(new)
+            return await self._rows.insert(new)
         except AlreadyExists as exc:
             raise Exists("subscriber", new.address) from exc
 
@@ -231,7 +222,7 @@ class SubscriptionService:
     async def get(self, list_name: str, email: str) -> Subscriber:
         """Return a subscriber. `NoSuch` list or subscriber."""
         mailing_list, address = await self._lists.get(list_name), parse_address(email)
-        found = await self._find(mailing_list.name, address)
+        found = await self._rows.find(mailing_list.name, address)
         if found is None:
             raise NoSuch("subscriber", address)
         return found
@@ -247,7 +238,7 @@ class SubscriptionService:
     ) -> SubscriberPage:
         """Return subscribers in the order of their addresses, or those that begin with `prefix`."""
         mailing_list = await self._lists.get(list_name)
-        result = await self._rows.query(
+        result = await self._table.query(
             KeyRange.only(mailing_list.name),
             KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix)),
             where=None if verified is None else eq("Verified", verified),
@@ -258,7 +249,7 @@ class SubscriptionService:
 
     async def all(self, list_name: ListName) -> AsyncIterator[Subscriber]:
         """Yield every subscriber of a list, in flat memory."""
-        async for entity in self._rows.scan(
+        async for entity in self._table.scan(
             KeyRange.only(list_name), KeyRange.prefix(entities.EMAIL_PREFIX)
         ):
             yield entities.subscriber_from(entity)
@@ -283,7 +274,7 @@ class SubscriptionService:
             )
         if blocked is not None:
             new = msgspec.structs.replace(new, blocked=blocked)
-        return await self._save(old, new, etag or old.etag)
+        return await self._rows.save(old, new, etag or old.etag)
 
     async def change_address(
         self, list_name: str, email: str, new_email: str, etag: str | None = None
@@ -298,20 +289,7 @@ class SubscriptionService:
         new = msgspec.structs.replace(old, address=parse_address(new_email), etag="")
         if new.address == old.address:
             return old
-        entity = entities.subscriber_entity(new)
-        changes: list[Operation] = [Replace(each) for each in entities.lookup_entities(new)]
-        if new.key == old.key:
-            changes.insert(0, Replace(entity, old.etag))
-        else:
-            row = entities.email_row(old.address)
-            changes[:0] = [Insert(entity), Delete(old.list_name, row, old.etag)]
-        try:
-            etags = await self._rows.apply(changes)
-        except AlreadyExists as exc:
-            raise Exists("subscriber", new.address) from exc
-        except (StaleETag, NotFound) as exc:
-            raise Overtaken("subscriber", old.address) from exc
-        return msgspec.structs.replace(new, etag=etags[0])
+        return await self._rows.change_address(old, new)
 
     async def move(self, list_name: str, email: str, to_list: str) -> Subscriber:
         """Move a subscriber to another list, with the same GUID.
@@ -325,116 +303,22 @@ class SubscriptionService:
         if target.name == old.list_name:
             return old
         try:
-            new = await self._insert(new)
+            new = await self._rows.insert(new)
         except AlreadyExists as exc:
-            there = await self._find(target.name, new.address)
+            there = await self._rows.find(target.name, new.address)
             if there is None or there.guid != old.guid:
                 raise Exists("subscriber", new.address) from exc
             new = there
-        await self._remove(old)
+        await self._rows.remove(old)
         return new
 
     async def remove(self, list_name: str, email: str, etag: str | None = None) -> None:
         """Remove an address from a list. `NoSuch`, `Overtaken`."""
         subscriber = await self.get(list_name, email)
         try:
-            await self._remove(subscriber, etag)
+            await self._rows.remove(subscriber, etag)
         except StaleETag as exc:
             raise Overtaken("subscriber", subscriber.address) from exc
-
-    # -- rows --------------------------------------------------------------------------------
-
-    async def _find(self, name: ListName, address: Address) -> Subscriber | None:
-        found = await self._rows.get(name, entities.email_row(address))
-        return None if found is None else entities.subscriber_from(found)
-
-    async def _signed_up(
-        self, name: ListName, address: Address, known: Subscriber | None
-    ) -> Subscriber:
-        """Return the known subscriber, a new one, or one that was added at the same moment."""
-        if known is not None:
-            return known
-        new = new_subscriber(name, address, verified=False)
-        try:
-            etags = await self._rows.apply(_insertion(new))
-        except AlreadyExists as exc:
-            found = await self._find(name, address)
-            if found is None:
-                raise Overtaken("subscriber", address) from exc
-            return found
-        await self._counts.changed(name, None, new)
-        return msgspec.structs.replace(new, etag=etags[0])
-
-    async def _insert(self, new: Subscriber) -> Subscriber:
-        """Insert both rows of a subscriber. `AlreadyExists`; `NoSuch` if the list is deleted."""
-        etag = (await self._rows.apply(_insertion(new)))[0]
-        await self._keep(new)
-        await self._counts.changed(new.list_name, None, new)
-        return msgspec.structs.replace(new, etag=etag)
-
-    async def _keep(self, new: Subscriber) -> None:
-        """Check the list again. `NoSuch` if it is being deleted: then our rows are removed, too.
-
-        The deletion may have missed them, and they would reappear with a new list of that name.
-        """
-        try:
-            await self._lists.get(new.list_name)
-        except NoSuch:
-            await self._remove(new)
-            raise
-
-    async def _save(self, old: Subscriber, new: Subscriber, etag: str) -> Subscriber:
-        try:
-            saved = await self._rows.replace(entities.subscriber_entity(new), etag)
-        except Conflict as exc:
-            raise Overtaken("subscriber", new.address) from exc
-        await self._counts.changed(new.list_name, old, new)
-        return msgspec.structs.replace(new, etag=saved)
-
-    async def _leave(self, subscriber: Subscriber) -> bool:
-        """Record the departure, then remove; return False if another process was faster."""
-        name, address = subscriber.list_name, subscriber.address
-        steps: list[Step] = [
-            self._departures.noting(name, address, clock.now()),
-            Batch(entities.LISTS, entities.subscriber_removal(subscriber)),
-        ]
-        try:
-            await self._store.write_in_order(steps)
-        except NotFound:
-            try:
-                await self._lists.get(name)
-            except NoSuch:
-                # Deleted in the meantime: the deletion may have missed the row that we wrote.
-                await self._departures.forget(name, address)
-            return False
-        await self._counts.changed(name, subscriber, None)
-        return True
-
-    async def _remove(self, subscriber: Subscriber, etag: str | None = None) -> bool:
-        """Remove both rows; return False if another process was faster."""
-        try:
-            await self._rows.apply(entities.subscriber_removal(subscriber, etag))
-        except NotFound:
-            return False
-        await self._counts.changed(subscriber.list_name, subscriber, None)
-        return True
-
-
-def new_subscriber(name: ListName, address: Address, *, verified: bool) -> Subscriber:
-    now = clock.now()
-    return Subscriber(
-        list_name=name,
-        address=address,
-        guid=SubscriberGuid(new_guid()),
-        verified=verified,
-        created_at=now,
-        verified_at=now if verified else None,
-    )
-
-
-def _insertion(subscriber: Subscriber) -> list[Insert]:
-    rows = [entities.subscriber_entity(subscriber), *entities.lookup_entities(subscriber)]
-    return [Insert(each) for each in rows]
 
 
 def _item(subscriber: Subscriber, language: str) -> NewMessage:
@@ -456,3 +340,59 @@ async def _both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> t
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         raise
+
+
+MOST_AT_ONCE: Final = 1000
+BLOCKED_BY_HAND: Final = "blocked by an administrator"
+
+
+class BulkAction(StrEnum):
+    ASK = "ask"
+    VERIFY = "verify"
+    BLOCK = "block"
+    UNBLOCK = "unblock"
+    REMOVE = "remove"
+
+
+class BulkReport(msgspec.Struct, frozen=True):
+    """How many were changed, and why the others were not."""
+
+    done: int
+    problems: list[str]
+
+
+async def change_many(
+    subscriptions: SubscriptionService, list_name: str, emails: Sequence[str], action: BulkAction
+) -> BulkReport:
+    """Change up to `MOST_AT_ONCE` subscribers; each succeeds or fails on its own."""
+    change = _change(subscriptions, list_name, action)
+    results = await asyncio.gather(*(_problem(change, each) for each in emails[:MOST_AT_ONCE]))
+    problems = [result for result in results if result]
+    return BulkReport(len(results) - len(problems), problems)
+
+
+def _change(
+    subscriptions: SubscriptionService, list_name: str, action: BulkAction
+) -> Callable[[str], Awaitable[object]]:
+    match action:
+        case BulkAction.VERIFY:
+            return lambda email: subscriptions.edit(list_name, email, verified=True)
+        case BulkAction.ASK:
+            return lambda email: subscriptions.ask(list_name, email)
+        case BulkAction.BLOCK:
+            return lambda email: subscriptions.edit(list_name, email, blocked=BLOCKED_BY_HAND)
+        case BulkAction.UNBLOCK:
+            return lambda email: subscriptions.edit(list_name, email, blocked="")
+        case BulkAction.REMOVE:
+            return lambda email: subscriptions.remove(list_name, email)
+        case _:
+            assert_never(action)
+
+
+async def _problem(change: Callable[[str], Awaitable[object]], email: str) -> str:
+    """Change one subscriber; return what went wrong, or an empty text."""
+    try:
+        await change(email)
+    except DomainError as exc:
+        return str(exc)
+    return ""

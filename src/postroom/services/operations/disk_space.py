@@ -1,13 +1,13 @@
-"""Waiting for disk space: while there is too little of it, no new message starts.
+"""Waiting for disk space: while there is too little, no new message starts.
 
-The scheduler that acts looks at its own machine's disks. What it finds is kept in the store, so
-that pages and commands can show it wherever they run, and so that there is one event when it begins
-and one when it is over, whichever scheduler acts by then.
+The active scheduler checks the disks of its machine. The result is kept in the store, so that pages
+and commands on any machine can show it, and so that there is one event when the wait begins and one
+when it ends, even if another scheduler is active by then.
 
 | table       | partition | row     | holds                                                       |
 |-------------|-----------|---------|-------------------------------------------------------------|
 | `storeinfo` | `store`   | `space` | Machine, Folder, Free, Needed, Since; IsOver and IsTold:    |
-|             |           |         | what happened last, and whether its event was recorded      |
+|             |           |         | whether it has ended, and whether that event was recorded   |
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _PART = "scheduler"
 
 
 class SpaceWait(msgspec.Struct, frozen=True):
-    """Since when messages wait for which disk. `is_told`: the event of its beginning, or of its
-    end if it `is_over`, was recorded."""
+    """Messages wait for this disk. `is_told` if the event of its beginning was recorded, or that of
+    its end if it `is_over`."""
 
     shortage: Shortage
     machine: str
@@ -56,8 +56,7 @@ class SpaceWait(msgspec.Struct, frozen=True):
 
 
 def measure(folders: Iterable[Path]) -> Iterator[FolderSpace]:
-    """Yield the space under each folder. One that cannot be looked at is left out: whether it can
-    be used is another question."""
+    """Yield the disk space of each folder, except those that cannot be read."""
     for folder in folders:
         with suppress(OSError):
             usage = shutil.disk_usage(nearest_existing(folder.absolute()))
@@ -65,23 +64,23 @@ def measure(folders: Iterable[Path]) -> Iterator[FolderSpace]:
 
 
 class SpaceWaits:
-    """What is kept about waiting for disk space, for everybody to read."""
+    """The stored wait for disk space, which every process can read."""
 
     def __init__(self, store: Store) -> None:
         self._table = store.table(TABLE)
 
     async def current(self) -> SpaceWait | None:
-        """Return what messages that are due wait for, or None if they may start."""
+        """Return the wait for disk space, or None if messages may start."""
         found = await self.latest()
         return None if found is None or found.is_over else found
 
     async def latest(self) -> SpaceWait | None:
-        """Return the same, also if it is over and nobody was told yet."""
+        """Return the wait for disk space, even if it is over and its event is not recorded yet."""
         found = await self._table.get(*_KEY)
         return None if found is None else _wait(found)
 
     async def keep(self, wait: SpaceWait) -> SpaceWait:
-        """Write it; raise `Conflict` if another scheduler has written meanwhile."""
+        """Write it. `Conflict` if another scheduler has written meanwhile."""
         if wait.etag:
             etag = await self._table.replace(_entity(wait), wait.etag)
         else:
@@ -93,7 +92,7 @@ class SpaceWaits:
 
 
 class SpaceWatch:
-    """Decides for the scheduler that acts whether messages may start."""
+    """Decides for the active scheduler whether messages may start."""
 
     def __init__(
         self, waits: SpaceWaits, events: EventService, folders: Iterable[Path], mark: SpaceMark
@@ -106,11 +105,11 @@ class SpaceWatch:
         self._wait: SpaceWait | None = None
 
     def begin(self) -> None:
-        """Read what is kept at the next look: another scheduler may have acted before."""
+        """Read the stored wait again at the next check: another scheduler may have been active."""
         self._is_known = False
 
     async def may_start(self) -> bool:
-        """Look at the disks. The store is asked and written only if something has changed."""
+        """Check the disks. The store is only used if something has changed."""
         if not self._is_known:
             self._wait, self._is_known = await self._waits.latest(), True
         was_short = self._wait is not None and not self._wait.is_over
@@ -118,7 +117,7 @@ class SpaceWatch:
         try:
             await self._keep(shortage)
         except Conflict:
-            self._is_known = False  # another scheduler acts by now; it tells
+            self._is_known = False  # another scheduler is active by now and records the event
         return shortage is None
 
     async def _keep(self, shortage: Shortage | None) -> None:
@@ -128,15 +127,15 @@ class SpaceWatch:
             self._wait = wait = await self._waits.keep(changed)
         if wait is None or wait.is_told:
             return
-        # Report first: an interruption here repeats the report instead of losing it.
-        await self._tell(wait)
+        # The event comes first: an interruption repeats it instead of losing it.
+        await self._record(wait)
         if wait.is_over:
             await self._waits.forget(wait)
             self._wait = None
         else:
             self._wait = await self._waits.keep(msgspec.structs.replace(wait, is_told=True))
 
-    async def _tell(self, wait: SpaceWait) -> None:
+    async def _record(self, wait: SpaceWait) -> None:
         if wait.is_over:
             severity = Severity.INFO
             text = f"Enough disk space for {wait.place} again: messages that are due start now"
@@ -148,7 +147,7 @@ class SpaceWatch:
 
 
 def _after(wait: SpaceWait | None, shortage: Shortage | None) -> SpaceWait | None:
-    """Return what is to be kept, now that this was found."""
+    """Return the wait to store after a check."""
     if shortage is None:
         if wait is None or wait.is_over:
             return wait
@@ -158,7 +157,7 @@ def _after(wait: SpaceWait | None, shortage: Shortage | None) -> SpaceWait | Non
         etag = "" if wait is None else wait.etag
         return SpaceWait(shortage, machine, clock.now(), etag=etag)
     if str(wait.shortage) == str(shortage):
-        return wait  # people would see no difference
+        return wait  # it would be shown the same
     return msgspec.structs.replace(wait, shortage=shortage, machine=machine)
 
 

@@ -30,7 +30,7 @@ from postroom.storage import (
 MASK = "●●●●●●"
 _KEYS_SHOWN = frozenset({"users"})
 _CLOSED_ROWS = 100
-_BLOBS = 1000  # that the store lists at once
+_BLOBS = 1000  # the most that the store lists at once
 
 
 CHANGEABLE = frozenset(
@@ -48,7 +48,7 @@ CHANGEABLE = frozenset(
 """Tables of the mail itself: lists, subscribers, messages and their outcomes."""
 
 READABLE = CHANGEABLE | {
-    "audit",  # what people did is not rewritten
+    "audit",  # must not be rewritten
     "events",
     "hoststatus",
     "idempotency",
@@ -112,7 +112,7 @@ class TableName(msgspec.Struct, frozen=True):
 
 
 class Partitions(msgspec.Struct, frozen=True):
-    """Some partition keys in order; `next` goes on after the last."""
+    """Some partition keys in order; `next` continues."""
 
     keys: list[str]
     next: str | None
@@ -133,7 +133,7 @@ class ExplorerService:
     async def partitions(
         self, table: str, *, prefix: str = "", after: str = "", limit: int = 50
     ) -> Partitions:
-        """Which partitions a table has, by their keys: one look for each."""
+        """Return the partitions of a table in key order, with one query for each."""
         check_readable(table)
         rows = self._store.table(table)
         stop = KeyRange.prefix(prefix).stop
@@ -156,7 +156,7 @@ class ExplorerService:
         after: str | None = None,
         limit: int = 50,
     ) -> QueryResult:
-        """Rows of one partition, or of all (None), whose keys begin with `prefix`."""
+        """Return rows of one partition, or of all (None), whose keys begin with `prefix`."""
         check_readable(table)
         partitions = EVERY_KEY if partition is None else KeyRange.only(partition)
         return await self._store.table(table).query(
@@ -164,12 +164,12 @@ class ExplorerService:
         )
 
     async def masked_rows(self, table: str) -> list[Entity]:
-        """The first rows of a closed table: what there is, without what is secret."""
+        """Return the first rows of a closed table, with their values masked."""
         found = await self._store.table(table).query(limit=_CLOSED_ROWS)
         return [_masked(table, entity) for entity in found.entities]
 
     async def entity(self, table: str, partition: str, row: str) -> Entity:
-        """`NoSuch`; `NotNow` for a closed table."""
+        """Return a row. `NoSuch`; `NotNow` for a closed table."""
         check_readable(table)
         found = await self._store.table(table).get(partition, row)
         if found is None:
@@ -188,7 +188,7 @@ class ExplorerService:
             raise Overtaken("entity", name) from exc
 
     async def delete(self, table: str, partition: str, row: str, etag: str) -> None:
-        """`NoSuch`, `Overtaken`, `NotNow`."""
+        """Delete a row. `NoSuch`, `Overtaken`, `NotNow`."""
         check_changeable(table)
         try:
             await self._store.table(table).delete(partition, row, etag)
@@ -210,7 +210,7 @@ class ExplorerService:
     async def all_blobs(
         self, container: str, *, prefix: str = "", most: int
     ) -> list[BlobInfo] | None:
-        """All of them at once, in the order of their names; None if there are more than `most`."""
+        """Return all blobs, sorted by name; None if there are more than `most`."""
         found: list[BlobInfo] = []
         after: str | None = None
         while len(found) <= most:
@@ -221,7 +221,7 @@ class ExplorerService:
         return None
 
     async def blob(self, container: str, name: str) -> BlobInfo:
-        """`NoSuch`."""
+        """Return what is known about a blob. `NoSuch`."""
         found = await self._store.container(container).info(name)
         if found is None:
             raise NoSuch("blob", name)
@@ -231,7 +231,7 @@ class ExplorerService:
         return self._store.container(container).stream(name)
 
     async def delete_blob(self, container: str, name: str, etag: str) -> None:
-        """`NoSuch`, `Overtaken`; `NotNow` for a container that is not on the list."""
+        """Delete a blob. `NoSuch`, `Overtaken`; `NotNow` for a closed container."""
         check_container_changeable(container)
         try:
             await self._store.container(container).delete(name, etag)
@@ -242,7 +242,7 @@ class ExplorerService:
 
 
 def _behind(key: str) -> str:
-    """The first key that can follow this one: no key has a character below the space."""
+    """Return the first key that can follow this one: keys have no characters below the space."""
     return f"{key} "
 
 

@@ -33,21 +33,21 @@ from postroom.storage import (
 )
 
 STUCK = timedelta(minutes=2)
-"""A queue whose next message is ready and has not been taken for so long is stuck."""
+"""A queue is stuck if its next message has been ready for this long."""
 
 _NOBODY = ("no application", "no host")
-_OWN = (SEND_QUEUE, CONFIRM_QUEUE)  # `postroom sender` takes these without any host
+_OWN = (SEND_QUEUE, CONFIRM_QUEUE)  # `postroom sender` handles these without a host
 
 
 class Grade(StrEnum):
-    """How bad it is."""
+    """How bad a concern is."""
 
     STOPPED = "stopped"
     LOOK = "look"
 
 
 class Concern(msgspec.Struct, frozen=True):
-    """Something to look at; `queue` is where."""
+    """Something that needs attention in a queue."""
 
     grade: Grade
     text: str
@@ -55,8 +55,8 @@ class Concern(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """`waiting` and `put_aside` count messages of all queues but Postroom's own bells. What is
-    stopped comes first among the concerns."""
+    """`waiting` and `put_aside` count messages of all queues but internal ones. Concerns about
+    stopped queues come first."""
 
     hosts: int
     processes: int
@@ -65,8 +65,8 @@ class Health(msgspec.Struct, frozen=True):
     concerns: list[Concern]
 
 
-class _Head(msgspec.Struct, frozen=True):
-    """The next message of a queue, as we saw it first at `seen`."""
+class _NextMessage(msgspec.Struct, frozen=True):
+    """The next message of a queue, first seen at `seen`."""
 
     put: datetime
     length: int
@@ -74,7 +74,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class HealthService:
-    """Looks are compared with those before: a long queue that moves is no concern."""
+    """Compares each look with earlier ones: a long queue that moves is no concern."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class HealthService:
         self._hosts = hosts
         self._queues = queues
         self._now = now
-        self._heads: dict[str, _Head] = {}
+        self._heads: dict[str, _NextMessage] = {}
 
     async def look(self) -> Health:
         hosts = await self._hosts.current()
@@ -104,13 +104,13 @@ class HealthService:
         )
 
     def _remember(self, queues: Iterable[QueueOverview]) -> None:
-        heads: dict[str, _Head] = {}
+        heads: dict[str, _NextMessage] = {}
         for queue in queues:
             if queue.oldest is None:
                 continue
             head = self._heads.get(queue.name)
             if head is None or (head.put, head.length) != (queue.oldest, queue.length):
-                head = _Head(queue.oldest, queue.length, self._now())
+                head = _NextMessage(queue.oldest, queue.length, self._now())
             heads[queue.name] = head
         self._heads = heads
 
@@ -139,8 +139,8 @@ class HealthService:
 
 def _why_stuck(queue: QueueOverview) -> str:
     if queue.name == SCHEDULE_QUEUE:
-        return "No scheduler answers, so messages that are due wait: postroom up starts one"
-    return f"{queue.name} waits, and nobody takes its messages ({queue.state})"
+        return "No scheduler is running, so due messages wait: postroom up starts one"
+    return f"Messages wait in {queue.name}, and no process handles them ({queue.state})"
 
 
 _PROBE_AGE = 5.0  # seconds for which a result is used again
@@ -158,8 +158,8 @@ class StoreHealth:
         self._problem = ""
 
     async def problem(self) -> str:
-        """Return in a few words why the store cannot be used, or nothing. For anybody to read:
-        without names of machines and files."""
+        """Return in a few words why the store cannot be used; empty if it can. Anyone may read it,
+        so it names no machines or files."""
         async with self._looking:
             if not self._looked_at or clock.monotonic() - self._looked_at > _PROBE_AGE:
                 self._problem = await self._find()

@@ -1,11 +1,11 @@
-"""All data from one store to another, whatever their engines: copied, then compared.
+"""Copies all data from one store to another, between any two engines, and compares the result.
 
-- Nothing may be being sent: outcomes would go to the old store while the new one still plans them.
-- The source is not changed. The target is empty, or holds an earlier attempt at the same copy,
-  which goes on where it was interrupted: how far it came is noted in the target.
-- At the end both are read side by side, and the copy counts only if they are the same: keys and
-  values of every entity, bytes of every blob, bodies and properties of every queue message. What
-  belongs to the engine is new: ETags, and how often a queue message was received.
+- Nothing may be sent meanwhile: outcomes would be recorded in the old store only.
+- The source is not changed. The target must be empty, or have an interrupted copy of the same
+  source, which continues: the target records the progress.
+- At the end both are read side by side and must be equal: keys and values of every entity, bytes of
+  every blob, bodies and properties of every queue message. ETags, and how often a queue message was
+  received, belong to the engine and differ.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from postroom.storage import (
 
 PROGRESS = "storecopy"
 _WHOLE = ("progress", "everything")
-# The status of hosts, and bells: of the moment only, and written again by their owners.
+# Hosts write their status and bells again.
 _NOT_COPIED = (PROGRESS, hosts.TABLE)
 _BATCH = 100
 _AT_ONCE = 8
-_NOTED_EVERY = 50  # batches: so much is done again after an interruption
+_RECORDED_EVERY = 50  # batches: at most as many are repeated after an interruption
 _PUT_MANY = 500
 
 
 class CopyFailed(PostroomError):
-    """The copy is not the same as the source; the text says what differs."""
+    """The copy differs from the source; the text says where."""
 
 
 class CopyReport(msgspec.Struct):
-    """How much there was, so far."""
+    """What was copied and compared so far."""
 
     entities: int = 0
     messages: int = 0
@@ -61,8 +61,7 @@ class CopyReport(msgspec.Struct):
 
 
 async def refuse_unfinished_copy(store: Store) -> None:
-    """Raise `NotNow` if a copy into this store was begun and has not finished: a part of the data
-    looks like all of it."""
+    """Raise `NotNow` if a copy into this store is unfinished: it would look complete."""
     progress = store.table(PROGRESS)
     if await progress.get("copy", "source") is None:
         return
@@ -74,22 +73,24 @@ async def refuse_unfinished_copy(store: Store) -> None:
         )
 
 
-Told = Callable[[str, CopyReport], None]
-"""Is told now and then what is being copied or compared, and how far it is."""
+CopyProgress = Callable[[str, CopyReport], None]
+"""Called with what is being copied or compared, and the report so far."""
 
 
 class StoreCopy:
-    def __init__(self, source: Store, target: Store, told: Told = lambda _, __: None) -> None:
+    def __init__(
+        self, source: Store, target: Store, progress: CopyProgress = lambda _, __: None
+    ) -> None:
         self._source = source
         self._target = target
-        self._told = told
+        self._on_progress = progress
         self._progress = target.table(PROGRESS)
         self._report = CopyReport()
 
     async def run(self) -> CopyReport:
-        """`NotNow`, `CopyFailed`."""
+        """Copy and compare everything. `NotNow`, `CopyFailed`."""
         if not await self._source.tables():
-            raise NotNow("there is nothing in the store to copy from: is its URL right?")
+            raise NotNow("the source is empty: check its URL")
         await self._check_nothing_is_sent()
         await self._check_target()
         for name in await self._source.tables():
@@ -102,17 +103,17 @@ class StoreCopy:
                 await self._copy_queue(info.name)
         await self._compare()
         await self._check_nothing_is_sent()
-        await self._note("", "done", "")
+        await self._record("", "done", "")
         return self._report
 
-    # -- may it be done? ---------------------------------------------------------------------
+    # -- conditions --------------------------------------------------------------------------
 
     async def _check_nothing_is_sent(self) -> None:
         async for message in MessageRows(self._source).open_messages():
             if message.status in (MessageStatus.QUEUING, MessageStatus.PROCESSING):
                 raise NotNow(
-                    f"message {message.ref} is being sent: wait until it is done, or pause it"
-                    " (postroom message pause), and stop all schedulers, then copy again"
+                    f"message {message.ref} is being sent: wait until it is finished, or pause it"
+                    " (postroom message pause), stop all schedulers, and copy again"
                 )
 
     async def _check_target(self) -> None:
@@ -121,22 +122,20 @@ class StoreCopy:
         if begun is not None:
             other = read(begun, "Location", str)
             if other != source:
-                raise NotNow(
-                    f"the target holds a part of another store ({other}): use an empty one"
-                )
+                raise NotNow(f"the target has a part of another store ({other}): use an empty one")
             return
         held = [f"table {name}" for name in await self._target.tables() if name != PROGRESS]
         held += [f"queue {info.name}" for info in await self._target.queues()]
         held += [f"container {name}" for name in await self._target.containers()]
         if held:
-            raise NotNow(f"the target is not empty, it has the {held[0]}: use a new one")
+            raise NotNow(f"the target is not empty, it has {held[0]}: use an empty one")
         await self._progress.upsert(Entity("copy", "source", {"Location": source}))
 
     # -- copying -----------------------------------------------------------------------------
 
     async def _copy_table(self, name: str) -> None:
         what = f"table {name}"
-        reached, is_done = await self._noted(what)
+        reached, is_done = await self._recorded(what)
         if is_done:
             return
         source, target = self._source.table(name), self._target.table(name)
@@ -147,14 +146,14 @@ class StoreCopy:
             if len(waiting) == _AT_ONCE:
                 await self._write(target, waiting)
                 batches += len(waiting)
-                if batches % _NOTED_EVERY < _AT_ONCE:
+                if batches % _RECORDED_EVERY < _AT_ONCE:
                     last = waiting[-1][-1]
-                    await self._note(what, "reached", f"{last.partition}\t{last.row}")
+                    await self._record(what, "reached", f"{last.partition}\t{last.row}")
                 waiting = []
-                self._told(what, self._report)
+                self._on_progress(what, self._report)
         await self._write(target, waiting)
-        await self._note(what, "done", "")
-        self._told(what, self._report)
+        await self._record(what, "done", "")
+        self._on_progress(what, self._report)
 
     async def _write(self, target: Table, batches: list[list[Entity]]) -> None:
         await asyncio.gather(
@@ -164,7 +163,7 @@ class StoreCopy:
 
     async def _copy_container(self, name: str) -> None:
         what = f"container {name}"
-        reached, is_done = await self._noted(what)
+        reached, is_done = await self._recorded(what)
         if is_done:
             return
         source, target = self._source.container(name), self._target.container(name)
@@ -174,14 +173,14 @@ class StoreCopy:
             await target.put(blob, source.stream(blob))
             self._report.blobs += 1
             self._report.bytes += size
-            await self._note(what, "reached", blob)
-            self._told(what, self._report)
-        await self._note(what, "done", "")
+            await self._record(what, "reached", blob)
+            self._on_progress(what, self._report)
+        await self._record(what, "done", "")
 
     async def _copy_queue(self, name: str) -> None:
-        """All of a queue or, after an interruption, all of it again: messages have no keys."""
+        """Copy a queue, from the start after an interruption: messages have no keys."""
         what = f"queue {name}"
-        if (await self._noted(what))[1]:
+        if (await self._recorded(what))[1]:
             return
         target = self._target.queue(name)
         await target.purge()
@@ -198,8 +197,8 @@ class StoreCopy:
                 await self._put(name, waiting)
                 waiting = []
         await self._put(name, waiting)
-        await self._note(what, "done", "")
-        self._told(what, self._report)
+        await self._record(what, "done", "")
+        self._on_progress(what, self._report)
 
     async def _put(self, name: str, messages: list[NewMessage]) -> None:
         await self._target.queue(name).put_many(messages)
@@ -228,10 +227,10 @@ class StoreCopy:
                 )
             self._report.compared += 1
             if self._report.compared % 1000 == 0:
-                self._told(f"comparing table {name}", self._report)
+                self._on_progress(f"comparing table {name}", self._report)
         if (more := await anext(copied, None)) is not None:
             raise CopyFailed(
-                f"table {name} of the target has more: {more.partition!r}, {more.row!r}"
+                f"table {name} of the target has an extra row: {more.partition!r}, {more.row!r}"
             )
 
     async def _compare_container(self, name: str) -> None:
@@ -239,12 +238,12 @@ class StoreCopy:
         copied = [blob async for blob, _ in _blobs(target)]
         expected = [blob async for blob, _ in _blobs(source)]
         if sorted(copied) != sorted(expected):
-            raise CopyFailed(f"container {name} has other blobs than the source")
+            raise CopyFailed(f"container {name} of the target has other blobs than the source")
         for blob in expected:
             if await _digest(source, blob) != await _digest(target, blob):
                 raise CopyFailed(f"blob {name}/{blob} differs")
             self._report.compared += 1
-            self._told(f"comparing container {name}", self._report)
+            self._on_progress(f"comparing container {name}", self._report)
 
     async def _compare_queue(self, name: str) -> None:
         source, target = self._source.queue(name), self._target.queue(name)
@@ -256,26 +255,26 @@ class StoreCopy:
                 " not show: wait until they are ready, and copy again"
             )
         if not await _shows_all(self._target):
-            return  # what is delayed there cannot be looked at
+            return  # it does not show delayed messages
         if seen != Counter([_fingerprint(each.message) async for each in target.scan()]):
-            raise CopyFailed(f"queue {name} has other messages than the source")
+            raise CopyFailed(f"queue {name} of the target has other messages than the source")
 
-    # -- how far it came ---------------------------------------------------------------------
+    # -- progress ----------------------------------------------------------------------------
 
-    async def _noted(self, what: str) -> tuple[str, bool]:
+    async def _recorded(self, what: str) -> tuple[str, bool]:
         found = await self._progress.get("progress", what)
         if found is None:
             return "", False
         return str(found.properties["Reached"]), found.properties["State"] == "done"
 
-    async def _note(self, what: str, state: str, reached: str) -> None:
+    async def _record(self, what: str, state: str, reached: str) -> None:
         await self._progress.upsert(
             Entity("progress", what or "everything", {"State": state, "Reached": reached})
         )
 
 
 async def _batches(table: Table, reached: str) -> AsyncIterator[list[Entity]]:
-    """Up to 100 neighbours of one partition, after what was reached before."""
+    """Yield up to 100 entities of one partition at a time, after those copied before."""
     partition, _, row = reached.partition("\t")
     start = KeyRange(start=partition or None)
     batch: list[Entity] = []
@@ -321,5 +320,5 @@ def _fingerprint(message: QueueMessage) -> bytes:
 
 
 async def _shows_all(store: Store) -> bool:
-    """Whether a scan of a queue finds what is delayed or leased, too."""
+    """Return whether a scan of a queue also finds delayed and leased messages."""
     return not (await store.info()).engine.startswith("Azure")

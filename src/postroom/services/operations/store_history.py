@@ -1,8 +1,8 @@
-"""Noticing that a store has lost its latest history: a restored backup, or an old copy of a file.
+"""Detects that a store has lost its latest history: a restored backup, or an old copy of a file.
 
 While emails are sent, two marks advance together every second, one in the store and one in a file
-in the data folder. A store whose mark is behind the file's does not know what happened since: whom
-it would send to may have got the message already. So unfinished messages are paused, with an
+in the data folder. If the store's mark is behind the file's, the store lacks what happened since:
+some recipients may have received the message already. So unfinished messages are paused, with an
 explanation and a choice, before anything is sent.
 
 | table       | partition | row         | holds                                                |
@@ -46,7 +46,7 @@ _CAN_SEND = (MessageStatus.PENDING, MessageStatus.QUEUING, MessageStatus.PROCESS
 
 
 class _FolderMark(msgspec.Struct):
-    """What the data folder knows."""
+    """The mark in the data folder."""
 
     store_id: str
     folder_id: str
@@ -72,8 +72,9 @@ class StoreHistory:
         self._store_id = ""
 
     async def advance(self) -> bool:
-        """Set both marks to now, the store's first, and return True; or return False if the store
-        has lost history. Left to another process that is doing so."""
+        """Set both marks to now, the store's first; return False if the store has lost history.
+
+        Does nothing while another process is doing the same."""
         make_writable(self._data)
         lock = self._open_lock()
         try:
@@ -88,9 +89,9 @@ class StoreHistory:
             mark = await self._table.get(_MARKS, known.folder_id)
             if mark is None or entities.read(mark, "At", datetime) < known.at:
                 return False
-            # By a clock that was set back it stays where it is.
+            # If the clock was set back, the mark stays where it is.
             known.at = max(known.at, clock.now())
-            # With the ETag: the server may be replaced by one with an older mark just now.
+            # With the ETag: a failover may just have replaced the server by one with an older mark.
             new = Entity(_MARKS, known.folder_id, {"At": known.at})
             await self._table.replace(new, mark.etag)
             self._remember(known)
@@ -111,7 +112,7 @@ class StoreHistory:
         return timedelta.max if reached is None else known.at - reached
 
     async def restores(self) -> int:
-        """Return how often the store has lost history, as far as anybody noticed."""
+        """Return how often a loss of history was detected."""
         found = await self._table.get(*_IDENTITY)
         return 0 if found is None else entities.read(found, "Restores", int)
 
@@ -136,14 +137,14 @@ class StoreHistory:
         try:
             await self._table.replace(Entity(*_IDENTITY, new), found.etag)
         except Conflict:
-            return  # another sender was quicker
+            return  # another sender was faster
         if before and before != server.history:
             now = server.history or "unknown"
             text = f"the database has failed over or was moved: {before} before, {now} now"
             await self._services.events.record("store", text, severity=Severity.WARNING)
 
     async def accept_loss(self) -> None:
-        """Go on from the state that the store has now: what was lost has been dealt with."""
+        """Continue from the store's current state: senders have handled what was lost."""
         lock = self._open_lock()
         try:
             await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
@@ -154,30 +155,30 @@ class StoreHistory:
             os.close(lock)
 
     async def pause_if_lost(self) -> int:
-        """Pause what is unfinished if the store has lost history; returns how many messages.
+        """Pause unfinished messages if the store has lost history; return how many.
 
-        For every process that opens the store for work, before it does anything.
+        Every process that opens the store for work calls this first.
         """
         if await self._find_loss() is None:
             return 0
         lock = self._open_lock()
         try:
             await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
-            loss = await self._find_loss()  # another process may have dealt with it
-            return 0 if loss is None else await self._deal_with(*loss)
+            loss = await self._find_loss()  # another process may have handled it
+            return 0 if loss is None else await self._handle_loss(*loss)
         finally:
             os.close(lock)
 
     async def _find_loss(self) -> tuple[_FolderMark, datetime | None] | None:
-        """Return what the folder knows and how far the store's history reaches, if not as far."""
+        """Return the folder's mark and the store's, which is behind it; None if it is not."""
         known = self._known()
         if known is None or known.store_id != await self._identify():
-            return None  # nothing was sent from here, or into another store
+            return None  # nothing was sent from here, or the folder belongs to another store
         mark = await self._table.get(_MARKS, known.folder_id)
         reached = None if mark is None else entities.read(mark, "At", datetime)
         return None if reached is not None and reached >= known.at else (known, reached)
 
-    async def _deal_with(self, known: _FolderMark, reached: datetime | None) -> int:
+    async def _handle_loss(self, known: _FolderMark, reached: datetime | None) -> int:
         paused = await self._pause_unfinished(reached, known.at)
         done = "1 unfinished message was paused"
         if paused != 1:
@@ -206,7 +207,7 @@ class StoreHistory:
                 await self._services.messages.pause(message.ref, _explanation(reached, known_at))
                 paused += 1
             except DomainError as exc:
-                log.info("message %s is not paused: %s", message.ref, exc)
+                log.info("cannot pause message %s: %s", message.ref, exc)
         return paused
 
     async def _count_restore(self, text: str) -> None:
@@ -218,7 +219,7 @@ class StoreHistory:
         await self._services.events.record("store", text, severity=Severity.ERROR)
 
     async def _identify(self) -> str:
-        """Return the id of the store, which gets one if it has none."""
+        """Return the id of the store; create one if it has none."""
         found = await self._table.get(*_IDENTITY)
         if found is None:
             new = Entity(*_IDENTITY, {"StoreId": secrets.token_hex(16), "Restores": 0})
@@ -240,7 +241,7 @@ class StoreHistory:
             return None
 
     def _remember(self, mark: _FolderMark) -> None:
-        """In one step, so that a crash leaves the old mark or the new one."""
+        """Write the mark atomically: a crash leaves the old or the new one."""
         written = self._data / f"{_FILE}.{os.getpid()}"
         with open_private(written) as file:
             file.write(msgspec.json.encode(mark))

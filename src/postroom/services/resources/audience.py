@@ -12,7 +12,7 @@ from postroom.domain.audience.list_properties import PROPERTIES, ListProperty
 from postroom.domain.audience.lists import MailingList, Subscriber
 from postroom.services.audience.address_trace import Trace
 from postroom.services.audience.files.columns import Meaning
-from postroom.services.audience.files.imports import ImportReport
+from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.services.resources.messages import (
     MessageSummary,

@@ -9,9 +9,8 @@ import pytest
 
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services import entities
-from postroom.services.audience.files import imports
-from postroom.services.audience.files.imports import ImportReport
-from postroom.services.audience.files.subscriber_lines import RejectedLine
+from postroom.services.audience.files import import_report, imports
+from postroom.services.audience.files.import_report import ImportReport, RejectedLine
 from postroom.storage import KeyRange, Store, open_store
 from postroom.wiring import Services
 from tests.contract.conftest import StoreAddress, address
@@ -156,7 +155,7 @@ async def test_two_imports_at_once_make_no_duplicates(services: Services, store:
 async def test_rejected_lines_are_reported_kept_up_to_a_limit_and_all_counted(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "REJECTED_KEPT", 3)
+    monkeypatch.setattr(import_report, "REJECTED_KEPT", 3)
     reported: list[RejectedLine] = []
     report = await services.imports.import_csv(
         "news",

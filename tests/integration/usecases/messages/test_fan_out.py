@@ -11,7 +11,7 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER, FanOut, Superseded
 from postroom.services import entities
-from postroom.services.audience.subscriptions import new_subscriber
+from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.storage import Insert, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies

@@ -166,7 +166,7 @@ async def test_a_webhook_that_does_not_speak_http_is_tried_again(
         alerts = await begun(store, WebhookChannel(f"http://127.0.0.1:{port}/T0K3N"))
         await EventService(store).record("host", "a queue faults", severity=Severity.ERROR)
         assert await alerts.send_new() == 0
-    assert "its answer is malformed (BadStatusLine)" in caplog.text
+    assert "its response is malformed (BadStatusLine)" in caplog.text
     assert "T0K3N" not in caplog.text
 
 

@@ -12,8 +12,7 @@ import pytest
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import day_of
 from postroom.services import entities
-from postroom.services.audience.list_counts import LATEST, TABLE
-from postroom.services.audience.list_growth import EVERY
+from postroom.services.audience.list_growth import EVERY, LATEST, TABLE
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.operations.health import STUCK, Grade, HealthService
 from postroom.storage import Entity, open_store

@@ -1,6 +1,6 @@
-"""The columns of a CSV file of subscribers: what each is for, and what other tools' statuses mean.
+"""The columns of a CSV file of subscribers: what each means, and what other tools' statuses mean.
 
-How a column is written does not count: `E-Mail_Address` is `email address`.
+Case, spaces and punctuation of a column's name do not matter: `E-Mail_Address` is `email address`.
 
 | column                               | meaning                                                  |
 |--------------------------------------|----------------------------------------------------------|
@@ -12,8 +12,8 @@ How a column is written does not count: `E-Mail_Address` is `email address`.
 | `unsubscribed`, `unsub_time`, …      | anything but a no: this address has unsubscribed         |
 | `blocklisted`, `bounced`, …          | anything but a no: this address must not get mail        |
 
-Of several columns the strictest word counts: blocked, unsubscribed, pending, confirmed. A status
-that is not understood is an error of its line: nobody is verified by a word that nobody knows.
+Of several columns the strictest counts: blocked, unsubscribed, pending, confirmed, in this order. A
+line with an unknown status is rejected: an unknown word verifies nobody.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Meaning(StrEnum):
 
     @property
     def text(self) -> str:
-        """Return it in words, for a preview."""
-        return _MEANINGS_IN_WORDS[self]
+        """Return a label for a preview."""
+        return _LABELS[self]
 
 
-_MEANINGS_IN_WORDS: Final = {
+_LABELS: Final = {
     Meaning.ADDRESS: "Email address",
     Meaning.VERIFIED: "Confirmed: yes or no",
     Meaning.BLOCKED: "Reason for blocking",
@@ -75,7 +75,7 @@ _MEANINGS_IN_WORDS: Final = {
 
 
 class Standing(IntEnum):
-    """How an address stands in the tool that a file comes from; the larger is the stricter."""
+    """The state of an address in the tool that the file comes from; larger is stricter."""
 
     CONFIRMED = 1
     PENDING = 2
@@ -83,7 +83,7 @@ class Standing(IntEnum):
     BLOCKED = 4
 
 
-class Column(msgspec.Struct, frozen=True):
+class FileColumn(msgspec.Struct, frozen=True):
     """A column of a file, in its order, and what it is used for."""
 
     name: str
@@ -130,7 +130,7 @@ _NO: Final = frozenset({"", "0", "no", "n", "false", "f", "none", "null", "never
 
 
 def squeezed(name: str) -> str:
-    """Return a name's letters and digits alone: how else it is written does not count."""
+    """Return the letters and digits of a name, in lower case, for comparison."""
     return "".join(filter(str.isalnum, name.casefold()))
 
 
@@ -144,10 +144,10 @@ _STANDINGS: Final = {
 
 
 class Columns:
-    """The header line of a file, understood. `Invalid` says what is wrong with it."""
+    """The parsed header line of a file. `Invalid` says what is wrong with it."""
 
     def __init__(self, header: str) -> None:
-        self.delimiter, self.names = _understood_header(header)
+        self.delimiter, self.names = _parse_header(header)
         names = list(map(str.lower, self.names))
         self.email = _email_column(self.names)
         self.verified = next(
@@ -166,7 +166,7 @@ class Columns:
         return bool(self._statuses)
 
     @property
-    def all(self) -> list[Column]:
+    def all(self) -> list[FileColumn]:
         """Return what each column is used for, in the file's order."""
         known = dict(self._statuses)
         known[self.email] = Meaning.ADDRESS
@@ -175,14 +175,14 @@ class Columns:
         if self.blocked is not None:
             known[self.blocked] = Meaning.BLOCKED
         return [
-            Column(shown(name), known.get(place, Meaning.UNUSED))
+            FileColumn(shown(name), known.get(place, Meaning.UNUSED))
             for place, name in enumerate(self.names)
         ]
 
     def standing(self, row: Sequence[str]) -> tuple[Standing | None, str]:
-        """Return what a row says about an address's standing elsewhere, and in which word.
+        """Return the state of a row's address in the other tool, and the word for it in the file.
 
-        `Invalid` for a status that is not understood.
+        `Invalid` for an unknown status.
         """
         found: tuple[Standing | None, str] = None, ""
         for place, meaning in self._statuses:
@@ -206,13 +206,12 @@ def _standing(meaning: Meaning, cell: str) -> Standing | None:
         return _STANDINGS.get(word)
     raise Invalid(
         "status",
-        f"status {shown(cell.strip())!r} is not understood: use confirmed, pending, unsubscribed"
-        " or blocked",
+        f"unknown status {shown(cell.strip())!r}: use confirmed, pending, unsubscribed or blocked",
     )
 
 
 def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
-    """Return what stood in the file, fit for one line of a report."""
+    """Return text from the file, printable and short enough for one line of a report."""
     plain = "".join(
         each if each.isprintable() else " " if each == "\t" else "�" for each in text[:longest]
     )
@@ -222,33 +221,32 @@ def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
 # -- header ---------------------------------------------------------------------------------------
 
 
-def _understood_header(line: str) -> tuple[str, list[str]]:
+def _parse_header(line: str) -> tuple[str, list[str]]:
     """Return the delimiter and the names of the columns."""
     if len(line) == LONGEST_HEADER and line[-1] not in "\r\n":
-        problem = f"the first line must name the columns; it is longer than {LONGEST_HEADER:,}"
-        raise Invalid("file", f"{problem} characters")
+        raise Invalid("file", f"the first line has more than {LONGEST_HEADER:,} characters")
     header = line.removeprefix("\ufeff").rstrip("\r\n")
     if not header.strip():
         raise Invalid("file", "has no header line: the first line must name a column 'email'")
-    # Most columns first; a comma where nothing is divided.
+    # The delimiter with the most columns first; a comma if there is only one column.
     for delimiter in sorted(DELIMITERS, key=header.count, reverse=True):
         columns = [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter))]
         if any(squeezed(each) in _EMAIL_KEYS for each in columns):
             _check_named_once(columns)
             return delimiter, columns
     if "@" in header:
-        raise Invalid("file", "the first line holds an address: a header line must come before it")
+        raise Invalid("file", "has no header line: add a first line with the column 'email'")
     most_used = max(DELIMITERS, key=header.count)
     found = ", ".join(repr(shown(each.strip())) for each in header.split(most_used))
     raise Invalid(
         "file",
-        f"has no column 'email': it has {shown(found, longest=_LONGEST_FOUND)}; understood are"
-        f" {', '.join(EMAIL_NAMES[:_NAMES_SHOWN])} and the like",
+        f"has no column 'email', only {shown(found, longest=_LONGEST_FOUND)}. Name the column of"
+        f" addresses {', '.join(EMAIL_NAMES[:_NAMES_SHOWN])} or similar",
     )
 
 
 def _email_column(columns: list[str]) -> int:
-    """Return the column `email`; without it, the only one that is called something like it."""
+    """Return the column `email`; without it, the only one with a similar name."""
     names = list(map(str.lower, columns))
     if EMAIL in names:
         return names.index(EMAIL)

@@ -1,4 +1,4 @@
-"""A list's subscribers as a file, in CSV or lines of JSON: any number, in flat memory."""
+"""Export of a list as CSV or lines of JSON, of any size, in constant memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExportService:
         self._subscriptions = subscriptions
 
     async def export_csv(self, list_name: str) -> AsyncIterator[str]:
-        """The list as the text of a CSV file, in pieces, in the order of addresses."""
+        """Yield the list as a CSV file, in pieces, sorted by address."""
         mailing_list = await self._lists.get(list_name)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\r\n")  # RFC 4180
@@ -41,7 +41,7 @@ class ExportService:
         yield text.getvalue()
 
     async def export_json(self, list_name: str) -> AsyncIterator[str]:
-        """The same as lines of JSON, one for each subscriber."""
+        """Yield the list as JSON, one line per subscriber."""
         mailing_list = await self._lists.get(list_name)
         lines: list[bytes] = []
         async for subscriber in self._subscriptions.all(mailing_list.name):

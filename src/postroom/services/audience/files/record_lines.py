@@ -1,7 +1,7 @@
-"""Lines of a text for `csv.reader`, in flat memory whatever the text is.
+"""Lines of a text for `csv.reader`, in constant memory for any content.
 
-A file may have one line of 200 MB, or a quote that is never closed. `csv.reader` would collect all
-of it; here a record that grows beyond `LONGEST_RECORD` ends with `RecordTooLong`.
+A file may have one line of 200 MB, or a quote that is never closed. `csv.reader` would read all of
+it into memory; here a record longer than `LONGEST_RECORD` ends with `RecordTooLong`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-LONGEST_RECORD: Final = 128 * 1024  # characters: the largest cell that `csv` takes by default
+LONGEST_RECORD: Final = 128 * 1024  # characters: the largest cell that `csv` accepts by default
 
 
 class RecordTooLong(csv.Error):
@@ -24,9 +24,8 @@ class RecordTooLong(csv.Error):
 class RecordLines:
     """Lines of a text, counted. Iterate again after an error to continue with the next line.
 
-    `number` counts the lines that were read. The consumer sets `used` to it after each record:
-    that is how the beginning of the next record is known. Once `stop` is set there are no more
-    lines.
+    `number` counts the lines that were read. The consumer sets `used` to it after each record, so
+    that the beginning of the next record is known. After `stop` is set, there are no more lines.
     """
 
     def __init__(self, text: TextIO, stop: threading.Event, *, already_read: int) -> None:

@@ -1,11 +1,11 @@
-"""Subscribers in CSV files: how a file is understood, and which of its lines can be used.
+"""Subscribers in CSV files: how a file is read, and which of its lines can be used.
 
-A file has a header line (`subscriber_columns.py` says what its columns mean). The delimiter is a
-comma, a semicolon or a tab: the one that finds the column of addresses. The file is in UTF-8, or in
-UTF-16 with its mark, or in what the caller says.
+A file has a header line, whose columns `columns.py` explains. The delimiter is a comma, a semicolon
+or a tab: the one with which there is a column of addresses. The encoding is UTF-8, UTF-16 with a
+byte-order mark, or what the caller names.
 
-The whole file is decoded once before its first line is used, so that one in a wrong encoding is
-refused before anything was done. Memory stays flat whatever is in the file (`record_lines.py`).
+The whole file is decoded once before its first line is used, so that a file in a wrong encoding is
+refused before anything is written. Memory use does not depend on the content (`record_lines.py`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from postroom.services.audience.files.columns import (
     EMAIL,
     LONGEST_HEADER,
     VERIFIED,
-    Column,
     Columns,
+    FileColumn,
     Standing,
     shown,
 )
+from postroom.services.audience.files.import_report import RejectedLine
 from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
 
-_PIECE = 256 * 1024  # bytes, read at once
+_PIECE = 256 * 1024  # bytes per read
 _LONGEST_REASON = 1000
-_REASON_NOT_SAID = "blocked in the file that was imported"
-_REJECTED_AT_ONCE = 1000  # in one chunk: a rejected line may take milliseconds
+_NO_REASON = "blocked in the imported file"
+_MOST_REJECTED = 1000  # in one chunk: a rejected line may take milliseconds
 _SAMPLE = 5  # rows that a preview shows
 _NO_STANDING: Final = None, ""
-_MOST_LINES = 100  # of one record: a cell may hold line breaks, but so many are a missing quote
+_MOST_LINES = 100  # of one record: a cell may have line breaks, but so many mean a missing quote
 
 _TRUTH: Final = {
     "true": True, "yes": True, "1": True,
@@ -48,8 +49,8 @@ _TRUTH: Final = {
     "": None,
 }  # fmt: skip
 
-# What people save files in, by Python's names. Not all that Python can decode: some of that takes
-# minutes for a megabyte, and some gives text that cannot be written anywhere.
+# Encodings in which people save files, by Python's names. Not all that Python knows: some take
+# minutes per megabyte, and some produce text that cannot be encoded again.
 _ENCODINGS: Final = frozenset({
     "ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le",
     "utf-32-be",
@@ -71,38 +72,29 @@ _ENCODINGS: Final = frozenset({
     "iso2022_jp_ext", "iso2022_kr",
 })  # fmt: skip
 
-# A spreadsheet would take such a cell for a formula, so an export puts an apostrophe before it.
-# Spaces before it do not make it less of one.
+# A spreadsheet takes such a cell for a formula, also after spaces, so an export puts an apostrophe
+# before it.
 _FORMULA = re.compile(r"'*(?:\s*[=+\-@]|[\t\r])")
 _PROTECTED_FORMULA = re.compile(r"'+(?:\s*[=+\-@]|[\t\r])")
 
 
 def protected(cell: str) -> str:
-    """The cell as a spreadsheet takes it for text."""
+    """Return the cell so that a spreadsheet takes it for text."""
     return f"'{cell}" if _FORMULA.match(cell) else cell
 
 
 def unprotected(cell: str) -> str:
-    """The cell as it was before `protected`. An apostrophe that is the address's own stays."""
+    """Undo `protected`. An apostrophe that belongs to the address stays."""
     return cell[1:] if _PROTECTED_FORMULA.match(cell) else cell
 
 
-class RejectedLine(msgspec.Struct, frozen=True):
-    """A line that was not used, and why."""
-
-    line: int
-    email: str
-    reason: str
-
-
 class Chunk(msgspec.Struct):
-    """Some lines of a file: what they want for each address (None: nothing was said).
+    """Some lines of a file. `wanted` has each address with whether it is verified, or None.
 
-    `spellings` has the addresses that differ from their keys. `blocked` says why, for those whose
-    line does; `watched` has the lines of those that the caller wants to look at. `lines` counts
-    lines that are not `empty`; `repeated` lines are about an address that an earlier line of the
-    chunk was about. `unsubscribed` has those whose line says that they left; they are not wanted.
-    `bytes_read` is how much was read.
+    `spellings` has the addresses that differ from their keys, `blocked` the reasons of lines that
+    block, `watched` the line numbers of addresses that the caller watches, and `unsubscribed` those
+    that unsubscribed according to their line and are not wanted. `lines` counts lines that are not
+    `empty`; `repeated` ones are about an address of an earlier line of the chunk.
     """
 
     wanted: dict[AddressKey, bool | None]
@@ -118,11 +110,11 @@ class Chunk(msgspec.Struct):
 
 
 class SubscriberFile:
-    """A CSV file, understood. `sample` has its first rows, `columns` says what each is used for.
+    """A CSV file. `sample` has its first rows, `columns` says what each column is used for.
 
-    Made from a binary file that can be read again from its beginning; `Invalid` says in one line
-    what is wrong with it and what to do. It blocks: use it in a thread. Setting `stop` in another
-    thread ends it soon, as if the file ended there.
+    The binary file must be seekable. `Invalid` says in one line what is wrong with it and what to
+    do. It blocks, so use it in a thread. Setting `stop` in another thread ends it soon, as if the
+    file ended there.
     """
 
     def __init__(
@@ -140,11 +132,11 @@ class SubscriberFile:
         self._rows = csv.reader(self._lines, delimiter=self._columns.delimiter)
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[FileColumn]:
         return self._columns.all
 
     def _open(self) -> Columns:
-        """Begin to read, behind the header line, which is returned."""
+        """Start reading after the header line, which is returned."""
         self._file.seek(0)
         self._text = io.TextIOWrapper(self._file, self._encoding, newline="")
         try:
@@ -154,14 +146,14 @@ class SubscriberFile:
             raise
 
     def release(self) -> None:
-        """Leave the binary file open: its owner closes it."""
+        """Detach from the binary file, which its owner closes."""
         self._text.detach()
 
     def chunks(
         self, lines: int, watch: Callable[[AddressKey], bool] | None = None
     ) -> Iterator[Chunk]:
-        """The file's lines, at most so many at a time. `watch` says of which addresses the lines
-        are kept in mind."""
+        """Yield the file in chunks of at most `lines` lines, with the line numbers of the addresses
+        that `watch` accepts."""
         while chunk := self._chunk(lines, watch):
             yield chunk
 
@@ -181,7 +173,7 @@ class SubscriberFile:
                         chunk.empty += 1
                         continue
                     if source.used - line > _MOST_LINES:
-                        reason = "one cell runs over many lines"
+                        reason = "one cell spans many lines"
                         _reject_swallowed(chunk, line, source.used, reason)
                         continue
                     try:
@@ -191,8 +183,8 @@ class SubscriberFile:
                         why = "" if blocked is None else row[blocked]
                         standing = standing_of(row) if standing_of else _NO_STANDING
                     except (IndexError, KeyError, Invalid):
-                        self._look_closer(chunk, line, row, watch)
-                        if len(chunk.rejected) >= _REJECTED_AT_ONCE:
+                        self._read_unusual(chunk, line, row, watch)
+                        if len(chunk.rejected) >= _MOST_REJECTED:
                             break
                         continue
                     chunk.lines += 1
@@ -209,14 +201,14 @@ class SubscriberFile:
                 _reject_unreadable(chunk, line, source.used, exc)
                 self._rows = csv.reader(source, delimiter=columns.delimiter)
 
-    def _look_closer(
+    def _read_unusual(
         self,
         chunk: Chunk,
         line: int,
         row: list[str],
         watch: Callable[[AddressKey], bool] | None,
     ) -> None:
-        """A row that did not fit at first sight: empty, short, protected, or bad."""
+        """Handle a row that is not a plain one: empty, short, protected, or invalid."""
         if not any(map(str.strip, row)):
             chunk.empty += 1
             return
@@ -242,12 +234,12 @@ class SubscriberFile:
             return None
         word = row[place].strip().lower()
         if word not in _TRUTH:
-            raise Invalid(VERIFIED, f"'verified' is true or false, not {shown(word)!r}")
+            raise Invalid(VERIFIED, f"'verified' must be true or false, not {shown(word)!r}")
         return _TRUTH[word]
 
 
 def _first_rows(lines: RecordLines, columns: Columns) -> list[list[str]]:
-    """Return the first rows as they are in the file, cut to what can be shown."""
+    """Return the first rows of the file, cut to what can be shown."""
     rows: list[list[str]] = []
     try:
         for row in csv.reader(lines, delimiter=columns.delimiter):
@@ -270,7 +262,7 @@ def _reject_unreadable(chunk: Chunk, first: int, last: int, exc: csv.Error) -> N
 
 
 def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
-    """A quote that is not closed takes the lines after it into its cell: they are lost."""
+    """Reject a record whose quote is not closed, with the lines after it, which are in its cell."""
     chunk.lines += 1
     reason = f"{why}: is a quote missing? Lines {first} to {last} were not used"
     chunk.rejected.append(RejectedLine(first, "", reason))
@@ -279,10 +271,10 @@ def _reject_swallowed(chunk: Chunk, first: int, last: int, why: str) -> None:
 def _want(
     chunk: Chunk, address: Address, said: bool | None, standing: tuple[Standing | None, str]
 ) -> AddressKey:
-    """Note what a line wants; return the key of its address.
+    """Add what a line says to the chunk; return the key of its address.
 
-    The first line about an address says how it is spelled, the last one what is wanted; but once a
-    line says that somebody has unsubscribed, no other brings them back.
+    The first line about an address decides its spelling, the last one its state. If any line says
+    that it has unsubscribed, that counts.
     """
     wanted, key = chunk.wanted, address_key(address)
     stands, word = standing
@@ -313,11 +305,11 @@ def _want(
 
 
 def _block(chunk: Chunk, address: AddressKey, cell: str) -> None:
-    """A cell says why, or just that it is so."""
+    """Block an address if its cell has a reason, or just a yes."""
     meaning = _TRUTH.get(cell.strip().lower(), True)
     if meaning:
         is_reason = cell.strip().lower() not in _TRUTH
-        reason = " ".join(unprotected(cell).split()) if is_reason else _REASON_NOT_SAID
+        reason = " ".join(unprotected(cell).split()) if is_reason else _NO_REASON
         chunk.blocked[address] = shown(reason, longest=_LONGEST_REASON)
 
 
@@ -325,7 +317,7 @@ def _checked_cell(raw: str) -> str:
     if not raw.strip():
         raise Invalid(EMAIL, "the line has no address")
     if "\n" in raw or "\r" in raw.strip("\r"):
-        raise Invalid(EMAIL, "the address runs over several lines: is a quote missing?")
+        raise Invalid(EMAIL, "the address spans several lines: is a quote missing?")
     return unprotected(raw)
 
 
@@ -340,13 +332,13 @@ def _checked_encoding(name: str) -> str:
     if found not in _ENCODINGS:
         raise Invalid(
             "encoding",
-            f"there is no encoding {shown(name)!r} for such files: save the file as UTF-8",
+            f"{shown(name)!r} is not supported: save the file as UTF-8",
         )
     return "utf-8-sig" if found == "utf-8" else found
 
 
 def _marked_encoding(file: BinaryIO) -> str:
-    """By the mark at the beginning; without one it can only be UTF-8."""
+    """Return the encoding by the byte-order mark; without one it can only be UTF-8."""
     file.seek(0)
     head = file.read(4)
     if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
@@ -357,8 +349,8 @@ def _marked_encoding(file: BinaryIO) -> str:
         order = "le" if head[1:2] == b"\0" else "be"
         raise Invalid(
             "file",
-            f"looks like UTF-16 without its mark: name its encoding, utf-16-{order}, or save it"
-            " as UTF-8",
+            f"looks like UTF-16 without a byte-order mark: name its encoding, utf-16-{order}, or"
+            " save it as UTF-8",
         )
     return "utf-8-sig"
 
@@ -376,7 +368,7 @@ def _check_decodes(
         except UnicodeDecodeError as exc:
             line += exc.object[: exc.start].count(b"\n")
             raise Invalid("file", _not_decoded(line, encoding, was_given)) from exc
-        except UnicodeError as exc:  # a decoder of UTF-16 or UTF-32 that finds no byte-order mark
+        except UnicodeError as exc:  # UTF-16 or UTF-32 without a byte-order mark
             raise Invalid(
                 "file",
                 f"has no byte-order mark, which {encoding} needs: name {encoding}-le or"

@@ -12,7 +12,12 @@ from postroom.domain.audience.lists import Subscriber
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.plain_text import one_line
 from postroom.services.accounts.users import Role
-from postroom.services.audience.bulk_changes import MOST, BulkAction, BulkReport, change_many
+from postroom.services.audience.subscriptions import (
+    MOST_AT_ONCE,
+    BulkAction,
+    BulkReport,
+    change_many,
+)
 from postroom.web.rendering.templating import counted, short
 from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.views import View
@@ -217,7 +222,7 @@ _LONGEST_FIELD = 254  # of the search that the visitor comes from and goes back 
 async def bulk(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     form = await visit.form()
-    emails = [each for each in form.getlist("email") if isinstance(each, str)][:MOST]
+    emails = [each for each in form.getlist("email") if isinstance(each, str)][:MOST_AT_ONCE]
     action = _action(await visit.text("action"))
     back = f"/lists/{mailing_list.name}/subscribers"
     shown = {name: await visit.text(name) for name in ("q", "state", "sort")}
