@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.contract import Result, ResultKind, Watcher
 
@@ -90,16 +92,16 @@ class EmailBatch:
             self._check_finished()
 
 
-class BatchEmail:
+class BatchEmail(msgspec.Struct, eq=False):
     """One email of a batch."""
 
-    __slots__ = ("batch", "is_handed_over", "position", "recipient")
+    batch: EmailBatch
+    position: int
+    is_handed_over: bool = False
 
-    def __init__(self, batch: EmailBatch, position: int) -> None:
-        self.batch = batch
-        self.position = position
-        self.recipient = batch.recipients[position]
-        self.is_handed_over = False
+    @property
+    def recipient(self) -> Recipient:
+        return self.batch.recipients[self.position]
 
     def hand_over(self) -> None:
         """Record that the byte which completes the email is about to be written. Repeating it after

@@ -41,21 +41,11 @@ CHECK_SECONDS = 30.0
 COLLECT_SECONDS = 0.01  # how long emails wait for others of the same mailing
 
 
-class HttpEmail(BatchEmail):
+class HttpEmail(BatchEmail, eq=False, kw_only=True):
     """One email, with its part of a call."""
 
-    __slots__ = ("common", "personal")
-
-    def __init__(
-        self,
-        batch: EmailBatch,
-        position: int,
-        common: Mapping[str, object],
-        personal: Mapping[str, object],
-    ) -> None:
-        super().__init__(batch, position)
-        self.common = common
-        self.personal = personal
+    common: Mapping[str, object]
+    personal: Mapping[str, object]
 
     def settle_unanswered(self, problem: str) -> None:
         """Leave it in doubt if it was handed over and has no result yet."""
@@ -207,7 +197,7 @@ class HttpTransport(Transport):
                     refused = Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
                     BatchEmail(batch, position).settle(refused)
                 else:
-                    prepared.append(HttpEmail(batch, position, common, personal))
+                    prepared.append(HttpEmail(batch, position, common=common, personal=personal))
         except Exception as exc:  # `send` raises nothing for a message, whatever is wrong with it
             problem = str(exc) if isinstance(exc, Invalid) else repr(exc)
             reason = f"The message cannot be sent by {provider.name}"

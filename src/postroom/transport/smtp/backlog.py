@@ -101,19 +101,14 @@ class SmtpBatch(EmailBatch):
         self.plain = all_plain([each.address for each in recipients])
 
 
-class SmtpEmail(BatchEmail):
+class SmtpEmail(BatchEmail, eq=False):
     """One email while it is on a connection."""
 
-    __slots__ = ("attempts", "content", "envelope", "refusals_before")
-
     batch: SmtpBatch
-
-    def __init__(self, batch: SmtpBatch, position: int) -> None:
-        super().__init__(batch, position)
-        self.content = b""
-        self.envelope = b""  # MAIL, RCPT and DATA: one write if pipelined
-        self.attempts = 0
-        self.refusals_before = 0  # as `Brake.refusals` was when it was taken
+    content: bytes = b""
+    envelope: bytes = b""  # MAIL, RCPT and DATA: one write if pipelined
+    attempts: int = 0
+    refusals_before: int = 0  # as `Brake.refusals` was when it was taken
 
 
 class Backlog:

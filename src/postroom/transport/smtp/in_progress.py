@@ -46,8 +46,12 @@ class EmailsInProgress:
 
     def take(self) -> SmtpEmail | None:
         """Make the next email that this server can accept `next`, and return it."""
-        while not self._takes_none and (email := self._backlog.take()) is not None:
-            email.refusals_before = self._brake.refusals
+        brake = self._brake
+        while not (self.retired or (brake.is_on and self._is_braked)):
+            email = self._backlog.take()
+            if email is None:
+                break
+            email.refusals_before = brake.refusals
             result = _prepare(email, self._extensions, self._host)
             if result is None:
                 self.next = email
@@ -59,15 +63,16 @@ class EmailsInProgress:
     def settle_sent(self, result: Result) -> None:
         email, self.sent = self.sent, None
         if email is not None:
-            self._settle(email, result)
+            email.settle(result)
+            self._tell_brake(email, result)
 
     def settle_next(self, result: Result) -> None:
         email, self.next = self.next, None
         if email is not None:
-            self._settle(email, result)
+            email.settle(result)
+            self._tell_brake(email, result)
 
-    def _settle(self, email: SmtpEmail, result: Result) -> None:
-        email.settle(result)
+    def _tell_brake(self, email: SmtpEmail, result: Result) -> None:
         if self._brake.is_watching or result.kind is ResultKind.REFUSED:
             self._brake.settled(result, email.refusals_before)
 
@@ -76,15 +81,14 @@ class EmailsInProgress:
         return self.sent is not None or self.next is not None
 
     @property
-    def _takes_none(self) -> bool:
-        if self._brake.is_on and (self.sent is not None or self._brake.stops(self)):
-            return True
-        return self.retired
+    def _is_braked(self) -> bool:
+        """Whether, with the brake on, another email is in progress."""
+        return self.sent is not None or self._brake.stops(self)
 
     def give_back_braked(self) -> bool:
         """Give `next` back, before its content is sent, if the brake is on and another email is in
         progress. Return whether it was."""
-        if not self._brake.stops(self):
+        if not self._brake.is_on or not self._brake.stops(self):
             return False
         self._give_back_next(_BRAKED, counts=False)
         return True
@@ -142,12 +146,12 @@ class EmailsInProgress:
 
 def _prepare(email: SmtpEmail, extensions: Extensions, host: str) -> Result | None:
     """Compose the email and its commands; return a result if this server cannot accept it."""
-    batch = email.batch
+    batch, recipient = email.batch, email.recipient
     utf8 = batch.utf8
-    address: str = email.recipient.address
+    address: str = recipient.address
     if not batch.plain:
         try:
-            address = envelope_address(email.recipient.address)
+            address = envelope_address(recipient.address)
         except Invalid as exc:
             return Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
         utf8 = utf8 or not address.isascii()
@@ -155,7 +159,7 @@ def _prepare(email: SmtpEmail, extensions: Extensions, host: str) -> Result | No
         return _needs_smtputf8(email, host)
     if not email.content:
         try:
-            email.content = batch.mailing.wire(email.recipient)
+            email.content = batch.mailing.wire(recipient)
         except Invalid as exc:
             return Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
         except Exception as exc:  # the other emails of the batch must still be sent
