@@ -85,10 +85,10 @@ async def test_a_closed_store_refuses_everything(address: StoreAddress) -> None:
 
 async def test_closing_ends_those_who_wait(address: StoreAddress) -> None:
     store = await open_store(address.url)
-    waiting = asyncio.create_task(store.queue("q").wait(30))
+    waiting = asyncio.create_task(store.queue("q").wait(60))
     await asyncio.sleep(0.2)
     await store.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         [answer] = await asyncio.gather(waiting, return_exceptions=True)
     assert isinstance(answer, StoreClosed)
 

@@ -211,7 +211,7 @@ async def test_no_tls_to_a_server_that_expects_it_is_recognised_soon(
             await transport.close()
 
     assert (result.kind, result.scope) == (HELD, FaultScope.ACCOUNT)
-    assert time.monotonic() - started < 2 * 6  # once for each
+    assert time.monotonic() - started < 60  # a greeting may take 300
 
 
 async def test_a_slow_greeting_is_waited_for() -> None:
