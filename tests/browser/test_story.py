@@ -58,10 +58,12 @@ async def test_from_the_first_start_to_the_last_mail(
         await sign_up(await theirs.new_page(), signup)
         reading = await open_mail(page, mine, "/confirm")
         await confirm(reading)
+        assert READER in await subscribers(page)
         await send_a_message(page)
         await watch_it_go_out(page)
         reading = await open_mail(page, mine, "/unsubscribe")
         await leave(reading)
+        assert READER not in await subscribers(page)
 
 
 async def make_the_administrator(page: Page, link: str) -> None:
@@ -94,6 +96,11 @@ async def sign_up(page: Page, address: str) -> None:
     await page.get_by_label("Your email address").fill(READER)
     await page.get_by_role("button", name="Subscribe").click()
     await heading(page, "Check your email")
+
+
+async def subscribers(page: Page) -> str:
+    await page.goto("/lists/seasons/subscribers")
+    return await page.inner_text("main")
 
 
 async def open_mail(page: Page, context: BrowserContext, link: str) -> Page:
