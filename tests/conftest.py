@@ -17,29 +17,27 @@ settings.load_profile("postroom")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several processes take tests from the front of one list, so that all of them end together.
+    """Order the tests so that several processes, which take them from the front, end together.
 
-    First come tests that need more than the usual time, the longest of them first. The others of
-    `tests/acceptance`, which mostly wait, are spread among the rest, which mostly compute.
+    Tests of `tests/acceptance` mostly wait and the others mostly compute. They are mixed, so that
+    there is always something to compute, each kind with its longest tests first.
     """
     usual = float(items[0].config.getini("timeout")) if items else 0
-    long = [item for item in items if limit_of(item) > usual]
-    short = [item for item in items if limit_of(item) <= usual]
-    waiting = [item for item in short if "acceptance" in item.path.parts]
-    computing = [item for item in short if "acceptance" not in item.path.parts]
-    spread = chain(
+    longest_first = sorted(items, key=lambda item: max(limit_of(item), usual), reverse=True)
+    waiting = [item for item in longest_first if "acceptance" in item.path.parts]
+    computing = [item for item in longest_first if "acceptance" not in item.path.parts]
+    placed = chain(
+        ((place / len(computing), item) for place, item in enumerate(computing)),
         # Not up to the end: what is left there should be quick.
         ((0.8 * place / len(waiting), item) for place, item in enumerate(waiting)),
-        ((place / len(computing), item) for place, item in enumerate(computing)),
     )
-    items[:] = sorted(long, key=limit_of, reverse=True)
-    items += [item for _, item in sorted(spread, key=lambda placed: placed[0])]
+    items[:] = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
     for item in items:
         item.add_marker(pytest.mark.timeout(BUSY * max(limit_of(item), usual)), append=False)
 
 
 def limit_of(item: pytest.Item) -> float:
-    """The seconds that a test asks for itself."""
+    """Return the seconds that a test asks for itself; 0 if it does not."""
     mark = item.get_closest_marker("timeout")
     return float(mark.args[0]) if mark else 0
 
