@@ -106,7 +106,9 @@ async def test_below_the_low_space_mark_no_message_starts_until_there_is_room(
                 assert not server.copies()
 
                 disk.make_room()
-                _, counts = await SumChecker(services, message).until_done(30)
+                checker = SumChecker(services, message)
+                await checker.until_it_continues(within=30)
+                _, counts = await checker.until_done(30)
                 assert counts.accepted == counts.planned == COUNT
                 assert server.copies() == {address_of(number): 1 for number in range(COUNT)}
                 assert await told(services) == [*begun, (Severity.INFO, ENDS)]

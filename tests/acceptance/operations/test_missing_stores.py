@@ -9,7 +9,7 @@ import pytest
 from postroom.services.operations.store_copy import PROGRESS
 from postroom.storage import Entity, open_store
 from tests.services.postroom import CommandLine
-from tests.services.waiting import accepts_connections, free_ports, wait_until
+from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
 
 
 @pytest.mark.timeout(90)
@@ -43,7 +43,7 @@ def test_a_deleted_store_is_noticed_and_not_replaced(tmp_path: Path) -> None:
         assert not database.exists()
         assert up.poll() is None
         (tmp_path / "moved.db").rename(database)
-        wait_until(is_ready, seconds=30, what="/readyz")
+        wait_until(is_ready, seconds=20 / BUSY, what="/readyz")
         assert "news" in line.ok("list", "ls")
     finally:
         up.terminate()

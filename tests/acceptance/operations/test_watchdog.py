@@ -65,6 +65,7 @@ async def test_a_sender_whose_connections_are_dead_says_so_and_starts_again(
             await checker.until(lambda _, c: c.done >= 300, seconds=30, why="no progress")
             proxy.freeze()
             assert await until_not_ready(port, 30) == "the sender made no progress"
+            await checker.until_it_continues(within=30)
             _, counts = await checker.until_done(60)
             assert sender.poll() is None, "it is the same process"
             copies = server.copies()
