@@ -13,7 +13,7 @@ _AGAIN_SECONDS = 1.0
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and return when all of them have ended, with whatever result.
+    """Cancel tasks, and return when all of them have ended, with any result.
 
     A cancellation can get lost: an interrupted library may raise its own error instead, which the
     task then handles. So it is repeated every second.

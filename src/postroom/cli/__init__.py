@@ -1,1 +1,1 @@
-"""The command line: one module a noun, gathered into one command in `main`."""
+"""The command line: one folder per noun, and `main`, which combines them into one command."""

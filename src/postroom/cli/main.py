@@ -52,8 +52,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Host": {
         "app": ("queues.apps:apps", "Manage applications that queues activate."),
     },
-    "Look into the store": {
-        "queue": ("queues.queues:queues", "Look into queues, and manage access to them."),
+    "Inspect the store": {
+        "queue": ("queues.queues:queues", "Inspect queues, and manage access to them."),
         "store": (
             "operations.store:stores",
             "Copy the store to another engine, re-encrypt its secrets.",
@@ -62,8 +62,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "operations.cost:cost",
             "Estimate the monthly cost of Azure Storage, without the machines that send.",
         ),
-        "table": ("operations.store:tables", "Look into tables."),
-        "blob": ("operations.store:blobs", "Look into blobs."),
+        "table": ("operations.store:tables", "Inspect tables."),
+        "blob": ("operations.store:blobs", "Inspect blobs."),
     },
 }
 NOT_ENOUGH_MEMORY = (

@@ -155,7 +155,7 @@ class Runner(ABC):
         self.pool.tick()
 
     async def _tending(self, work: Awaitable[T]) -> T:
-        """Wait for the store, and look after the processes meanwhile."""
+        """Wait for the store, and tend the processes meanwhile."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await asyncio.wait([task], timeout=_TEND_SECONDS)
@@ -165,7 +165,7 @@ class Runner(ABC):
 
     @abstractmethod
     async def _work(self) -> float:
-        """Do what can be done now; return the seconds after which to look again at the latest."""
+        """Do what can be done now; return after how many seconds to check again at the latest."""
 
     def _has_more(self) -> bool:
         """Return whether there is work left apart from the processes."""
@@ -293,11 +293,11 @@ class ServeRunner(Runner):
         """Return the demand, perhaps a recent one: long queues take long to count."""
         began = self._clock()
         if began >= self._ask_at or not self.pool.alive():
-            self._demanded = await self._tending(self._asked_demand())
+            self._demanded = await self._tending(self._read_demand())
             self._ask_at = began + max(_LOOK_SECONDS, 20 * (self._clock() - began))
         return self._demanded
 
-    async def _asked_demand(self) -> Demand:
+    async def _read_demand(self) -> Demand:
         ready, oldest = 0, 0.0
         for queue in list(self.queues):
             try:

@@ -51,12 +51,12 @@ class FoundSetting(msgspec.Struct, frozen=True):
 
     @property
     def has_secret(self) -> bool:
-        """Whether the text holds something that is masked when it is shown."""
+        """Return whether the text has a part that is masked when it is shown."""
         return bool(self.text) and self.text != self.shown
 
     @property
     def shown(self) -> str:
-        """The text for people: secrets are masked, user names and passwords inside URLs too."""
+        """Return the text with secrets masked, also user names and passwords in URLs."""
         if self.setting.secret:
             return "●●●●●●" if self.text else "(not set)"
         return masked(self.text) if self.setting.is_url else self.text
@@ -122,12 +122,12 @@ class StorageSettings(SettingGroup, frozen=True):
 
     @property
     def file(self) -> Path | None:
-        """The file of an SQLite store; None for the other engines."""
+        """Return the file of an SQLite store; None for other engines."""
         return Path(self.url.removeprefix(_SQLITE)) if self.url.startswith(_SQLITE) else None
 
     @property
     def growing_folders(self) -> list[Path]:
-        """The folders on this machine that fill up while emails are sent: journals and outbox in
+        """Return the folders that grow while emails are sent: journals and outbox in
         the data folder, and the store if it is a file."""
         file = self.file
         return [self.data] if file is None else list(dict.fromkeys([self.data, file.parent]))

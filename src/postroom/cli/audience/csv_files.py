@@ -73,7 +73,7 @@ def import_file(
     """Import the addresses of a CSV file into a list.
 
     FILE may be '-' for standard input. Its header line has a column 'email' (or 'E-Mail address'
-    and the like) and may have 'verified' (true or false), 'blocked' (the reason) and 'status' with
+    or similar) and may have 'verified' (true or false), 'blocked' (the reason) and 'status' with
     the words of other tools: 'unsubscribed' removes an address from the list; 'blocklisted',
     'cleaned' and 'bounced' block it. --dry-run shows what each column is used for and what would
     happen.

@@ -106,11 +106,11 @@ def ls(settings: Settings, limit: int, after: str | None, as_json: bool) -> None
 def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
     """Show one list."""
 
-    async def look(services: Services) -> tuple[MailingList, dict[str, int]]:
+    async def read(services: Services) -> tuple[MailingList, dict[str, int]]:
         found = await services.lists.get(name)
         return found, await _count(services, found) if count else {}
 
-    found, counts = call(settings, look)
+    found, counts = call(settings, read)
     _show(found, as_json, None, counts)
 
 
@@ -120,7 +120,7 @@ def show(settings: Settings, name: str, count: bool, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def edit(settings: Settings, name: str, as_json: bool, **changes: Any) -> None:
-    """Change a list. Options that you leave out stay as they are; an empty text removes it."""
+    """Change a list. Omitted options stay as they are; an empty text clears one."""
     if all(value is None for value in changes.values()):
         raise click.UsageError("nothing to change: give at least one option, such as --description")
     saved = call(settings, lambda s: s.lists.edit(name, **changes))

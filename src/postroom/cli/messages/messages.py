@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom.cli.messages.emails import decide, email, emails
-from postroom.cli.messages.progress import look, show_message, watch_message
+from postroom.cli.messages.progress import read_state, show_message, watch_message
 from postroom.cli.support import output
 from postroom.cli.support.running import call, place_of_store, with_settings
 from postroom.errors import PostroomError
@@ -158,12 +158,12 @@ def create(
 def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: bool) -> None:
     """Show unfinished messages by time, or with --done finished ones, newest first."""
 
-    async def look(services: Services) -> MessagePage | NewestMessages:
+    async def read(services: Services) -> MessagePage | NewestMessages:
         if done:
             return await services.times.done(limit=limit, before=after)
         return await services.messages.page(done=False, limit=limit, after=after)
 
-    page = call(settings, look)
+    page = call(settings, read)
     if as_json:
         items = list(map(describe_message_summary, page.messages))
         output.print_items(items, page.next)
@@ -200,7 +200,7 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
     if watch:
         call(settings, lambda services: watch_message(services, ref, as_json))
     else:
-        show_message(*call(settings, lambda services: look(services, ref)), as_json)
+        show_message(*call(settings, lambda services: read_state(services, ref)), as_json)
 
 
 @messages.command()
@@ -234,7 +234,7 @@ def edit(
             bodies=read_bodies(html, text),
             scheduled_at=at,
         )
-        return await look(services, ref)
+        return await read_state(services, ref)
 
     saved = call(settings, work)
     if not as_json:
@@ -263,7 +263,7 @@ def pause(settings: Settings, ref: str, reason: str, as_json: bool) -> None:
 
     async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.pause(ref, reason)
-        return await look(services, ref)
+        return await read_state(services, ref)
 
     show_message(*call(settings, work), as_json)
 
@@ -277,7 +277,7 @@ def resume(settings: Settings, ref: str, as_json: bool) -> None:
 
     async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.resume(ref)
-        return await look(services, ref)
+        return await read_state(services, ref)
 
     show_message(*call(settings, work), as_json)
 
@@ -293,7 +293,7 @@ def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
 
     async def work(services: Services) -> tuple[Message, SendingState]:
         await services.messages.cancel(ref)
-        return await look(services, ref)
+        return await read_state(services, ref)
 
     show_message(*call(settings, work), as_json)
 
@@ -358,7 +358,7 @@ def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
         output.confirm(f"Send message {ref} again to refused recipients?", yes=yes)
 
     async def work(services: Services) -> tuple[Message, SendingState]:
-        return await look(services, (await services.retries.retry(ref)).ref)
+        return await read_state(services, (await services.retries.retry(ref)).ref)
 
     retried, standing = call(settings, work)
     if not as_json and retried.ref != ref:
@@ -377,6 +377,6 @@ def try_now(settings: Settings, ref: str, as_json: bool) -> None:
     """
 
     async def work(services: Services) -> tuple[Message, SendingState]:
-        return await look(services, (await services.message_holds.try_now(ref)).ref)
+        return await read_state(services, (await services.message_holds.try_now(ref)).ref)
 
     show_message(*call(settings, work), as_json)

@@ -30,17 +30,17 @@ _WINDOW_SECONDS = 10.0
 _PARTS = ("accepted", "refused", "suppressed", "in_doubt", "pending")
 
 
-async def look(services: Services, ref: str) -> tuple[Message, SendingState]:
+async def read_state(services: Services, ref: str) -> tuple[Message, SendingState]:
     """Return a message with its counts and holds."""
     message = await services.messages.get(ref)
     return message, await services.message_holds.standing(message)
 
 
-def show_message(message: Message, standing: SendingState, as_json: bool) -> None:
+def show_message(message: Message, state: SendingState, as_json: bool) -> None:
     if as_json:
-        output.print_json(describe_message(message, standing))
+        output.print_json(describe_message(message, state))
     else:
-        output.console().print(_view(message, standing))
+        output.console().print(_view(message, state))
 
 
 async def watch_message(services: Services, ref: str, as_json: bool) -> None:
@@ -60,9 +60,9 @@ async def _watch_live(services: Services, ref: str) -> None:
     with Live(console=output.console(), refresh_per_second=4) as live:
         while True:
             began = time.monotonic()
-            message, standing = await look(services, ref)
-            speed.note(message, standing.counts.done, time.monotonic())
-            live.update(_view(message, standing, None if _is_done(message) else speed))
+            message, state = await read_state(services, ref)
+            speed.note(message, state.counts.done, time.monotonic())
+            live.update(_view(message, state, None if _is_done(message) else speed))
             if _is_done(message):
                 return
             await asyncio.sleep(_pause(began, _LOOK_SECONDS))
@@ -73,12 +73,12 @@ async def _watch_lines(services: Services, ref: str, line: LineMaker) -> None:
     last = ""
     while True:
         began = time.monotonic()
-        message, standing = await look(services, ref)
-        speed.note(message, standing.counts.done, time.monotonic())
-        state = f"{message.status} {message.reason} {standing.counts} {standing.holds}"
-        if state != last:
-            click.echo(line(message, standing, speed))
-            last = state
+        message, state = await read_state(services, ref)
+        speed.note(message, state.counts.done, time.monotonic())
+        seen = f"{message.status} {message.reason} {state.counts} {state.holds}"
+        if seen != last:
+            click.echo(line(message, state, speed))
+            last = seen
         if _is_done(message):
             return
         await asyncio.sleep(_pause(began, _PLAIN_SECONDS))
@@ -92,17 +92,17 @@ def _is_done(message: Message) -> bool:
 
 
 def _pause(began: float, least: float) -> float:
-    """Return the seconds until the next look: reading many pages must not keep the store busy."""
+    """Return the seconds until the next read: reading many pages must not keep the store busy."""
     return max(least, 4 * (time.monotonic() - began))
 
 
 # -- for people -----------------------------------------------------------------------------------
 
 
-def _view(message: Message, standing: SendingState, speed: SpeedMeter | None = None) -> Group:
+def _view(message: Message, state: SendingState, speed: SpeedMeter | None = None) -> Group:
     from rich.console import Group
 
-    counts = standing.counts
+    counts = state.counts
     lines: list[RenderableType] = [
         output.details(
             {
@@ -122,8 +122,8 @@ def _view(message: Message, standing: SendingState, speed: SpeedMeter | None = N
         # While pages are still being planned, the time left is unknown.
         is_complete = message.status.value != "Queuing"
         lines += ["", _bar(counts, speed, show_time_left=is_complete), "", _sum(counts)]
-    lines += [line for hold in standing.holds for line in ("", _hold(hold))]
-    if waits := _waits(standing):
+    lines += [line for hold in state.holds for line in ("", _hold(hold))]
+    if waits := _waits(state):
         lines += ["", waits]
     return Group(*lines)
 
@@ -193,8 +193,8 @@ def _hold(hold: Hold) -> RenderableType:
     return Group(Text(describe(hold), "yellow"), output.details(facts))
 
 
-def _waits(standing: SendingState) -> str:
-    waiting = standing.waiting
+def _waits(state: SendingState) -> str:
+    waiting = state.waiting
     if waiting.next_try_at is None:
         return ""
     because = f" Most frequent reply: {output.plain(waiting.reply)}" if waiting.reply else ""
@@ -213,20 +213,20 @@ def _dim(part: str) -> Text:
 class LineMaker(Protocol):
     """A function that describes a change in one line."""
 
-    def __call__(self, message: Message, standing: SendingState, speed: SpeedMeter) -> str: ...
+    def __call__(self, message: Message, state: SendingState, speed: SpeedMeter) -> str: ...
 
 
-def _plain_line(message: Message, standing: SendingState, speed: SpeedMeter) -> str:
+def _plain_line(message: Message, state: SendingState, speed: SpeedMeter) -> str:
     from postroom.services.messages.hold_rows import describe
 
-    counts = standing.counts
-    held = "".join(f" {describe(hold)}" for hold in standing.holds)
+    counts = state.counts
+    held = "".join(f" {describe(hold)}" for hold in state.holds)
     parts = " + ".join(f"{getattr(counts, part):,} {part.replace('_', ' ')}" for part in _PARTS)
     reason = f" ({message.reason})" if message.reason else ""
     rate = f"{speed.per_second or 0:,.0f}/s"
     return f"{message.status}{reason}: {counts.planned:,} = {parts}, {rate}{held}"
 
 
-def _json_line(message: Message, standing: SendingState, speed: SpeedMeter) -> str:
-    shown = output.builtins(describe_message(message, standing))
+def _json_line(message: Message, state: SendingState, speed: SpeedMeter) -> str:
+    shown = output.builtins(describe_message(message, state))
     return output.json_line({**shown, "per_second": round(speed.per_second or 0, 1)})

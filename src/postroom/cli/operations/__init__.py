@@ -1,1 +1,1 @@
-"""Commands that run Postroom and look after it."""
+"""Commands that run Postroom, check it, and manage its store."""

@@ -102,7 +102,7 @@ async def _copy(source: str, target: str, *, quiet: bool) -> dict[str, int]:
 
 @click.group("table")
 def tables() -> None:
-    """Look into tables."""
+    """Inspect tables."""
 
 
 @tables.command("ls")
@@ -142,12 +142,12 @@ def show_table(
     if row is not None and partition is None:
         raise click.UsageError("--row needs --partition")
 
-    async def look(services: Services) -> QueryResult:
+    async def query(services: Services) -> QueryResult:
         if partition is not None and row is not None:
             return QueryResult([await services.explorer.entity(table, partition, row)], None)
         return await services.explorer.rows(table, partition, limit=limit, after=after)
 
-    found = call(settings, look)
+    found = call(settings, query)
     if as_json:
         items = list(map(describe_row, found.entities))
         output.print_items(items, found.next)
@@ -172,7 +172,7 @@ def _properties(entity: Entity) -> Text:
 
 @click.group("blob")
 def blobs() -> None:
-    """Look into blobs."""
+    """Inspect blobs."""
 
 
 @blobs.command("ls")

@@ -1,4 +1,4 @@
-"""`postroom queue`: look into queues, put, redrive, and access rules."""
+"""`postroom queue`: inspect queues, put, redrive, and access rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_BODY = 200
 
 @click.group("queue")
 def queues() -> None:
-    """Look into queues, and manage access to them."""
+    """Inspect queues, and manage access to them."""
 
 
 @queues.command("ls")

@@ -81,7 +81,7 @@ def parse_list_name(text: str, field: str = "list") -> ListName:
 
 
 def parse_new_list_name(text: str, field: str = "name") -> ListName:
-    """As `parse_list_name`, for a list to be created: `/lists/new` is the form for it."""
+    """Parse the name of a list to be created; `new` is reserved for the form `/lists/new`."""
     if text == "new":
         raise Invalid(field, "must not be 'new', which is reserved")
     return parse_list_name(text, field)

@@ -16,7 +16,7 @@ import msgspec
 
 from postroom.domain.queues.app_options import common_variables
 from postroom.errors import PostroomError
-from postroom.host import process_tree
+from postroom.host import linux_processes
 from postroom.host.processes.printed_output import WorkerOutput
 from postroom.host.wire import (
     LARGEST_PACKET,
@@ -158,7 +158,7 @@ class Launcher:
         """
         if self._zygote is not None:
             return
-        process_tree.adopt_orphans()
+        linux_processes.adopt_orphans()
         with ExitStack() as failing:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             failing.enter_context(ours)
@@ -172,7 +172,7 @@ class Launcher:
     def _started(self, line: int) -> subprocess.Popen[bytes]:
         # The zygote inherits the blocked signals, so that Ctrl-C cannot interrupt it before it
         # ignores them itself.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, process_tree.FROM_TERMINAL)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, linux_processes.FROM_TERMINAL)
         try:
             return subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-P", "-m", ZYGOTE, str(line), *self._preload],
@@ -317,6 +317,6 @@ class Launcher:
 async def _end_orphans() -> None:
     """Kill what the workers of a killed zygote had started: we have adopted it."""
     for _ in range(_SWEEPS):
-        if not process_tree.end_adopted():
+        if not linux_processes.end_adopted():
             return
         await asyncio.sleep(_SWEEP_SECONDS)

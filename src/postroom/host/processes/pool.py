@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from postroom.domain.queues.apps import App, AppControl
-from postroom.host.process_tree import describe_exit
+from postroom.host.linux_processes import describe_exit
 from postroom.host.processes import scaling
 from postroom.host.processes.launcher import CannotLaunch, WorkerLauncher, WorkerLine
 from postroom.host.processes.process_states import (

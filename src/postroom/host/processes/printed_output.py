@@ -72,7 +72,7 @@ class WorkerOutput:
         with suppress(BlockingIOError):
             piece = os.read(self._ours, _PIECE)
             if not piece:
-                self._stop()  # everybody has closed it
+                self._stop()  # all writers have closed it
         taken = piece[: max(0, self._allowed)]
         self._allowed -= len(taken)
         self._not_logged += len(piece) - len(taken)

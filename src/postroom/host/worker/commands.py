@@ -16,9 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from postroom.errors import PostroomError
-from postroom.host import Message, process_tree
-from postroom.host.process_tree import describe_exit
-from postroom.host.worker import process_limits
+from postroom.host import Message, linux_processes
+from postroom.host.linux_processes import describe_exit
 
 LONGEST_REASON = 4096
 """Bytes of standard error that are kept."""
@@ -35,8 +34,8 @@ async def run(message: Message, command: Sequence[str], cpu_limit: int | None = 
     worker = os.getpid()
 
     def prepare() -> None:
-        process_tree.die_with(worker)
-        process_limits.limit_child(cpu_limit)
+        linux_processes.die_with(worker)
+        linux_processes.limit_child(cpu_limit)
 
     with _input(message.body) as given, _StandardError() as said:
         try:

@@ -1,6 +1,6 @@
 """Call an application's handler with a message, and turn what it does into an answer.
 
-Every call is answered exactly once, whatever the handler returns or raises.
+Every call gets exactly one answer, whatever the handler returns or raises.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Handler:
 
 
 def load(name: str) -> Callable[..., Any]:
-    """Import `module:callable`, with dots for what is inside the module's things. `TypeError`."""
+    """Import `module:callable`, with dots for attributes. `TypeError`."""
     module, _, attributes = name.partition(":")
     found: Any = import_module(module)
     for attribute in attributes.split("."):
@@ -105,7 +105,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def is_generator(call: object) -> bool:
-    """Whether calling it makes a generator, plain or async, and runs none of its code."""
+    """Return whether calling it creates a generator, plain or async, and runs none of its code."""
     return any(
         inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each)
         for each in (call, getattr(call, "__call__", None))  # noqa: B004
@@ -130,7 +130,7 @@ def failure_of(number: int, exc: BaseException) -> Failed:
 
 
 def _seconds(exc: RetryLater) -> float | None:
-    """The time that the handler asked for; None if it is not a number."""
+    """Return the delay that the handler requested; None if it is not a number."""
     try:
         seconds = float(exc.seconds)
     except (TypeError, ValueError, AttributeError):
@@ -139,13 +139,13 @@ def _seconds(exc: RetryLater) -> float | None:
 
 
 def line_of(exc: BaseException) -> str:
-    """The error in one line."""
+    """Return the error in one line."""
     said = "".join(traceback.format_exception_only(exc)).strip()
     return _encodable(" ".join(said.split())[:LONGEST_ERROR])
 
 
 def traceback_of(exc: BaseException) -> str:
-    """The end of the traceback, without our own frame, which comes first."""
+    """Return the end of the traceback, without its first frame, which is ours."""
     below = exc.__traceback__.tb_next if exc.__traceback__ is not None else None
     return _encodable(
         "".join(traceback.format_exception(type(exc), exc, below))[-LONGEST_TRACEBACK:]

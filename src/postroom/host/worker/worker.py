@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NoReturn, cast
 
-from postroom.host import process_tree
+from postroom.host import linux_processes
 from postroom.host.wire import (
     Accepted,
     Broken,
@@ -40,7 +40,6 @@ from postroom.host.wire import (
     frame,
     frames_to_worker,
 )
-from postroom.host.worker import process_limits
 from postroom.host.worker.handler_calls import Handler, line_of, load, traceback_of
 from postroom.tuning import collect_less, quick_loop
 
@@ -55,7 +54,7 @@ Serve = Callable[[asyncio.Event, Callable[[bool], None]], Awaitable[None]]
 
 def run(spec: WorkerSpec, line: socket.socket, output: int = -1) -> None:
     """Run as this worker until the end. Its output goes to `output`, if that is set."""
-    process_tree.set_process_name(f"postroom {spec.path}")
+    linux_processes.set_process_name(f"postroom {spec.path}")
     try:
         _prepare(spec, output)
     except Exception as exc:
@@ -86,10 +85,10 @@ def _prepare(spec: WorkerSpec, output: int) -> None:
     if spec.serve:
         os.environ.clear()
     if spec.user:
-        process_limits.become(spec.user)
+        linux_processes.become(spec.user)
     os.environ.update(spec.environment)
     time.tzset()
-    process_limits.apply_limits(spec)
+    linux_processes.apply_limits(spec)
     if spec.folder:
         os.chdir(spec.folder)
         sys.path.insert(0, spec.folder)
@@ -190,7 +189,7 @@ class _Worker(asyncio.Protocol):
         while self._waiting and self._running < self._spec.concurrency:
             self._running += 1
             message = self._waiting.popleft()
-            process_limits.allow_cpu(self._spec.cpu_limit)
+            linux_processes.allow_cpu(self._spec.cpu_limit)
             self._handler.start(message, self._answer)
 
     def _answer(self, value: Accepted | Failed) -> None:

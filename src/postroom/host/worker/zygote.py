@@ -26,7 +26,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple
 
-from postroom.host import process_tree
+from postroom.host import linux_processes
 from postroom.host.wire import (
     LARGEST_PACKET,
     Exited,
@@ -85,9 +85,9 @@ class _Zygote:
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # The host decides when to stop: what its terminal sends reaches us, too.
-        for number in (*process_tree.FROM_TERMINAL, signal.SIGTERM):
+        for number in (*linux_processes.FROM_TERMINAL, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, process_tree.FROM_TERMINAL)  # see launcher.py
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, linux_processes.FROM_TERMINAL)  # see launcher.py
 
     def _receive(self) -> tuple[bytes, list[int]]:
         try:
@@ -127,10 +127,10 @@ class _Zygote:
             self._workers.add(pid)
             self._say(Launched(launch.number, pid))
             return None
-        process_tree.die_with(parent)
+        linux_processes.die_with(parent)
         os.setsid()  # so that its children can be found, and Ctrl-C does not reach it
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM, *process_tree.FROM_TERMINAL):
+        for number in (signal.SIGCHLD, signal.SIGTERM, *linux_processes.FROM_TERMINAL):
             signal.signal(number, signal.SIG_DFL)
         self._selector.close()
         for inherited in (self._host, self._wake, self._woken):
@@ -141,7 +141,7 @@ class _Zygote:
         while (pid := _ended_child()) is not None:
             if pid in self._workers:  # the others are orphans that we adopted
                 # Before it is reaped: until then its PID is not reused.
-                process_tree.kill_session(pid)
+                linux_processes.kill_session(pid)
                 self._workers.discard(pid)
                 _, status = os.waitpid(pid, 0)
                 self._say(Exited(pid, os.waitstatus_to_exitcode(status)))
@@ -155,11 +155,11 @@ class _Zygote:
     def _end_everything(self) -> None:
         for worker_pid in self._workers:
             os.kill(worker_pid, signal.SIGKILL)
-            process_tree.kill_session(worker_pid)
+            linux_processes.kill_session(worker_pid)
         for _ in range(_SWEEPS):
             while (pid := _ended_child()) is not None:
                 os.waitpid(pid, 0)
-            if not process_tree.kill_children_of(os.getpid()):
+            if not linux_processes.kill_children_of(os.getpid()):
                 return
 
 
@@ -180,8 +180,8 @@ def _ended_child() -> int | None:
 def main(arguments: Sequence[str]) -> None:
     """Fork workers until the host ends; a child continues here as a worker."""
     host = socket.socket(fileno=int(arguments[0]))
-    process_tree.adopt_orphans()
-    process_tree.set_process_name("postroom-zygote")
+    linux_processes.adopt_orphans()
+    linux_processes.set_process_name("postroom-zygote")
     # Import `COMMANDS` now: a worker with another user may not be able to read it.
     for module in (worker.COMMANDS.partition(":")[0], *arguments[1:]):
         import_module(module)

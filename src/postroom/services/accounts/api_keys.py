@@ -66,7 +66,7 @@ class ApiKey(msgspec.Struct, frozen=True):
 
     @property
     def principal(self) -> str:
-        """The key's name in the audit log and in rules about queues."""
+        """Return the key's name in the audit log and in access rules."""
         return f"key:{self.id}"
 
     def may(self, scope: Scope, *, reading: bool = False) -> bool:

@@ -27,7 +27,7 @@ _HASHER = argon2.PasswordHasher()
 
 
 def _no_hash() -> str:
-    """Return what looks like a hash: checking a password against it takes as long as any."""
+    """Return a fake hash, which takes as long to check as a real one."""
     salt, hashed = (
         base64.b64encode(secrets.token_bytes(length)).decode().rstrip("=")
         for length in (_HASHER.salt_len, _HASHER.hash_len)
@@ -59,7 +59,7 @@ def check_password(password: str, field: str = "password", *, email: str = "") -
 
 
 def _known_words(email: str) -> list[str]:
-    """Return what somebody who guesses this user's password tries first, the longest first."""
+    """Return words that an attacker tries first for this user, the longest first."""
     local, _, domain = email.casefold().rpartition("@")
     parts = {email.casefold(), local, domain, *re.split(r"[^\w]+", f"{local}.{domain}")}
     words = {each for each in parts if len(each) >= SHORTEST_WORD}
@@ -75,8 +75,7 @@ def _is_made_of(password: str, words: list[str]) -> bool:
 
 
 class Passwords:
-    """Hash and check passwords. A hash takes 100 ms and 64 MB by design, so there are two at a
-    time at most: the rest of the process goes on."""
+    """Hashes and checks passwords, at most two at a time: each takes 100 ms and 64 MB by design."""
 
     def __init__(self) -> None:
         self._hashing = asyncio.Semaphore(2)

@@ -88,7 +88,7 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def is_slowed_down(self) -> bool:
-        """Whether unknown devices have to wait before the next attempt."""
+        """Return whether unknown devices have to wait before the next attempt."""
         return STRANGERS.next_moment(self.tries_mark, clock.now()) is None
 
 
@@ -178,7 +178,7 @@ class UserService:
 
     async def check_password(self, email: str, password: str) -> bool:
         """Return whether it is this user's password. For users who are logged in: the caller
-        limits how often somebody may try."""
+        limits how often someone may try."""
         entity = await self._entity(email)
         return await self._passwords.matches(read(entity, "Password", str), password)
 

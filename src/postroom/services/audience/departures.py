@@ -31,7 +31,7 @@ def departed_row(list_name: ListName, address: Address) -> str:
     """Return the row of an address, the same for all spellings.
 
     It is coarser than the address key (`straße` equals `strasse` here). It has to stay so, because
-    digests cannot be converted; at worst somebody has to sign up again.
+    digests cannot be converted; at worst someone has to sign up again.
     """
     digest = hashlib.sha256(f"{list_name} {address.casefold()}".encode())
     return digest.hexdigest()[:_DIGITS]
@@ -110,7 +110,7 @@ class Departures:
     ) -> None:
         """Remove all rows of a list that is being deleted. Can be repeated.
 
-        `are_ours` is asked after each query: a new list of the same name keeps its rows, even if it
+        `are_ours` is called after each query: a new list of that name keeps its rows, even if it
         is created between query and removal, because rows are removed under their ETags.
         """
         while True:

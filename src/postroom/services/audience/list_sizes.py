@@ -23,7 +23,7 @@ from postroom.storage import KeyRange, Store
 _SMALL: Final = 500  # subscribers, which are counted at once
 
 
-class Size(msgspec.Struct, frozen=True):
+class CurrentSize(msgspec.Struct, frozen=True):
     """`recipients` are verified and not blocked. `counted_at` is None if the size is exact;
     otherwise it is the time of the count, to which later changes have been added."""
 
@@ -39,10 +39,10 @@ class ListSizes:
         self._growth = growth
         self._counts = counts
 
-    async def of(self, names: Sequence[ListName]) -> dict[ListName, Size]:
+    async def of(self, names: Sequence[ListName]) -> dict[ListName, CurrentSize]:
         """Return the sizes of these lists."""
         known = await self.counted()
-        found: dict[ListName, Size] = {}
+        found: dict[ListName, CurrentSize] = {}
         unsure = []
         for name in names:
             if name in known and known[name].subscribers > _SMALL:
@@ -54,12 +54,12 @@ class ListSizes:
             found[name] = size or _size(await self._growth.count_now(name))
         return found
 
-    async def counted(self) -> dict[ListName, Size]:
+    async def counted(self) -> dict[ListName, CurrentSize]:
         """Return the sizes of all lists that have a count, with one query."""
         await self._counts.write()
         return {size.name: _size(size) for size in await self._growth.sizes()}
 
-    async def _count(self, name: ListName) -> Size | None:
+    async def _count(self, name: ListName) -> CurrentSize | None:
         """Return the size of a small list; None if it is larger."""
         result = await self._rows.query(
             KeyRange.only(name), KeyRange.prefix(entities.EMAIL_PREFIX), limit=_SMALL
@@ -68,11 +68,13 @@ class ListSizes:
             return None
         found = [entities.subscriber_from(row) for row in result.entities]
         verified = sum(each.verified for each in found)
-        return Size(len(found), verified, sum(each.may_receive for each in found))
+        return CurrentSize(len(found), verified, sum(each.may_receive for each in found))
 
 
-def _size(counted: ListSize) -> Size:
-    return Size(counted.subscribers, counted.verified, counted.recipients, counted.counted_at)
+def _size(counted: ListSize) -> CurrentSize:
+    return CurrentSize(
+        counted.subscribers, counted.verified, counted.recipients, counted.counted_at
+    )
 
 
 _LOOKED_AT: Final = 10  # messages, newest first
@@ -80,7 +82,7 @@ _ENOUGH: Final = 100  # emails: with fewer, starting and stopping would distort 
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """`recipients` is exact unless there is a `counted_at`: see `Size`.
+    """`recipients` is exact unless there is a `counted_at`: see `CurrentSize`.
 
     `per_second` is the configured limit, or the rate of recent messages; None if neither is known.
     """

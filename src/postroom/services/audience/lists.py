@@ -121,7 +121,7 @@ class ListService:
     async def delete(self, name: str, etag: str | None = None) -> int:
         """Delete a list with its subscribers; return how many there were. `NotNow`, `NoSuch`.
 
-        The list is marked first, and from then on it no longer exists for anybody. Its rows are
+        The list is marked first, and from then on it does not exist for anyone. Its rows are
         removed in batches; an interrupted deletion is finished by deleting the list again, or by
         creating one of the same name.
         """

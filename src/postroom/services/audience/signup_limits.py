@@ -88,7 +88,7 @@ class SignupLimits:
         self._shares: dict[str, int] = {}
         self._sharing = asyncio.Lock()
 
-    async def look(
+    async def check(
         self, address: Address, list_name: ListName, place: str | None
     ) -> Allowance | None:
         """Return whether a confirmation email may be sent; None if not. Nothing is counted yet.
@@ -139,7 +139,7 @@ class SignupLimits:
             try:
                 await self._write_all(current.changes)
             except Conflict:
-                current = await self.look(current.address, current.list_name, current.place)
+                current = await self.check(current.address, current.list_name, current.place)
                 raise
             return True
 

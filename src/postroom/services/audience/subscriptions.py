@@ -93,7 +93,7 @@ class SubscriptionService:
             return True
         (_, subscriber), allowance = await _both(
             _both(self._lists.get(name), self._rows.find(name, address)),
-            self._limits.look(address, name, place),
+            self._limits.check(address, name, place),
         )
         if subscriber is not None and subscriber.verified:
             return False
@@ -210,7 +210,7 @@ class SubscriptionService:
             raise NotNow(f"{subscriber.address} has already confirmed")
         if subscriber.blocked:
             raise NotNow(f"{subscriber.address} is blocked: unblock it first")
-        allowance = await self._limits.look(subscriber.address, subscriber.list_name, None)
+        allowance = await self._limits.check(subscriber.address, subscriber.list_name, None)
         if allowance is None or not await self._limits.take(allowance):
             raise NotNow(
                 f"{subscriber.address} has been asked too often recently: wait five minutes or,"

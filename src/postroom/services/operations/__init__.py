@@ -1,1 +1,1 @@
-"""What an operator looks at: events, health, the store as a whole."""
+"""What operators need: health, disk space, the explorer, copying and converting stores."""

@@ -110,7 +110,7 @@ def without(properties: Mapping[str, str], *names: str) -> dict[str, str]:
 
 
 def _count(text: str) -> int:
-    """Return a counter; anybody may have written the property."""
+    """Return a counter. The property may contain anything: programs can set it, too."""
     return int(text) if re.fullmatch(r"[0-9]{1,4}", text) else 0
 
 

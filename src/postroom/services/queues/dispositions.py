@@ -186,12 +186,12 @@ class DispositionService:
 
 
 def requested_delay(failure: AttemptFailure) -> float:
-    """Return the seconds until the next attempt that the handler has asked for."""
+    """Return the delay until the next attempt that the handler has requested, in seconds."""
     return min(max(failure.retry_in or 0.0, 0.0), LONGEST_DELAY.total_seconds())
 
 
 class QueueFaults:
-    """Queues that are stopped until somebody deals with a message."""
+    """Queues that are stopped until an operator handles a message."""
 
     def __init__(self, store: Store, hosts: HostStatusService) -> None:
         self._table = store.table("queuestate")

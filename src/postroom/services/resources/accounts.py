@@ -28,7 +28,7 @@ def describe_api_key(key: ApiKey) -> ApiKeyResource:
 
 
 class UserResource(Resource, frozen=True):
-    """Somebody who can log in."""
+    """A person who can log in."""
 
     email: str
     role: str

@@ -12,7 +12,7 @@ from postroom.storage import Entity
 
 
 class EventResource(Resource, frozen=True):
-    """Something that happened without anybody asking for it."""
+    """Something that Postroom did or noticed on its own."""
 
     at: Time
     severity: str

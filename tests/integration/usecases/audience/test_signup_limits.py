@@ -43,7 +43,7 @@ class Clock:
 async def asks(
     limits: SignupLimits, address: str = ANN, name: str = NEWS, place: str | None = None
 ) -> bool:
-    allowance = await limits.look(Address(address), ListName(name), place)
+    allowance = await limits.check(Address(address), ListName(name), place)
     return allowance is not None and await limits.take(allowance)
 
 
@@ -130,7 +130,7 @@ async def test_a_mailbox_is_counted_once_though_others_come_from_the_same_place(
 ) -> None:
     limits = SignupLimits(store, Clock())
     place = network_for_limits("93.184.216.34")
-    allowance = await limits.look(ANN, NEWS, place)
+    allowance = await limits.check(ANN, NEWS, place)
     assert allowance is not None
     assert await asks(limits, "bob@example.com", place=place)
     assert await limits.take(allowance)

@@ -12,7 +12,7 @@ from postroom.domain.audience.list_properties import PROPERTIES
 from postroom.domain.audience.lists import ListName, MailingList
 from postroom.domain.errors import Exists, Invalid, Overtaken
 from postroom.services.accounts.users import Role
-from postroom.services.audience.list_sizes import Size
+from postroom.services.audience.list_sizes import CurrentSize
 from postroom.web.public.visitor import LANGUAGE_NAMES
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.rendering.templating import counted
@@ -24,7 +24,7 @@ _RECENT: Final = 5
 _MESSAGES_SEARCHED: Final = 50  # for the recent ones of a list
 _DELETION_WAIT: Final = 2.0  # seconds; a longer deletion continues in the background
 
-Sized = tuple[MailingList, Size | None]
+Sized = tuple[MailingList, CurrentSize | None]
 _INDEX: Final = Sortable[Sized](
     {
         "list": SortColumn("List", lambda each: each[0].name),
@@ -68,7 +68,7 @@ async def index(visit: Visit) -> Response:
 async def _sized(visit: Visit, lists: list[MailingList]) -> list[Sized]:
     """Count the lists of one screen now; for more, use the latest count."""
     names = [each.name for each in lists]
-    sizes: dict[ListName, Size] = {}
+    sizes: dict[ListName, CurrentSize] = {}
     if len(names) <= ROWS_SHOWN:
         sizes = await visit.services.sizes.of(names)
     else:
