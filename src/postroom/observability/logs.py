@@ -26,7 +26,8 @@ _QUIET = ("httpcore", "httpx2", "uvicorn", "asyncio", "azure")
 
 def set_up_logs(form: str = CONSOLE) -> None:
     """Send the log of this process to standard error."""
-    import structlog
+    with _without_rich():
+        import structlog
 
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -54,6 +55,20 @@ def about(**ids: str | int) -> Iterator[None]:
 
     with bound_contextvars(**ids):
         yield
+
+
+@contextmanager
+def _without_rich() -> Iterator[None]:
+    """Keep structlog from loading Rich, for tracebacks that `_last` does not use: that would take a
+    third of the time that a process needs to start."""
+    if "rich" in sys.modules:
+        yield
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["rich"]
 
 
 def _last(form: str) -> list[Processor]:

@@ -108,6 +108,21 @@ def test_help_loads_no_engine_no_transport_and_no_drawing() -> None:
     assert "subscriber" in done.stdout
 
 
+def test_a_process_that_logs_does_not_load_rich() -> None:
+    program = (
+        "import logging, sys\n"
+        "from postroom.observability import set_up_logs\n"
+        "set_up_logs()\n"
+        "try: 1 / 0\n"
+        "except ZeroDivisionError: logging.exception('a fault')\n"
+        "print('rich' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n"
+    assert "a fault" in done.stderr
+    assert "ZeroDivisionError: division by zero" in done.stderr
+
+
 def all_commands(
     group: click.Group, path: tuple[str, ...] = ()
 ) -> list[tuple[tuple[str, ...], click.Command]]:
