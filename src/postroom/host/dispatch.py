@@ -24,7 +24,7 @@ from typing import assert_never
 from postroom import clock
 from postroom.domain.queues.app_options import OnPoison
 from postroom.domain.queues.apps import App
-from postroom.host.processes.process_states import Handed, Process
+from postroom.host.processes.process_states import HandedMessage, Process
 from postroom.host.processes.scaling import MOST_PREFETCHED, Demand
 from postroom.host.runner import Runner, RunnerContext, retry_delay
 from postroom.host.wire import Deliver, Failed
@@ -54,11 +54,11 @@ class Dispatcher(Runner):
         super().__init__(app, context)
         self._faulted = faulted
         self._lease = context.settings.lease
-        self._held: dict[tuple[str, str], Handed] = {}  # by queue and id
-        self._renewing: dict[Handed, asyncio.Task[None]] = {}
+        self._held: dict[tuple[str, str], HandedMessage] = {}  # by queue and id
+        self._renewing: dict[HandedMessage, asyncio.Task[None]] = {}
         self._settling: set[asyncio.Task[None]] = set()
         self._deciding: set[tuple[str, str]] = set()  # those that may stop their queue
-        self._suspects: deque[Handed] = deque()  # wait for a process of their own
+        self._suspects: deque[HandedMessage] = deque()  # wait for a process of their own
 
         self._scale_at = 0.0
         self._failures = 0
@@ -142,7 +142,7 @@ class Dispatcher(Runner):
             seen = len(await queue.peek(MOST_AT_ONCE)) if waiting > 1 else 1
             ready += waiting if seen == MOST_AT_ONCE else seen
             oldest = max(oldest, (clock.now() - info.oldest).total_seconds())
-        return Demand(ready, oldest, self.pool.in_hand, self.pool.pace)
+        return Demand(ready, oldest, self.pool.in_progress, self.pool.handling_time)
 
     # -- to a process ------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class Dispatcher(Runner):
             # Its lease expired before we renewed it, and we received it again: still in progress.
             held.message, held.held_until = message, self._clock() + self._lease
             return
-        handed = Handed(message, self._clock() + self._lease)
+        handed = HandedMessage(message, self._clock() + self._lease)
         self._held[message.queue, message.id] = handed
         if message.queue not in self.queues or self._is_deciding(message.queue):
             self.returned(handed)  # the queue was taken from us meanwhile
@@ -176,7 +176,7 @@ class Dispatcher(Runner):
 
     # -- quarantine --------------------------------------------------------------------------
 
-    def _suspect(self, handed: Handed) -> None:
+    def _suspect(self, handed: HandedMessage) -> None:
         """Try a message in its own process, because one died in its last attempt: no other message
         fails or waits because of it."""
         if len(self._suspects) < MOST_AT_ONCE:
@@ -207,7 +207,7 @@ class Dispatcher(Runner):
             else:
                 self._suspects.append(handed)
 
-    def _delivery_of(self, handed: Handed) -> Callable[[int], Deliver]:
+    def _delivery_of(self, handed: HandedMessage) -> Callable[[int], Deliver]:
         return lambda number: self._delivery(number, handed.message)
 
     def _delivery(self, number: int, message: QueueMessage) -> Deliver:
@@ -225,11 +225,11 @@ class Dispatcher(Runner):
 
     # -- results ----------------------------------------------------------------------------------
 
-    def accepted(self, handed: Handed) -> None:
+    def accepted(self, handed: HandedMessage) -> None:
         HANDLED.add(1, self.app.path, "accepted")
         self._settle(handed, self._context.queues.accepted)
 
-    def failed(self, process: Process, handed: Handed, failure: Failed) -> None:
+    def failed(self, process: Process, handed: HandedMessage, failure: Failed) -> None:
         self._fail(
             handed,
             AttemptFailure(
@@ -241,14 +241,14 @@ class Dispatcher(Runner):
             ),
         )
 
-    def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
+    def died(self, process: Process, handed: HandedMessage, how: str, status: int) -> None:
         error = f"the process ended: {how}"
         self._fail(handed, AttemptFailure(error, exit_status=status, process=self._named(process)))
 
-    def returned(self, handed: Handed) -> None:
+    def returned(self, handed: HandedMessage) -> None:
         self._give_back(handed)
 
-    def _give_back(self, handed: Handed, delay: float = 0.0) -> None:
+    def _give_back(self, handed: HandedMessage, delay: float = 0.0) -> None:
         """Release a message without counting an attempt."""
 
         async def release(message: QueueMessage) -> None:
@@ -257,7 +257,7 @@ class Dispatcher(Runner):
 
         self._settle(handed, release)
 
-    def _fail(self, handed: Handed, failure: AttemptFailure) -> None:
+    def _fail(self, handed: HandedMessage, failure: AttemptFailure) -> None:
         app = self.app
         HANDLED.add(1, app.path, "failed")
 
@@ -290,7 +290,9 @@ class Dispatcher(Runner):
     def _named(self, process: Process) -> str:
         return f"{self._context.host}, process {process.pid}"
 
-    def _settle(self, handed: Handed, act: Callable[[QueueMessage], Awaitable[None]]) -> None:
+    def _settle(
+        self, handed: HandedMessage, act: Callable[[QueueMessage], Awaitable[None]]
+    ) -> None:
         task = asyncio.create_task(self._until_settled(handed, act))
         self._settling.add(task)
         task.add_done_callback(self._settled)
@@ -305,7 +307,7 @@ class Dispatcher(Runner):
             )
 
     async def _until_settled(
-        self, handed: Handed, act: Callable[[QueueMessage], Awaitable[None]]
+        self, handed: HandedMessage, act: Callable[[QueueMessage], Awaitable[None]]
     ) -> None:
         """Do it with retries, as long as the message is ours."""
         began, failures = self._clock(), 0
@@ -350,7 +352,7 @@ class Dispatcher(Runner):
             if handed.held_until <= due and handed not in self._renewing:
                 self._renewing[handed] = asyncio.create_task(self._renew_one(handed))
 
-    async def _renew_one(self, handed: Handed) -> None:
+    async def _renew_one(self, handed: HandedMessage) -> None:
         message = handed.message
         try:
             asked_at = self._clock()
@@ -372,7 +374,7 @@ class Dispatcher(Runner):
             self._renewing.pop(handed, None)
 
 
-def _key(handed: Handed) -> tuple[str, str]:
+def _key(handed: HandedMessage) -> tuple[str, str]:
     return handed.message.queue, handed.message.id
 
 

@@ -19,7 +19,7 @@ from postroom import clock
 from postroom.domain.queues.apps import App, AppControl
 from postroom.host.processes.launcher import WorkerLauncher
 from postroom.host.processes.pool import ProcessPool
-from postroom.host.processes.process_states import Handed, Process, ProcessState
+from postroom.host.processes.process_states import HandedMessage, Process, ProcessState
 from postroom.host.processes.scaling import Breaker, BreakerState, Demand
 from postroom.host.wire import Failed
 from postroom.services.events import EventService, Severity
@@ -187,16 +187,16 @@ class Runner(ABC):
         )
 
     @abstractmethod
-    def accepted(self, handed: Handed) -> None: ...
+    def accepted(self, handed: HandedMessage) -> None: ...
 
     @abstractmethod
-    def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
+    def failed(self, process: Process, handed: HandedMessage, failure: Failed) -> None: ...
 
     @abstractmethod
-    def returned(self, handed: Handed) -> None: ...
+    def returned(self, handed: HandedMessage) -> None: ...
 
     @abstractmethod
-    def died(self, process: Process, handed: Handed, how: str, status: int) -> None: ...
+    def died(self, process: Process, handed: HandedMessage, how: str, status: int) -> None: ...
 
     # -- status -----------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ def _breaker_in_words(breaker: Breaker, now: float) -> str:
 
 def _state_of(pool: ProcessPool) -> str:
     states = {process.state for process in pool.processes}
-    if any(process.in_hand or process.busy for process in pool.processes):
+    if any(process.in_progress or process.busy for process in pool.processes):
         return "working"
     for state in (ProcessState.READY, ProcessState.STARTING, ProcessState.DRAINING):
         if state in states:
@@ -245,7 +245,7 @@ def _status_of(process: Process, now: float) -> ProcessStatus:
         pid=process.pid,
         state=process.state.value,
         started_at=clock.now() - timedelta(seconds=now - process.started_at),
-        in_hand=len(process.in_hand) or int(process.busy),
+        in_hand=len(process.in_progress) or int(process.busy),
         handled=process.handled,
         memory=process.memory(),
     )
@@ -312,10 +312,10 @@ class ServeRunner(Runner):
 
     # -- never called: the host hands it no messages ----------------------------------------------
 
-    def accepted(self, handed: Handed) -> None: ...
+    def accepted(self, handed: HandedMessage) -> None: ...
 
-    def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
+    def failed(self, process: Process, handed: HandedMessage, failure: Failed) -> None: ...
 
-    def returned(self, handed: Handed) -> None: ...
+    def returned(self, handed: HandedMessage) -> None: ...
 
-    def died(self, process: Process, handed: Handed, how: str, status: int) -> None: ...
+    def died(self, process: Process, handed: HandedMessage, how: str, status: int) -> None: ...

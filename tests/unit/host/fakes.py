@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from postroom.domain.queues.apps import App
 from postroom.host.processes.launcher import CannotLaunch, WorkerLine, WorkerListener
 from postroom.host.processes.pool import ProcessPool
-from postroom.host.processes.process_states import Handed, Process
+from postroom.host.processes.process_states import HandedMessage, Process
 from postroom.host.processes.scaling import Breaker
 from postroom.host.wire import (
     Accepted,
@@ -32,11 +32,11 @@ class FakeWorker(WorkerLine):
         self.pid = pid
         self.heard: list[ToWorker] = []
 
-    def say(self, value: ToWorker) -> None:
+    def send(self, value: ToWorker) -> None:
         self.heard.append(value)
 
     def answer(self, value: FromWorker) -> None:
-        self._listener.said(value)
+        self._listener.received(value)
 
     def accept_all(self) -> None:
         for value in [each for each in self.heard if isinstance(each, Deliver)]:
@@ -82,18 +82,18 @@ class Remembering:
     """An owner of messages that only remembers."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[str, Handed]] = []
+        self.said: list[tuple[str, HandedMessage]] = []
 
-    def accepted(self, handed: Handed) -> None:
+    def accepted(self, handed: HandedMessage) -> None:
         self.said.append(("accepted", handed))
 
-    def failed(self, process: Process, handed: Handed, failure: Failed) -> None:
+    def failed(self, process: Process, handed: HandedMessage, failure: Failed) -> None:
         self.said.append(("failed", handed))
 
-    def returned(self, handed: Handed) -> None:
+    def returned(self, handed: HandedMessage) -> None:
         self.said.append(("returned", handed))
 
-    def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
+    def died(self, process: Process, handed: HandedMessage, how: str, status: int) -> None:
         self.said.append((f"died: {how}", handed))
 
     def changed(self) -> None:

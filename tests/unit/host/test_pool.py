@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from postroom.domain.queues.apps import App
 from postroom.host.processes.pool import ProcessPool
-from postroom.host.processes.process_states import Handed, ProcessState
+from postroom.host.processes.process_states import HandedMessage, ProcessState
 from postroom.host.processes.scaling import CRASHES, START_SECONDS, BreakerState, Demand
 from postroom.host.wire import Accepted, Broken, Busy, Deliver, Failed, Leaving, Returned
 from postroom.storage import QueueMessage
@@ -26,11 +26,11 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def message(body: str) -> Handed:
-    return Handed(QueueMessage(body, "q", body, {}, 1, datetime.now(UTC), "r"), 15.0)
+def message(body: str) -> HandedMessage:
+    return HandedMessage(QueueMessage(body, "q", body, {}, 1, datetime.now(UTC), "r"), 15.0)
 
 
-def give(pool: ProcessPool, *bodies: str) -> list[Handed]:
+def give(pool: ProcessPool, *bodies: str) -> list[HandedMessage]:
     given = [message(body) for body in bodies]
     for body, handed in zip(bodies, given, strict=True):
         assert pool.hand_over(deliver(body), handed), f"no room for {body}"

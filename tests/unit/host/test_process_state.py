@@ -7,9 +7,9 @@ import pytest
 
 from postroom.domain.queues.apps import App
 from postroom.host.processes.process_states import (
-    LIFE,
     OVER,
-    Handed,
+    TRANSITIONS,
+    HandedMessage,
     Process,
     ProcessEvent,
     ProcessState,
@@ -19,22 +19,22 @@ from postroom.storage import QueueMessage
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 
 
-def handed(number: int) -> Handed:
-    return Handed(QueueMessage(str(number), "q", "body", {}, 1, NOW, "r"), 15.0)
+def handed(number: int) -> HandedMessage:
+    return HandedMessage(QueueMessage(str(number), "q", "body", {}, 1, NOW, "r"), 15.0)
 
 
 def ready(app: App, at: float = 0.0) -> Process:
     process = Process(app, at)
-    process.happened(ProcessEvent.SAID_READY, at)
+    process.happened(ProcessEvent.REPORTED_READY, at)
     return process
 
 
 def test_every_state_that_is_not_an_end_leads_to_one_and_ends_lead_nowhere() -> None:
     for state in ProcessState:
-        leads_to = {after for (before, _), after in LIFE.items() if before is state}
+        leads_to = {after for (before, _), after in TRANSITIONS.items() if before is state}
         assert (leads_to == set()) == (state in OVER)
     with pytest.raises(KeyError):
-        LIFE[ProcessState.STOPPED, ProcessEvent.SAID_READY]
+        TRANSITIONS[ProcessState.STOPPED, ProcessEvent.REPORTED_READY]
 
 
 def test_a_process_that_ends_unasked_has_crashed_and_one_that_drains_has_stopped() -> None:
@@ -42,7 +42,7 @@ def test_a_process_that_ends_unasked_has_crashed_and_one_that_drains_has_stopped
     process.happened(ProcessEvent.ENDED_WELL, 1.0)
     assert process.state is ProcessState.CRASHED
     process = ready(App("/shop", handler="m:f"))
-    process.happened(ProcessEvent.TOLD_TO_DRAIN, 1.0)
+    process.happened(ProcessEvent.DRAIN_REQUESTED, 1.0)
     process.happened(ProcessEvent.KILLED_BY_US, 2.0)
     assert process.state is ProcessState.STOPPED
 

@@ -32,7 +32,7 @@ def test_a_burst_of_unknown_messages_starts_one_for_each_up_to_the_limit() -> No
 def test_what_one_process_does_within_a_second_needs_no_second_one() -> None:
     assert want(Demand(ready=500, each=0.001), running=1) == 1
     assert want(Demand(ready=1500, each=0.001), running=1) == 2
-    assert want(Demand(ready=10, in_hand=1, each=1.0), running=1, most=100) == 11
+    assert want(Demand(ready=10, in_progress=1, each=1.0), running=1, most=100) == 11
 
 
 def test_messages_that_wait_too_long_get_a_process_whatever_the_estimate_says() -> None:
@@ -41,8 +41,8 @@ def test_messages_that_wait_too_long_get_a_process_whatever_the_estimate_says() 
 
 
 def test_nobody_is_started_for_whom_there_would_be_no_message() -> None:
-    assert want(Demand(ready=1, in_hand=1, oldest=60.0, each=5.0), running=1) == 2
-    assert want(Demand(ready=0, in_hand=1, oldest=0.0, each=5.0), running=1) == 1
+    assert want(Demand(ready=1, in_progress=1, oldest=60.0, each=5.0), running=1) == 2
+    assert want(Demand(ready=0, in_progress=1, oldest=0.0, each=5.0), running=1) == 1
 
 
 @given(
@@ -64,7 +64,7 @@ def test_it_is_always_within_the_limits(
     most = max(1, least + more)
     found = wanted(demand, running=running, concurrency=concurrency, least=least, most=most)
     assert least <= found <= most
-    if demand.ready or demand.in_hand:
+    if demand.ready or demand.in_progress:
         assert found >= min(running, most), "scaling down is for the idle timeout"
         assert found >= 1
     assert least <= wanted_serving(demand, running=running, least=least, most=most) <= most

@@ -59,7 +59,7 @@ class WorkerListener(Protocol):
 
     def launched(self, pid: int) -> None: ...
 
-    def said(self, value: FromWorker) -> None: ...
+    def received(self, value: FromWorker) -> None: ...
 
     def lost(self) -> None:
         """The connection is closed, but the process has not ended after a moment."""
@@ -94,7 +94,7 @@ class WorkerLine(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for value in self._frames.feed(data):
-                self._listener.said(value)
+                self._listener.received(value)
         except Garbled as exc:
             log.error("process %d: %s", self._pid, exc)
             self._transport.abort()
@@ -118,7 +118,7 @@ class WorkerLine(asyncio.Protocol):
         if self._output is not None:
             self._output.next_message()
 
-    def say(self, value: ToWorker) -> None:
+    def send(self, value: ToWorker) -> None:
         if not self._transport.is_closing():
             self._transport.write(frame(value))
 

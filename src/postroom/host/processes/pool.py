@@ -14,7 +14,7 @@ from postroom.host.linux_processes import describe_exit
 from postroom.host.processes import scaling
 from postroom.host.processes.launcher import CannotLaunch, WorkerLauncher, WorkerLine
 from postroom.host.processes.process_states import (
-    Handed,
+    HandedMessage,
     IsolatedMessage,
     MessageOwner,
     Process,
@@ -63,7 +63,7 @@ class ProcessPool:
         self._launcher = launcher
         self._owner = owner
         self._clock = clock
-        self._pace = HandlingTime()
+        self._handling_time = HandlingTime()
         self._lines: dict[Process, WorkerLine] = {}
         self._replacing: dict[Process, Process] = {}  # new → old
         self._launching: set[asyncio.Task[None]] = set()
@@ -88,12 +88,12 @@ class ProcessPool:
     # -- capacity ---------------------------------------------------------------------------------
 
     @property
-    def in_hand(self) -> int:
-        return sum(len(process.in_hand) for process in self.processes)
+    def in_progress(self) -> int:
+        return sum(len(process.in_progress) for process in self.processes)
 
     @property
-    def pace(self) -> float | None:
-        return self._pace.each
+    def handling_time(self) -> float | None:
+        return self._handling_time.each
 
     def alive(self) -> list[Process]:
         """Return the processes that take or will take messages."""
@@ -104,35 +104,36 @@ class ProcessPool:
         now = self._clock()
         if self.breaker.state(now) is BreakerState.PROBING:
             ready = any(process.state is ProcessState.READY for process in self.alive())
-            return 1 if ready and not self.in_hand else 0
+            return 1 if ready and not self.in_progress else 0
         return sum(self._room_of(process, now) for process in self.processes)
 
     def has_free_process(self) -> bool:
         """Return whether a message would begin at once."""
         return any(
-            process.state is ProcessState.READY and len(process.in_hand) < process.app.concurrency
+            process.state is ProcessState.READY
+            and len(process.in_progress) < process.app.concurrency
             for process in self.alive()
         )
 
     def _room_of(self, process: Process, now: float) -> int:
         if process.state is not ProcessState.READY or process.alone is not None:
             return 0
-        each = self._pace.each
+        each = self._handling_time.each
         line = scaling.prefetch_limit(None if each is None else max(each, process.slowest(now)))
-        return max(0, process.app.concurrency + line - len(process.in_hand))
+        return max(0, process.app.concurrency + line - len(process.in_progress))
 
     # -- messages ----------------------------------------------------------------------------
 
-    def hand_over(self, deliver: Callable[[int], Deliver], handed: Handed) -> bool:
+    def hand_over(self, deliver: Callable[[int], Deliver], handed: HandedMessage) -> bool:
         """Give a message to the best process; return False if there is none."""
         now = self._clock()
         able = [process for process in self.processes if self._room_of(process, now)]
         if not able:
             return False
         # The emptiest process; of idle ones the latest to work, so that the others can be stopped.
-        process = min(able, key=lambda each: (len(each.in_hand), -each.idle_since))
+        process = min(able, key=lambda each: (len(each.in_progress), -each.idle_since))
         number = process.hand(handed, now)
-        self._lines[process].say(deliver(number))
+        self._lines[process].send(deliver(number))
         return True
 
     def can_isolate(self) -> bool:
@@ -144,11 +145,11 @@ class ProcessPool:
             case BreakerState.CLOSED:
                 return True
             case BreakerState.PROBING:
-                return not self.in_hand
+                return not self.in_progress
             case BreakerState.OPEN:
                 return False
 
-    def isolate(self, deliver: Callable[[int], Deliver], handed: Handed) -> None:
+    def isolate(self, deliver: Callable[[int], Deliver], handed: HandedMessage) -> None:
         """Give a message to a new process of its own.
 
         The process does not count towards `max_processes`, nor its crash for the breaker, so that
@@ -191,7 +192,7 @@ class ProcessPool:
                 self._launcher.kill(process.pid)
             since = process.waiting_since()
             if since is not None and now - since > RECALL_SECONDS and process.slowest(now) > 0.1:
-                self._lines[process].say(Recall())
+                self._lines[process].send(Recall())
         for process in scaling.idle_to_stop(self.alive(), self._replacing, self.app, now):
             self.drain(process, "it is idle")
         self._replace_outdated(now)
@@ -234,13 +235,13 @@ class ProcessPool:
         if not process.takes_messages:
             return
         now = self._clock()
-        process.happened(ProcessEvent.TOLD_TO_DRAIN, now)
+        process.happened(ProcessEvent.DRAIN_REQUESTED, now)
         process.kill_at = now + process.app.drain_timeout.total_seconds()
         if why:
             log.info("%s: process %d is stopped: %s", self.app.path, process.pid, why)
         line = self._lines.get(process)
         if line is not None:
-            line.say(Drain())
+            line.send(Drain())
         self._owner.changed()
 
     def end(self) -> None:
@@ -271,7 +272,7 @@ class ProcessPool:
     def connected(self, process: Process, line: WorkerLine) -> None:
         self._lines[process] = line
         if process.state is ProcessState.DRAINING:
-            line.say(Drain())
+            line.send(Drain())
 
     def lost(self, process: Process) -> None:
         """Kill a process that has closed its connection or sent invalid data: it can neither get
@@ -293,11 +294,11 @@ class ProcessPool:
         }
         self._owner.changed()
 
-    def heard(self, process: Process, value: FromWorker) -> None:
+    def received(self, process: Process, value: FromWorker) -> None:
         now = self._clock()
         match value:
             case Ready():
-                process.happened(ProcessEvent.SAID_READY, now)
+                process.happened(ProcessEvent.REPORTED_READY, now)
                 self._begin_alone(process, now)
                 self._replace(process)
                 self._owner.changed()
@@ -327,14 +328,14 @@ class ProcessPool:
     def _begin_alone(self, process: Process, now: float) -> None:
         if process.alone is not None and process.state is ProcessState.READY:
             number = process.hand(process.alone.handed, now)
-            self._lines[process].say(process.alone.deliver(number))
+            self._lines[process].send(process.alone.deliver(number))
 
-    def _answered(self, process: Process, number: int, now: float) -> Handed | None:
+    def _answered(self, process: Process, number: int, now: float) -> HandedMessage | None:
         handed = process.answered(number, now)
         if handed is not None and handed.begun_at is not None:
             process.handled += 1
             self._lines[process].next_message()
-            self._pace.finished(now - handed.begun_at)
+            self._handling_time.finished(now - handed.begun_at)
             self.breaker.worked(now)
             self._owner.changed()
             if process.alone is not None:
@@ -354,25 +355,25 @@ class ProcessPool:
         how = process.killed_for or process.problem or describe_exit(status)
         if process.state is ProcessState.CRASHED:
             self.crashes += 1
-            if not process.in_hand or process.alone is None or self.breaker.is_tripped:
+            if not process.in_progress or process.alone is None or self.breaker.is_tripped:
                 self.breaker.crashed(now, how)
             log.error("%s: process %d crashed: %s", self.app.path, process.pid, how)
             if self.breaker.state(now) is BreakerState.OPEN:
                 self._owner.breaker_opened(how, self.breaker.opens_for(now))
-        elif process.is_cut_short and process.in_hand:
+        elif process.is_cut_short and process.in_progress:
             log.warning(
                 "%s: process %d was %s; its messages are given back",
                 self.app.path,
                 process.pid,
                 how,
             )
-        blamed = process.blamed(now)
-        for handed in process.in_hand.values():
-            if handed in blamed:
+        failing = process.messages_to_fail(now)
+        for handed in process.in_progress.values():
+            if handed in failing:
                 self._owner.died(process, handed, how, status)
             else:
                 self._owner.returned(handed)
-        process.in_hand.clear()
+        process.in_progress.clear()
         self._forget(process)
 
 
@@ -389,8 +390,8 @@ class _ProcessListener:
     def launched(self, pid: int) -> None:
         self._process.pid = pid
 
-    def said(self, value: FromWorker) -> None:
-        self._pool.heard(self._process, value)
+    def received(self, value: FromWorker) -> None:
+        self._pool.received(self._process, value)
 
     def lost(self) -> None:
         self._pool.lost(self._process)

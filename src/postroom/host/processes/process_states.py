@@ -35,27 +35,27 @@ class ProcessState(StrEnum):
 
 
 class ProcessEvent(StrEnum):
-    SAID_READY = "reported that it is ready"
-    TOLD_TO_DRAIN = "was told to drain, or reported that it drains"
+    REPORTED_READY = "reported that it is ready"
+    DRAIN_REQUESTED = "was told to drain, or reported that it drains"
     ENDED_WELL = "ended with status 0"
     ENDED_BADLY = "ended with another status, or was killed"
     KILLED_BY_US = "was killed after its drain limit or handler timeout"
 
 
-LIFE: Mapping[tuple[ProcessState, ProcessEvent], ProcessState] = {
-    (ProcessState.STARTING, ProcessEvent.SAID_READY): ProcessState.READY,
-    (ProcessState.STARTING, ProcessEvent.TOLD_TO_DRAIN): ProcessState.DRAINING,
+TRANSITIONS: Mapping[tuple[ProcessState, ProcessEvent], ProcessState] = {
+    (ProcessState.STARTING, ProcessEvent.REPORTED_READY): ProcessState.READY,
+    (ProcessState.STARTING, ProcessEvent.DRAIN_REQUESTED): ProcessState.DRAINING,
     (ProcessState.STARTING, ProcessEvent.ENDED_WELL): ProcessState.CRASHED,
     (ProcessState.STARTING, ProcessEvent.ENDED_BADLY): ProcessState.CRASHED,
-    (ProcessState.READY, ProcessEvent.TOLD_TO_DRAIN): ProcessState.DRAINING,
+    (ProcessState.READY, ProcessEvent.DRAIN_REQUESTED): ProcessState.DRAINING,
     (ProcessState.READY, ProcessEvent.ENDED_WELL): ProcessState.CRASHED,  # unexpectedly
     (ProcessState.READY, ProcessEvent.ENDED_BADLY): ProcessState.CRASHED,
     (ProcessState.READY, ProcessEvent.KILLED_BY_US): ProcessState.STOPPED,
     (
         ProcessState.DRAINING,
-        ProcessEvent.SAID_READY,
+        ProcessEvent.REPORTED_READY,
     ): ProcessState.DRAINING,  # told while it started
-    (ProcessState.DRAINING, ProcessEvent.TOLD_TO_DRAIN): ProcessState.DRAINING,
+    (ProcessState.DRAINING, ProcessEvent.DRAIN_REQUESTED): ProcessState.DRAINING,
     (ProcessState.DRAINING, ProcessEvent.ENDED_WELL): ProcessState.STOPPED,
     (ProcessState.DRAINING, ProcessEvent.ENDED_BADLY): ProcessState.CRASHED,
     (ProcessState.DRAINING, ProcessEvent.KILLED_BY_US): ProcessState.STOPPED,
@@ -65,7 +65,7 @@ LIFE: Mapping[tuple[ProcessState, ProcessEvent], ProcessState] = {
 OVER = (ProcessState.STOPPED, ProcessState.CRASHED)
 
 
-class Handed(msgspec.Struct, eq=False):
+class HandedMessage(msgspec.Struct, eq=False):
     """A message that the host has received. Times by the host's clock.
 
     `message` has the latest receipt. `begun_at` is None while it waits in its process.
@@ -84,7 +84,7 @@ class Handed(msgspec.Struct, eq=False):
 class IsolatedMessage(msgspec.Struct, eq=False):
     """A message that gets its own process, because one died in its last attempt."""
 
-    handed: Handed
+    handed: HandedMessage
     deliver: Callable[[int], Deliver]
 
 
@@ -103,7 +103,7 @@ class Process:
         self.pid = 0
         self.started_at = now
         self.changed_at = now
-        self.in_hand: dict[int, Handed] = {}
+        self.in_progress: dict[int, HandedMessage] = {}
         self.handled = 0
         self.busy = False
         self.kill_at: float | None = None
@@ -115,9 +115,9 @@ class Process:
         self._numbers = 0
 
     def happened(self, event: ProcessEvent, now: float) -> None:
-        self.state = LIFE[self.state, event]
+        self.state = TRANSITIONS[self.state, event]
         self.changed_at = now
-        if event is ProcessEvent.SAID_READY:
+        if event is ProcessEvent.REPORTED_READY:
             self.idle_since = now
 
     def ending(self, status: int) -> ProcessEvent:
@@ -138,35 +138,35 @@ class Process:
     @property
     def is_idle(self) -> bool:
         """Return whether it is ready and has no messages."""
-        return self.state is ProcessState.READY and not self.in_hand and not self.busy
+        return self.state is ProcessState.READY and not self.in_progress and not self.busy
 
     # -- messages ----------------------------------------------------------------------------
 
-    def hand(self, handed: Handed, now: float) -> int:
+    def hand(self, handed: HandedMessage, now: float) -> int:
         """Add a message; return its number."""
         self._numbers += 1
         handed.at = now
-        begins = len(self.in_hand) < self.app.concurrency
-        self.in_hand[self._numbers] = handed
+        begins = len(self.in_progress) < self.app.concurrency
+        self.in_progress[self._numbers] = handed
         if begins:
             handed.begun_at = now
         else:
             self._line.append(self._numbers)
         return self._numbers
 
-    def answered(self, number: int, now: float) -> Handed | None:
+    def answered(self, number: int, now: float) -> HandedMessage | None:
         """Remove a message that was answered, and mark the next waiting one as begun.
 
         A worker begins messages in order, and answers one before it begins the next.
         """
-        handed = self.in_hand.pop(number, None)
+        handed = self.in_progress.pop(number, None)
         if handed is None:
             return None
         if handed.begun_at is None:
             self._line.remove(number)  # given back
         elif self._line:
-            self.in_hand[self._line.popleft()].begun_at = now
-        if not self.in_hand:
+            self.in_progress[self._line.popleft()].begun_at = now
+        if not self.in_progress:
             self.idle_since = now
         return handed
 
@@ -177,17 +177,17 @@ class Process:
 
     def waiting_since(self) -> float | None:
         """Return since when the first waiting message waits."""
-        return self.in_hand[self._line[0]].at if self._line else None
+        return self.in_progress[self._line[0]].at if self._line else None
 
     def slowest(self, now: float) -> float:
         """Return for how long its slowest message has been in progress."""
-        return max((each.taken(now) for each in self.in_hand.values()), default=0.0)
+        return max((each.taken(now) for each in self.in_progress.values()), default=0.0)
 
     # -- limits -----------------------------------------------------------------------------------
 
     def over_time_in(self, now: float) -> float | None:
         """Return the seconds until the handler timeout of a message; None if there is none."""
-        if self.app.handler_timeout is None or not self.in_hand:
+        if self.app.handler_timeout is None or not self.in_progress:
             return None
         return self.app.handler_timeout.total_seconds() - self.slowest(now)
 
@@ -195,7 +195,7 @@ class Process:
         """Return whether a limit has passed, and set `killed_for` to the reason."""
         if self.killed_for:
             return True
-        if any(self._is_late(each, now) for each in self.in_hand.values()):
+        if any(self._is_late(each, now) for each in self.in_progress.values()):
             self.killed_for = "killed: a message took longer than handler_timeout allows"
         elif self.kill_at is not None and now >= self.kill_at:
             limit = self.app.drain_timeout.total_seconds()
@@ -203,15 +203,15 @@ class Process:
             self.is_cut_short = True
         return bool(self.killed_for)
 
-    def blamed(self, now: float) -> list[Handed]:
+    def messages_to_fail(self, now: float) -> list[HandedMessage]:
         """Return the messages for which the end of the process counts as a failed attempt: those
         that had begun; only the late ones, if there are any; none after the drain limit."""
         if self.is_cut_short:
             return []
-        begun = [each for each in self.in_hand.values() if each.begun_at is not None]
+        begun = [each for each in self.in_progress.values() if each.begun_at is not None]
         return [each for each in begun if self._is_late(each, now)] or begun
 
-    def _is_late(self, handed: Handed, now: float) -> bool:
+    def _is_late(self, handed: HandedMessage, now: float) -> bool:
         limit = self.app.handler_timeout
         return limit is not None and handed.taken(now) >= limit.total_seconds()
 
@@ -244,14 +244,14 @@ class Process:
 class MessageOwner(Protocol):
     """Gets the results of messages that it has handed to a pool."""
 
-    def accepted(self, handed: Handed) -> None: ...
+    def accepted(self, handed: HandedMessage) -> None: ...
 
-    def failed(self, process: Process, handed: Handed, failure: Failed) -> None: ...
+    def failed(self, process: Process, handed: HandedMessage, failure: Failed) -> None: ...
 
-    def returned(self, handed: Handed) -> None:
+    def returned(self, handed: HandedMessage) -> None:
         """The message was not tried; this does not count as an attempt."""
 
-    def died(self, process: Process, handed: Handed, how: str, status: int) -> None:
+    def died(self, process: Process, handed: HandedMessage, how: str, status: int) -> None:
         """The process ended while it handled the message; `status` as in `Exited`."""
 
     def changed(self) -> None:

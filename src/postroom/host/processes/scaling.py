@@ -31,13 +31,13 @@ PAGES_PER_PROCESS = 64
 class Demand(msgspec.Struct, frozen=True):
     """The work of an application. Times in seconds.
 
-    `ready` messages wait in its queues, the oldest for `oldest`; `in_hand` are in processes.
+    `ready` messages wait in its queues, the oldest for `oldest`; `in_progress` are in processes.
     `each` is the handling time of a message; None before the first is finished.
     """
 
     ready: int = 0
     oldest: float = 0.0
-    in_hand: int = 0
+    in_progress: int = 0
     each: float | None = None
 
 
@@ -46,7 +46,7 @@ def wanted(demand: Demand, *, running: int, concurrency: int, least: int, most: 
 
     Never fewer than now while there are messages: idle processes are stopped by their timeout.
     """
-    total = demand.ready + demand.in_hand
+    total = demand.ready + demand.in_progress
     if total == 0:
         return least
     if demand.each is None:

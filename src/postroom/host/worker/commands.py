@@ -37,19 +37,19 @@ async def run(message: Message, command: Sequence[str], cpu_limit: int | None = 
         linux_processes.die_with(worker)
         linux_processes.limit_child(cpu_limit)
 
-    with _input(message.body) as given, _StandardError() as said:
+    with _input(message.body) as given, _StandardError() as errors:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=given,
-                stderr=said.end,
+                stderr=errors.end,
                 env={**os.environ, **variables(message)},
                 preexec_fn=prepare,
             )
         except OSError as exc:
             raise CommandFailed(f"{command[0]} cannot be started: {exc.strerror}") from None
         status = await process.wait()
-        reason = said.text()
+        reason = errors.text()
     if status != 0:
         raise CommandFailed(": ".join(filter(None, (describe_exit(status), reason)))) from None
 

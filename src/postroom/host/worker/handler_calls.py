@@ -58,7 +58,7 @@ class Handler:
         return self._call(message, *self._arguments)
 
     def _in_thread(self, number: int, message: Message, answer: Answer) -> None:
-        said: Accepted | Failed
+        outcome: Accepted | Failed
         try:
             result = self._called(message)
             if inspect.isawaitable(result):
@@ -66,10 +66,10 @@ class Handler:
                 return
             _refuse_generator(result)
         except BaseException as exc:  # what a handler raises is its answer, `sys.exit` too
-            said = failure_of(number, exc)
+            outcome = failure_of(number, exc)
         else:
-            said = Accepted(number)
-        self._loop.call_soon_threadsafe(answer, said)
+            outcome = Accepted(number)
+        self._loop.call_soon_threadsafe(answer, outcome)
 
     def _start_task(
         self, number: int, call: Callable[[], Awaitable[object]], answer: Answer
@@ -81,14 +81,14 @@ class Handler:
     async def _as_task(
         self, number: int, call: Callable[[], Awaitable[object]], answer: Answer
     ) -> None:
-        said: Accepted | Failed
+        outcome: Accepted | Failed
         try:
             _refuse_generator(await call())
         except BaseException as exc:
-            said = failure_of(number, exc)
+            outcome = failure_of(number, exc)
         else:
-            said = Accepted(number)
-        answer(said)
+            outcome = Accepted(number)
+        answer(outcome)
 
 
 def load(name: str) -> Callable[..., Any]:
@@ -140,8 +140,8 @@ def _seconds(exc: RetryLater) -> float | None:
 
 def line_of(exc: BaseException) -> str:
     """Return the error in one line."""
-    said = "".join(traceback.format_exception_only(exc)).strip()
-    return _encodable(" ".join(said.split())[:LONGEST_ERROR])
+    text = "".join(traceback.format_exception_only(exc)).strip()
+    return _encodable(" ".join(text.split())[:LONGEST_ERROR])
 
 
 def traceback_of(exc: BaseException) -> str:

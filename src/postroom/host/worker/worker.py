@@ -151,11 +151,11 @@ class _Worker(asyncio.Protocol):
 
     def leave(self) -> None:
         """Handle SIGTERM, which does not come from the host: the host sends `Drain`."""
-        self._say(Leaving())
+        self._send(Leaving())
         self._draining = True
         self._continue()
 
-    def _say(self, value: FromWorker) -> None:
+    def _send(self, value: FromWorker) -> None:
         try:
             self._transport.write(frame(value))
         except Exception as exc:
@@ -169,15 +169,15 @@ class _Worker(asyncio.Protocol):
         try:
             self._handler = Handler(load(name), self._spec)
         except BaseException as exc:  # a module may even call `sys.exit`
-            self._say(Broken(f"{name} cannot be imported: {line_of(exc)}", traceback_of(exc)))
+            self._send(Broken(f"{name} cannot be imported: {line_of(exc)}", traceback_of(exc)))
             self._finish()
             return
-        self._say(Ready())
+        self._send(Ready())
         self._continue()
 
     def _give_back(self) -> None:
         while self._waiting:
-            self._say(Returned(self._waiting.popleft().number))
+            self._send(Returned(self._waiting.popleft().number))
 
     def _continue(self) -> None:
         if self._handler is None:
@@ -194,7 +194,7 @@ class _Worker(asyncio.Protocol):
 
     def _answer(self, value: Accepted | Failed) -> None:
         self._running -= 1
-        self._say(value)
+        self._send(value)
         self._continue()
 
     def _finish(self) -> None:
@@ -217,12 +217,12 @@ async def _serve(spec: WorkerSpec, line: socket.socket) -> None:
     stopping = asyncio.Event()
     transport, _ = await loop.create_connection(lambda: _ServeLine(stopping), sock=line)
 
-    def say(value: FromWorker) -> None:
+    def send(value: FromWorker) -> None:
         if not transport.is_closing():
             transport.write(frame(value))
 
     def leave() -> None:
-        say(Leaving())
+        send(Leaving())
         stopping.set()
 
     loop.add_signal_handler(signal.SIGINT, lambda: None)
@@ -230,11 +230,11 @@ async def _serve(spec: WorkerSpec, line: socket.socket) -> None:
     try:
         serve = cast(Serve, load(spec.serve))
     except Exception as exc:
-        say(Broken(f"{spec.serve} cannot be imported: {line_of(exc)}", traceback_of(exc)))
+        send(Broken(f"{spec.serve} cannot be imported: {line_of(exc)}", traceback_of(exc)))
         transport.close()
         return
-    say(Ready())
-    await serve(stopping, lambda busy: say(Busy(busy)))
+    send(Ready())
+    await serve(stopping, lambda busy: send(Busy(busy)))
     transport.close()
 
 

@@ -120,12 +120,12 @@ class _Zygote:
             pid = os.fork()
         except OSError as exc:
             _close(descriptors)
-            self._say(NotLaunched(launch.number, str(exc)))
+            self._send(NotLaunched(launch.number, str(exc)))
             return None
         if pid:
             _close(descriptors)
             self._workers.add(pid)
-            self._say(Launched(launch.number, pid))
+            self._send(Launched(launch.number, pid))
             return None
         linux_processes.die_with(parent)
         os.setsid()  # so that its children can be found, and Ctrl-C does not reach it
@@ -144,11 +144,11 @@ class _Zygote:
                 linux_processes.kill_session(pid)
                 self._workers.discard(pid)
                 _, status = os.waitpid(pid, 0)
-                self._say(Exited(pid, os.waitstatus_to_exitcode(status)))
+                self._send(Exited(pid, os.waitstatus_to_exitcode(status)))
             else:
                 os.waitpid(pid, 0)
 
-    def _say(self, value: FromZygote) -> None:
+    def _send(self, value: FromZygote) -> None:
         with suppress(OSError):  # the end of the host is noticed when we read
             self._host.send(packet(value))
 
