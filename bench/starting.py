@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from bench import processes
 from bench.effort import Effort
 from bench.figures import Figure
 from tests.services.waiting import free_ports
@@ -88,38 +89,11 @@ def _start(folder: Path, *, idle: bool) -> tuple[float, tuple[float, float] | No
 def _idle(pid: int) -> tuple[float, float]:
     """Percent of a core and megabytes, of a process and all below it."""
     time.sleep(5)  # what it does once at its start is over
-    before, start = _ticks(pid), time.perf_counter()
+    before, start = processes.ticks(pid), time.perf_counter()
     time.sleep(_IDLE_SECONDS)
-    used = (_ticks(pid) - before) / os.sysconf("SC_CLK_TCK")
+    used = (processes.ticks(pid) - before) / os.sysconf("SC_CLK_TCK")
     share = 100 * used / (time.perf_counter() - start)
-    return share, sum(map(_memory, _family(pid))) / 1e6
-
-
-def _family(pid: int) -> list[int]:
-    parents = {}
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(each.name)] = int(_stat(int(each.name))[1])
-        except OSError:
-            continue
-    found = [pid]
-    for member in found:
-        found += [child for child, parent in parents.items() if parent == member]
-    return found
-
-
-def _ticks(pid: int) -> int:
-    """Of processor time, used by the process and all below it."""
-    total = 0
-    for member in _family(pid):
-        fields = _stat(member)
-        total += int(fields[11]) + int(fields[12])
-    return total
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name: state, parent …"""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return share, sum(map(_memory, processes.family(pid))) / 1e6
 
 
 def _memory(pid: int) -> int:

@@ -19,6 +19,7 @@ from bench.listmonk.installation import CANDIDATES, DEFAULT_BATCH, Installation,
 from bench.listmonk.program import Listmonk, build
 from bench.mail import pipeline
 from bench.mail.arrivals import watched
+from bench.processes import peak_kilobytes
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.recording_smtp import running_recording_smtp
 from tests.services.smtp_sink import SmtpSink, running_smtp_sink
@@ -137,7 +138,7 @@ def _listmonk(
             installation.wait_until_finished(process, _FINISH_SECONDS)
             while arrivals.quiet_for() < _QUIET_SECONDS:
                 time.sleep(0.1)
-            peak = pipeline.peak_kilobytes(process.pid) * 1024 / 1e6
+            peak = peak_kilobytes(process.pid) * 1024 / 1e6
     server.drop_database(url)
     return Run(mails / arrivals.seconds, peak, arrivals.bytes_read / mails)
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.mail import content
+from bench.processes import peak_kilobytes, wait_until_idle
 from postroom.domain.messages.messages import FINAL, Message
 from postroom.services import entities
 from postroom.services.audience.subscriber_rows import new_subscriber
@@ -24,7 +25,6 @@ from tests.services.waiting import LOOPBACK, free_ports
 _POSTROOM = Path(sys.executable).with_name("postroom")
 _FILL_AT_ONCE = 16
 _LOOK_SECONDS = 0.02  # how late the end of a message may be seen
-_START_SECONDS = 2.0  # until processes wait for work
 
 SEPARATE = ("scheduler", "sender")
 TWO_SENDERS = ("scheduler", "sender", "sender")
@@ -93,7 +93,7 @@ async def send_to_filled(
     async with await open_store(setup.store_url) as store:
         services = Services(store)
         with setup.running(parts) as processes:
-            await asyncio.sleep(_START_SECONDS)
+            await asyncio.to_thread(wait_until_idle, [process.pid for process in processes])
             started = time.perf_counter()
             message = await schedule(services, kilobytes)
             while message.status not in FINAL:
@@ -136,11 +136,3 @@ async def fill(services: Services, count: int) -> None:
             await table.apply(operations)
 
     await asyncio.gather(*(insert() for _ in range(_FILL_AT_ONCE)))
-
-
-def peak_kilobytes(pid: int) -> int:
-    """Return the most memory that a process ever had, in KiB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1])
-    return 0
