@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
-from postroom.services.typed_values import Kind, kind_of, parse_value, shown
+from postroom.services.resources.operations import ValueKind, kind_of, parse_value, show_value
 from postroom.storage import Value
 
 VALUES = st.one_of(
@@ -24,7 +24,7 @@ VALUES = st.one_of(
 
 @given(VALUES)
 def test_what_is_shown_is_read_as_the_same_value(value: Value) -> None:
-    again = parse_value("Name", kind_of(value), shown(value))
+    again = parse_value("Name", kind_of(value), show_value(value))
     assert again == value
     assert type(again) is type(value)
 
@@ -58,5 +58,5 @@ def test_what_is_no_such_value_is_refused_with_a_hint(kind: str, text: str) -> N
 
 def test_every_kind_has_a_reader() -> None:
     examples = {"boolean": "true", "timestamp": "2026-11-15T09:00:00Z", "bytes": "aGVsbG8="}
-    for kind in Kind:
+    for kind in ValueKind:
         assert kind_of(parse_value("x", kind, examples.get(kind, "1"))) is kind

@@ -164,9 +164,9 @@ def show_table(
 def _properties(entity: Entity) -> Text:
     from rich.text import Text
 
-    from postroom.services.typed_values import shown
+    from postroom.services.resources.operations import show_value
 
-    lines = (f"{name} = {shown(value)}" for name, value in entity.properties.items())
+    lines = (f"{name} = {show_value(value)}" for name, value in entity.properties.items())
     return Text("\n").join(map(output.plain, lines))
 
 

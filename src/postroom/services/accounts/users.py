@@ -276,8 +276,8 @@ class UserService:
     async def _merge(
         self, email: str, change: Callable[[Entity], Mapping[str, Value] | None]
     ) -> Entity | None:
-        """Change a user's row as it is at that moment; answers how it was, None if `change` wants
-        nothing. `NoSuch`."""
+        """Change a user's current row; return the row before, or None if `change` returns None.
+        `NoSuch`."""
 
         async def attempt() -> Entity | None:
             entity = await self._entity(email)
@@ -320,8 +320,8 @@ class UserService:
     async def _keeping_an_administrator(
         self, email: str, change: Callable[[User], Merge | Delete], loses: bool
     ) -> None:
-        """Change a user's row in one step with a look at another administrator, who must still be
-        one: two that remove each other at the same time cannot both succeed."""
+        """Change a user's row in one batch with a check that another administrator remains: two who
+        remove each other at the same time cannot both succeed."""
 
         async def attempt() -> None:
             user = await self.get(email)

@@ -17,7 +17,7 @@ from postroom.services.operations.explorer import (
     check_container_changeable,
     reason_closed,
 )
-from postroom.services.typed_values import Kind, kind_of, parse_value, shown
+from postroom.services.resources.operations import ValueKind, kind_of, parse_value, show_value
 from postroom.storage import BlobInfo, Entity, InvalidRequest, Value
 from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
@@ -241,7 +241,7 @@ def _form(
     problem: str = "",
 ) -> Response:
     name = visit.parameter("table")
-    empty = [Line("", Kind.TEXT, "", is_new=True)] * _NEW_PROPERTIES
+    empty = [Line("", ValueKind.TEXT, "", is_new=True)] * _NEW_PROPERTIES
     wrong = [line.name or "a new property" for line in lines if line.problem]
     if wrong and not problem:
         problem = f"Not saved. Check {', '.join(wrong)}."
@@ -251,7 +251,7 @@ def _form(
         table=name,
         entity=entity,
         lines=[*lines, *empty] if not any(line.is_new for line in lines) else lines,
-        kinds=list(Kind),
+        kinds=list(ValueKind),
         etag=etag,
         problem=problem,
         can_change=name in CHANGEABLE,
@@ -265,7 +265,9 @@ def _form(
 
 
 def _lines(entity: Entity) -> list[Line]:
-    return [Line(name, kind_of(value), shown(value)) for name, value in entity.properties.items()]
+    return [
+        Line(name, kind_of(value), show_value(value)) for name, value in entity.properties.items()
+    ]
 
 
 async def _typed(visit: Visit) -> list[Line]:
@@ -311,7 +313,7 @@ def _parsed(typed: list[Line], current: Entity) -> tuple[dict[str, Value], list[
 def _value(line: Line, now: Value | None) -> Value:
     """Parse a value; text that differs only in its line ends (browsers send CR LF) stays as is."""
     text = _plain_ends(line.text)
-    if isinstance(now, str) and line.kind == Kind.TEXT and _plain_ends(now) == text:
+    if isinstance(now, str) and line.kind == ValueKind.TEXT and _plain_ends(now) == text:
         return now
     return parse_value(line.name, line.kind, text)
 
@@ -344,7 +346,7 @@ async def _entity(visit: Visit) -> Entity:
 
 def _row(entity: Entity) -> dict[str, object]:
     """Summarise an entity in one line."""
-    texts = [f"{name}: {shown(value)[:60]}" for name, value in entity.properties.items()]
+    texts = [f"{name}: {show_value(value)[:60]}" for name, value in entity.properties.items()]
     return {"partition": entity.partition, "row": entity.row, "text": " · ".join(texts)[:300]}
 
 
