@@ -68,7 +68,7 @@ async def save(page: Page, description: str, sender: str) -> None:
 # -- a page that reloads itself ------------------------------------------------------------------
 
 
-async def test_what_was_said_stays_while_the_message_goes_out(browser: Browser, site: Site) -> None:
+async def test_a_notice_stays_while_the_message_is_sent(browser: Browser, site: Site) -> None:
     services = site.services
     await services.lists.create("news", "News", "news@example.com")
     await services.subscriptions.add("news", "ann@example.com", verified=True)
@@ -177,7 +177,7 @@ async def fail(route: Route, how: str) -> None:
 # -- a phone --------------------------------------------------------------------------------------
 
 
-async def test_the_menu_of_a_phone_opens_and_leads_on(browser: Browser, site: Site) -> None:
+async def test_the_menu_works_on_a_phone(browser: Browser, site: Site) -> None:
     world = await furnished(site)
     async with window(browser, site.url, PHONE, world.admin) as phone:
         page = await phone.new_page()
@@ -204,7 +204,7 @@ async def test_the_menu_of_a_phone_opens_and_leads_on(browser: Browser, site: Si
 # -- a keyboard -----------------------------------------------------------------------------------
 
 
-async def test_somebody_without_a_mouse_logs_in_and_makes_a_list(
+async def test_logging_in_and_creating_a_list_works_by_keyboard(
     browser: Browser, site: Site
 ) -> None:
     user = await site.user()

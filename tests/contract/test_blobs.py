@@ -36,7 +36,7 @@ async def test_a_blob_is_read_as_it_was_written(bodies: Container, data: bytes) 
     assert before < info.modified_at < before + timedelta(seconds=30)
 
 
-async def test_a_blob_that_is_not_there(bodies: Container) -> None:
+async def test_a_missing_blob(bodies: Container) -> None:
     assert await bodies.info("none.htm") is None
     with pytest.raises(NotFound, match=r"none\.htm"):
         await bodies.read("none.htm")

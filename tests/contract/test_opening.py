@@ -83,7 +83,7 @@ async def test_a_closed_store_refuses_everything(address: StoreAddress) -> None:
             await call()
 
 
-async def test_closing_ends_those_who_wait(address: StoreAddress) -> None:
+async def test_closing_ends_calls_that_wait(address: StoreAddress) -> None:
     store = await open_store(address.url)
     waiting = asyncio.create_task(store.queue("q").wait(60))
     await asyncio.sleep(0.2)

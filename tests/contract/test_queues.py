@@ -66,7 +66,7 @@ async def test_messages_come_in_the_order_of_their_arrival(queue: Queue) -> None
 BODIES = ["", " ", "x" * 48_000, "한" * 16_000, "<a>&amp;</a>", "line\r\nline\x01\x1f", "🎉\u2028"]
 
 
-async def test_a_body_comes_back_as_it_was(queue: Queue) -> None:
+async def test_a_body_is_read_as_it_was_written(queue: Queue) -> None:
     for body in BODIES:
         await queue.put(body)
         assert (await queue.peek())[0].body == body
@@ -378,7 +378,7 @@ async def test_a_queue_is_browsed_in_portions_and_nothing_changes(queue: Queue) 
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
-async def test_browsing_shows_what_is_delayed_or_leased_and_goes_on_after_what_is_gone(
+async def test_browsing_shows_delayed_and_leased_messages_and_continues_after_deleted_ones(
     queue: Queue,
 ) -> None:
     await queue.put_many(["leased", NewMessage("delayed", delay=3600), "ready"])

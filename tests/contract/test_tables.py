@@ -25,7 +25,7 @@ async def test_what_was_inserted_is_read_back_with_its_etag(table: Table) -> Non
     assert etag
 
 
-async def test_a_row_that_is_not_there_is_none(table: Table) -> None:
+async def test_a_missing_row_is_none(table: Table) -> None:
     assert await table.get("list", "nobody") is None
     await table.insert(ANN)
     assert await table.get("list", "nobody") is None
@@ -61,7 +61,7 @@ async def test_merge_keeps_what_is_not_given(table: Table) -> None:
     assert await table.get("list", "ann") == expected
 
 
-async def test_upsert_writes_whether_the_row_is_there_or_not(table: Table) -> None:
+async def test_upsert_inserts_or_replaces(table: Table) -> None:
     first = await table.upsert(ANN)
     assert await table.get("list", "ann") == Entity("list", "ann", ANN.properties, first)
     second = await table.upsert(NEWER_ANN)
@@ -76,7 +76,7 @@ async def test_delete_removes_the_row(table: Table) -> None:
 
 
 @pytest.mark.parametrize("etag", [None, "12345"])
-async def test_changing_a_row_that_is_not_there_says_so(table: Table, etag: str | None) -> None:
+async def test_changing_a_missing_row_is_an_error(table: Table, etag: str | None) -> None:
     if etag is not None:
         etag = await table.insert(ANN)
         await table.delete("list", "ann")

@@ -30,7 +30,7 @@ class Person(msgspec.Struct, frozen=True):
     Verified: bool = False
 
 
-async def test_a_row_comes_as_the_struct_that_was_asked_for(table: Table) -> None:
+async def test_a_row_is_read_as_the_requested_struct(table: Table) -> None:
     everything: dict[str, Value] = {
         "Name": 'Ö "quoted" 🎈',
         "Age": 2**53 + 1,
@@ -83,7 +83,7 @@ async def test_several_partitions_are_read_at_once(table: Table) -> None:
     assert await table.read_partitions(Person, []) == {}
 
 
-async def test_a_table_that_is_not_there_has_no_rows(table: Table) -> None:
+async def test_a_missing_table_has_no_rows(table: Table) -> None:
     assert await table.read(Person, "p") == {}
     assert await table.read_partitions(Person, ["p"]) == {"p": {}}
 
@@ -99,7 +99,7 @@ async def test_a_property_of_another_type_is_damage(
         await table.read_partitions(Person, ["p"])
 
 
-async def test_what_cannot_be_asked_is_refused(table: Table) -> None:
+async def test_invalid_queries_are_refused(table: Table) -> None:
     with pytest.raises(InvalidKey):
         await table.read(Person, "")
     with pytest.raises(InvalidKey):

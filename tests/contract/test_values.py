@@ -42,7 +42,7 @@ VALUES: dict[str, Value] = {
 }
 
 
-async def test_every_value_comes_back_with_its_type(table: Table) -> None:
+async def test_every_value_keeps_its_type(table: Table) -> None:
     for name, value in VALUES.items():
         await table.insert(Entity("p", name, {"Value": value, "Other": "x"}))
         found = await table.get("p", name)

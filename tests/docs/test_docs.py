@@ -218,7 +218,7 @@ def _check_command(words: list[str], shown: str) -> None:
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_every_link_leads_to_something(file: Path) -> None:
+def test_every_link_has_a_target(file: Path) -> None:
     text = _CODE.sub("", file.read_text())
     for groups in _LINKS.findall(text):
         target = "".join(groups).partition("#")[0]

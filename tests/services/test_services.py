@@ -142,7 +142,7 @@ def test_smtp_sink_takes_mail(smtp_sink: SmtpSink) -> None:
     assert refused == {}
 
 
-def test_smtp_sink_keeps_mail_when_told() -> None:
+def test_smtp_sink_keeps_emails_on_request() -> None:
     with running_smtp_sink("-d", "mail-") as sink:
         with smtplib.SMTP(sink.host, sink.port, timeout=10) as client:
             client.send_message(mail())
@@ -152,7 +152,7 @@ def test_smtp_sink_keeps_mail_when_told() -> None:
         assert "The first of many." in kept.read_text()
 
 
-def test_smtp_sink_refuses_a_command_when_told() -> None:
+def test_smtp_sink_refuses_a_command_on_request() -> None:
     with (
         running_smtp_sink("-f", "RCPT") as sink,
         smtplib.SMTP(sink.host, sink.port, timeout=10) as client,

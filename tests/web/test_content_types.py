@@ -25,7 +25,7 @@ def check(answer: httpx2.Response) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff", answer.url
 
 
-async def test_every_answer_names_its_type_and_its_encoding(site: Site) -> None:
+async def test_every_response_names_its_type_and_its_encoding(site: Site) -> None:
     world = await furnished(site)
     key = (await site.services.keys.create()).secret
     paths = [

@@ -44,7 +44,7 @@ async def ask(visitor: Visitor, method: str, path: str) -> httpx2.Response:
         return response
 
 
-async def test_every_page_with_a_role_sends_strangers_to_the_login(site: Site) -> None:
+async def test_every_page_with_a_role_redirects_to_the_login(site: Site) -> None:
     stranger = site.visitor()
     for page in VIEWS:
         for method in page.methods if page.role is not None else ():
@@ -170,7 +170,7 @@ async def test_the_word_of_a_proxy_that_is_not_trusted_does_not_count(
         assert (action.what, action.place) == ("logged out", "127.0.0.1")
 
 
-async def test_a_trusted_proxy_tells_where_visitors_come_from(
+async def test_a_trusted_proxy_reports_the_address_of_visitors(
     tmp_path: Path, quick_passwords: None
 ) -> None:
     async with running_site(tmp_path, {"trusted_proxies": "127.0.0.1"}) as site:
@@ -205,7 +205,7 @@ async def test_a_form_that_is_too_large_is_refused(site: Site) -> None:
     assert await site.services.keys.all() == []
 
 
-async def test_what_a_user_did_is_on_record_even_if_the_page_does_not_say_it(site: Site) -> None:
+async def test_every_successful_form_is_audited_once(site: Site) -> None:
     """Once for each form; with the names of its fields, and never what was in them."""
     admin = await site.user(Role.ADMINISTRATOR)
     await admin.post("/users/invite", {"email": "bob@example.org", "role": "viewer"})
@@ -238,7 +238,7 @@ async def test_a_page_that_says_nothing_is_recorded_by_its_address(site: Site) -
     assert (action.what, action.on) == ("POST /quiet/it", "with name, password")
 
 
-async def test_asking_for_the_head_of_any_page_changes_nothing(site: Site) -> None:
+async def test_a_head_request_to_any_page_changes_nothing(site: Site) -> None:
     world = await furnished(site)
     services = site.services
     acted = (await services.audit.newest()).entries
@@ -259,7 +259,7 @@ async def test_asking_for_the_head_of_any_page_changes_nothing(site: Site) -> No
     assert await services.messages.get(world.names["running"]) == running
 
 
-async def test_any_method_but_the_reading_ones_needs_the_token(site: Site) -> None:
+async def test_every_method_that_can_write_needs_the_token(site: Site) -> None:
     async def done(visit: Visit) -> Response:
         return Response(visit.request.method)
 
@@ -347,7 +347,7 @@ async def test_a_slash_too_many_leads_to_the_page_whatever_the_client_calls_the_
         assert answer.status_code in (303, 307, 404), path
 
 
-async def test_the_token_of_a_session_is_worth_nothing_to_a_visitor(site: Site) -> None:
+async def test_the_token_of_a_session_is_invalid_for_a_visitor(site: Site) -> None:
     """A visitor chooses their own cookie: one named like a session must not get its token."""
     admin, stranger = await site.user(), site.visitor()
     found = await site.services.sessions.find(admin.session)

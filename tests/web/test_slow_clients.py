@@ -177,7 +177,7 @@ async def test_a_trusted_proxy_may_have_more_connections_than_one_client(tmp_pat
         assert not await closed(opened)
 
 
-async def test_a_client_that_does_not_read_its_answer_is_let_go(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_read_its_response_is_disconnected(tmp_path: Path) -> None:
     async with running_site(tmp_path, limits=QUICK) as site:
         port = httpx2.URL(site.url).port
         asked = b"GET /static/vendor/htmx.min.js HTTP/1.1\r\nHost: a\r\n\r\n"

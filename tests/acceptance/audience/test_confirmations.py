@@ -43,7 +43,7 @@ async def make_list(services: Services) -> None:
 
 
 @pytest.mark.parametrize("part", ["sender", "up"])
-async def test_who_signs_up_is_asked_once_and_who_has_confirmed_never_again(
+async def test_a_sign_up_gets_one_confirmation_email_and_none_after_confirming(
     postroom: Postroom, services: Services, server: RecordingSmtp, part: str
 ) -> None:
     await make_list(services)
@@ -71,7 +71,7 @@ async def test_who_signs_up_is_asked_once_and_who_has_confirmed_never_again(
 
 
 @ON_ONE_ENGINE
-async def test_who_left_or_confirmed_before_it_was_sent_is_not_asked(
+async def test_people_who_left_or_confirmed_meanwhile_get_no_confirmation_email(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     await make_list(services)

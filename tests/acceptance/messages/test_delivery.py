@@ -59,7 +59,7 @@ async def test_two_schedulers_and_four_senders_send_each_email_once(
 
 
 @pytest.mark.timeout(120)
-async def test_sigterm_in_the_middle_loses_nothing_and_doubles_nothing(
+async def test_sigterm_during_sending_loses_and_duplicates_nothing(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     count = 5_000
@@ -287,7 +287,7 @@ async def test_a_page_that_takes_longer_than_its_lease_is_not_sent_twice(
 
 @ON_ONE_ENGINE
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted list", "empty list"])
-async def test_a_list_without_anybody_ends_with_a_visible_reason(
+async def test_a_message_to_an_empty_list_ends_with_a_visible_reason(
     postroom: Postroom, services: Services, server: RecordingSmtp, deleted: bool
 ) -> None:
     await fill(services, 0)

@@ -66,7 +66,7 @@ async def test_killed_schedulers_and_senders_forget_nobody(
 
 
 @pytest.mark.timeout(180)
-async def test_sigterm_in_the_middle_loses_nothing_and_doubles_nothing(
+async def test_sigterm_during_sending_loses_and_duplicates_nothing(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     await fill(services, COUNT)

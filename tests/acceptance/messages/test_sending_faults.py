@@ -101,7 +101,7 @@ ACCOUNT_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", ACCOUNT_FAULTS)
-async def test_an_account_fault_costs_nobody_and_heals_by_itself(
+async def test_an_account_fault_loses_no_recipient_and_heals_by_itself(
     postroom: Postroom, services: Services, server: RecordingSmtp, fault: str
 ) -> None:
     await fill(services, 400)
@@ -314,7 +314,7 @@ MATRIX = {
 
 
 @pytest.mark.timeout(240)
-async def test_in_every_cell_of_the_fault_matrix_nothing_is_lost_or_doubled_in_silence(
+async def test_no_cell_of_the_fault_matrix_loses_or_silently_duplicates_anything(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     """One message for each cell, one cell after the other, through the same processes."""

@@ -19,7 +19,7 @@ SUSPENSIONS = sized(4, 40)
 
 
 @pytest.mark.timeout(180)
-async def test_nobody_gets_it_twice_in_silence_from_a_sender_that_was_suspended(
+async def test_a_suspended_sender_causes_no_unmarked_duplicate(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     """And who took its pages over is killed at about the moment when it comes back."""

@@ -41,7 +41,7 @@ async def test_a_queue_goes_to_the_longest_path_and_changes_hands_at_once(
     assert set(hosting.times_handled().values()) == {1}
 
 
-def test_a_host_does_not_begin_with_a_file_that_makes_no_sense(tmp_path: Path) -> None:
+def test_a_host_does_not_start_with_an_invalid_file(tmp_path: Path) -> None:
     (tmp_path / "postroom.toml").write_text(
         toml(path="/a", command=["true"])
         + toml(path="/b", command=["true"], max_processes=1, min_processes=2)

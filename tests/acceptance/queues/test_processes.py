@@ -21,7 +21,7 @@ from tests.services.waiting import BUSY
 KILLS = 20
 
 
-async def test_processes_are_replaced_under_load_and_nothing_is_lost_or_doubled(
+async def test_processes_are_replaced_under_load_and_every_message_is_handled_once(
     hosting: Hosting,
 ) -> None:
     app = await hosting.add("/shop", recycle_messages=10, max_processes=2)
@@ -52,7 +52,7 @@ async def test_processes_are_replaced_under_load_and_nothing_is_lost_or_doubled(
 
 
 @ON_ONE_ENGINE
-async def test_who_does_not_finish_before_the_drain_limit_is_killed_without_an_attempt(
+async def test_a_process_that_exceeds_the_drain_limit_is_killed_without_counting_an_attempt(
     hosting: Hosting,
 ) -> None:
     values = {"max_processes": 1, "drain_timeout": "300ms", "receive_retry_count": 1}
@@ -273,7 +273,7 @@ async def test_a_zygote_that_dies_is_replaced(hosting: Hosting) -> None:
 
 
 @ON_ONE_ENGINE
-async def test_a_crash_storm_stops_one_application_and_ends_when_it_is_mended(
+async def test_repeated_crashes_pause_one_application_until_it_is_fixed(
     hosting: Hosting,
 ) -> None:
     hosting.breaker_pause = 1.0
@@ -405,7 +405,7 @@ async def test_a_late_answer_to_a_lost_lease_is_refused_and_the_message_counts_o
     assert [each.attempt for each in hosting.begun()] == [1, 2]
 
 
-async def test_work_goes_on_when_the_store_comes_back(tmp_path: Path) -> None:
+async def test_work_continues_when_the_store_returns(tmp_path: Path) -> None:
     with running_postgres() as server:
         address = StoreAddress("postgres", server.create_database())
         async with await open_store(address.url) as store:

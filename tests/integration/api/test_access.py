@@ -248,7 +248,7 @@ def test_nonsense_in_a_query_names_the_parameter(client: httpx2.Client, query: s
 
 
 @pytest.mark.parametrize("token", ["WyIi", "WyJhIl0", "WyJhIiwiYiJd", "WyIAIl0", "WyKKKK"])
-def test_a_made_up_place_to_go_on_is_no_fault(client: httpx2.Client, token: str) -> None:
+def test_an_invented_cursor_is_no_server_error(client: httpx2.Client, token: str) -> None:
     ref = client.post("/messages", json={"list": "news", "subject": "x", "text": "x"}).json()["ref"]
     for path in (
         "/lists",
@@ -262,7 +262,7 @@ def test_a_made_up_place_to_go_on_is_no_fault(client: httpx2.Client, token: str)
         assert refused.headers["content-type"] == PROBLEM
 
 
-def test_a_place_to_go_on_in_another_index_names_the_parameter(
+def test_a_cursor_of_another_index_is_refused_with_its_parameter(
     api: ApiServer, client: httpx2.Client, tmp_path: Path
 ) -> None:
     """Also one that was cut off, and one of the same kind that is somebody else's."""

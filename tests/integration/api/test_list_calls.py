@@ -221,7 +221,7 @@ def test_import_counts_and_says_why_a_line_was_rejected(client: httpx2.Client) -
     assert rejected["reason"]
 
 
-def test_import_leaves_out_who_has_unsubscribed_unless_it_is_said(
+def test_an_import_leaves_out_people_who_unsubscribed_by_default(
     api: ApiServer, client: httpx2.Client
 ) -> None:
     body = {"email": "ann@example.org", "verified": True}

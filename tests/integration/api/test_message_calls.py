@@ -40,7 +40,7 @@ def client(api: ApiServer) -> Iterator[httpx2.Client]:
         yield client
 
 
-def test_a_text_that_is_left_out_is_made_of_the_html(client: httpx2.Client) -> None:
+def test_a_missing_text_is_generated_from_the_html(client: httpx2.Client) -> None:
     new = {name: value for name, value in NEW.items() if name != "text"}
     new |= {"html": "<p>Hi <b>you</b></p>", "scheduled_at": LATER}
     for text, kept in (({}, "Hi you\n"), ({"text": ""}, None)):
@@ -299,7 +299,7 @@ def test_many_at_once_with_one_key_make_one_message(api: ApiServer) -> None:
         assert len(client.get("/messages").json()["items"]) == 1
 
 
-def test_what_a_dead_process_began_is_brought_to_its_end_once(
+def test_what_a_dead_process_started_is_completed_once(
     api: ApiServer, client: httpx2.Client
 ) -> None:
     """The record was made, and the message too; then the process died."""

@@ -21,7 +21,7 @@ def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
 
 
-def test_it_tells_its_version(cli: CommandLine) -> None:
+def test_it_prints_its_version(cli: CommandLine) -> None:
     assert cli.ok("--version").strip() == f"postroom, version {__version__}"
 
 
@@ -75,7 +75,7 @@ def test_wrong_use_is_status_2(arguments: list[str], cli: CommandLine) -> None:
     assert cli.misused(*arguments).startswith("Usage: postroom ")
 
 
-def test_a_setting_that_makes_no_sense_is_one_line_that_says_where_it_is(cli: CommandLine) -> None:
+def test_an_invalid_setting_is_one_line_that_says_where_it_is(cli: CommandLine) -> None:
     (cli.folder / "postroom.toml").write_text('retry_first = "soon"\n')
     assert cli.fails("list", "ls") == (
         "postroom.toml: retry_first must be a duration such as 500ms, 30s, 20m, 2h or 5d,"
@@ -150,7 +150,7 @@ WITHOUT_JSON = {
 }
 
 
-def test_every_command_explains_itself_and_speaks_json() -> None:
+def test_every_command_has_help_and_json_output() -> None:
     for path, command in all_commands(postroom):
         name = " ".join(path)
         options = {option for each in command.params for option in each.opts}
@@ -278,7 +278,7 @@ def test_a_script_is_taken_at_its_word(cli: CommandLine) -> None:
     assert cli.json("queue", "peek", "shop/orders")["items"] == []
 
 
-def test_a_person_is_asked_unless_they_said_yes(cli: CommandLine) -> None:
+def test_a_destructive_command_asks_for_confirmation_unless_yes_is_given(cli: CommandLine) -> None:
     def on_a_terminal(*options: str) -> int:
         keyboard, terminal = pty.openpty()
         try:

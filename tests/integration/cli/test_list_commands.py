@@ -102,7 +102,7 @@ def test_subscribers_are_paged_and_filtered(cli: CommandLine, news: str) -> None
     assert "--after" in cli.run("subscriber", "ls", news, "--limit", "1").stderr
 
 
-def test_somebody_who_was_added_is_asked_to_confirm(cli: CommandLine, news: str) -> None:
+def test_an_added_subscriber_gets_a_confirmation_email(cli: CommandLine, news: str) -> None:
     cli.ok("subscriber", "add", news, "ann@example.org")
     printed = cli.ok("subscriber", "ask", news, "ann@example.org")
     assert printed.startswith("Confirmation email to ann@example.org queued.")

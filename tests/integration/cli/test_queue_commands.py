@@ -108,7 +108,7 @@ def test_a_message_is_put_peeked_at_and_deleted(cli: CommandLine) -> None:
     assert "is set by Postroom" in cli.fails("queue", "put", "q", "x", "--property", "cycle=1")
 
 
-def test_poison_messages_are_brought_back(cli: CommandLine) -> None:
+def test_poison_messages_are_redriven(cli: CommandLine) -> None:
     ids = [cli.json("queue", "put", "shop;poison", f"order {n}")["id"] for n in range(2)]
     one = cli.json("queue", "redrive", "shop", "--id", ids[1])
     assert one == {"queue": "shop", "redriven": 1}
@@ -149,7 +149,7 @@ async def _died_of_it(file: Path, *, reject: bool = False) -> None:
         await Services(store).queues.failed(message, app, failure)
 
 
-def test_a_queue_is_stopped_and_goes_on(cli: CommandLine) -> None:
+def test_a_queue_is_stopped_and_resumed(cli: CommandLine) -> None:
     cli.ok("queue", "put", "shop", "an order")
     cli.ok("queue", "fault", "shop", "--reason", "stock-taking")
     [queue] = cli.json("queue", "ls")["items"]

@@ -63,7 +63,7 @@ def test_an_error_of_parts_that_run_side_by_side_is_one_line(cli: CommandLine) -
     )
 
 
-def test_a_folder_that_may_not_be_written_is_told() -> None:
+def test_a_folder_without_write_permission_is_reported() -> None:
     """Root may write everywhere, so the process that tries gives up its rights first."""
     program = (
         "import os, sys\n"
@@ -83,7 +83,7 @@ def test_a_folder_that_may_not_be_written_is_told() -> None:
     ), done.stderr
 
 
-def test_a_file_system_that_nobody_may_write_to_is_told() -> None:
+def test_a_read_only_file_system_is_reported() -> None:
     with pytest.raises(FolderError, match="the data folder /proc/mails cannot be written: "):
         make_writable(Path("/proc/mails"), "the data folder")
 
@@ -101,7 +101,9 @@ def test_the_data_folder_is_for_its_owner_alone(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_who_is_stopped_while_it_starts_ends_well(number: signal.Signals, cli: CommandLine) -> None:
+def test_a_process_stopped_during_its_start_ends_normally(
+    number: signal.Signals, cli: CommandLine
+) -> None:
     """As soon as the interpreter runs our code, long before a part is up."""
     starting = cli.start("up")
     try:
@@ -209,7 +211,7 @@ def _catches(status: str, number: int) -> bool:
     return bool(int(line.split()[1], 16) & 1 << (number - 1))
 
 
-def test_only_errors_of_ours_are_one_line(tmp_path: Path) -> None:
+def test_only_known_errors_are_one_line(tmp_path: Path) -> None:
     def ended(raising: str) -> subprocess.CompletedProcess[str]:
         look = (
             "import sys, postroom.cli.main as m\n"

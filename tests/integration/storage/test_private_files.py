@@ -32,7 +32,7 @@ def cli(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
 
 
-def test_a_new_database_in_a_folder_that_is_there_is_private(cli: CommandLine) -> None:
+def test_a_new_database_in_an_existing_folder_is_private(cli: CommandLine) -> None:
     folder = cli.folder / "existing"
     folder.mkdir(mode=0o755)
     command = ("list", "create", "news", "--description", "News", "--from", "news@contoso.com")

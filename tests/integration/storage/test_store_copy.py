@@ -126,7 +126,7 @@ async def test_delays_travel(source: Store, target: Store) -> None:
     assert timedelta(minutes=110) < stored.expires_at - now < timedelta(minutes=121)
 
 
-async def test_an_interrupted_copy_goes_on(source: Store, target: Store) -> None:
+async def test_an_interrupted_copy_is_resumed(source: Store, target: Store) -> None:
     before = await everything(source)
     for writes in (1, 2, 5, 9, 14, 20, 27, 200):
         fate = Fate(writes)

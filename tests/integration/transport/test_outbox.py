@@ -55,7 +55,7 @@ async def test_the_same_email_again_replaces_itself(
     assert len(os.listdir(tmp_path / "outbox")) == 3
 
 
-async def test_the_newest_come_first_page_by_page(outbox: OutboxTransport) -> None:
+async def test_the_newest_come_first(outbox: OutboxTransport) -> None:
     await outbox.send(Later(), recipients("new"), Notes())
     await outbox.send(PlainMailing(), recipients("a", "b", "c"), Notes())
 
@@ -114,7 +114,7 @@ async def test_only_mails_are_read(outbox: OutboxTransport, name: str) -> None:
         await outbox.read(name)
 
 
-async def test_a_mail_that_is_not_there(outbox: OutboxTransport) -> None:
+async def test_a_missing_email(outbox: OutboxTransport) -> None:
     with pytest.raises(NoSuch):
         await outbox.read("20261115T080000Z-a@example.com-0123456789abcdef.eml")
     assert await outbox.mails() == []

@@ -292,7 +292,7 @@ async def test_a_short_rate_limit_is_waited_for() -> None:
         assert time.monotonic() - started > 0.8
 
 
-async def test_nobody_there_is_held() -> None:
+async def test_an_unreachable_server_holds_emails() -> None:
     [port] = free_ports(1)
     transport = HttpTransport(SendgridProvider("SG.key"), base_url=f"http://{LOOPBACK}:{port}")
     notes = Notes()
@@ -389,7 +389,7 @@ async def test_closing_leaves_nobody_waiting() -> None:
         assert kinds(await waits) == [ResultKind.DEFERRED]
 
 
-async def test_a_mailing_without_templates_is_said_to_be_one() -> None:
+async def test_a_mailing_without_templates_is_held_with_the_reason() -> None:
     async with running_api() as (_, transport):
         results = await transport.send(PlainMailing(), recipients("a"), Notes())
 

@@ -303,7 +303,7 @@ async def test_an_unreachable_server_holds_everything_after_a_little_patience() 
     assert 1.4 < time.monotonic() - started < 30
 
 
-async def test_a_server_that_comes_back_in_time_is_waited_for(server: RecordingSmtp) -> None:
+async def test_calls_wait_for_a_server_that_returns_in_time(server: RecordingSmtp) -> None:
     server.stop()
     async with transport_to(server.url, timeouts=Timeouts(patience=20)) as transport:
         sending = asyncio.create_task(send(transport, ["a", "b"]))
@@ -364,7 +364,7 @@ async def test_work_is_spread_over_all_connections() -> None:
                 await sending
 
 
-async def test_idle_connections_say_good_bye() -> None:
+async def test_idle_connections_are_closed_with_quit() -> None:
     with running_recording_smtp() as server:
         async with transport_to(server.url, timeouts=Timeouts(idle=0.2)) as transport:
             await send(transport, ["a"])

@@ -123,7 +123,7 @@ async def test_a_certificate_of_nobody_is_not_trusted(
         assert "certificate not verified" in await checked(f"{url}?verify=no")
 
 
-async def test_a_certificate_of_somebody_else_is_not_trusted(tmp_path: Path) -> None:
+async def test_a_certificate_for_another_name_is_not_trusted(tmp_path: Path) -> None:
     ca = trustme.CA()
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     issued = ca.issue_cert("elsewhere.test").private_key_and_cert_chain_pem
@@ -181,7 +181,7 @@ async def test_starttls_that_is_refused_for_now(secured: RecordingSmtp) -> None:
     assert await sent(f"smtp://127.0.0.1:{secured.port}?verify=no", "a") == [HELD]
 
 
-async def test_words_slipped_in_before_the_handshake_are_not_believed(
+async def test_replies_injected_before_the_tls_handshake_are_not_trusted(
     secured: RecordingSmtp,
 ) -> None:
     secured.script(Rule("STARTTLS", reply="220 go\r\n250 I am the server"))
@@ -265,6 +265,6 @@ async def test_of_several_servers_one_that_works_is_enough_and_the_others_are_na
     assert "(smtp-sink ESMTP)" in line
 
 
-async def test_our_own_name_can_be_told() -> None:
+async def test_the_ehlo_name_can_be_set() -> None:
     with running_recording_smtp(Rule("EHLO", "^me.example.com$", "250 me.example.com")) as server:
         assert "no extensions" in await checked(f"{server.url}?ehlo=me.example.com")

@@ -42,7 +42,7 @@ def test_a_mark_is_kept_as_a_moment() -> None:
     assert pace.next_moment(mark, NOW + timedelta(seconds=60)) is not None
 
 
-def test_a_code_fits_its_step_and_the_ones_beside_it_once() -> None:
+def test_a_code_is_valid_once_in_its_step_and_the_neighbouring_ones() -> None:
     secret = second_factor.new_secret()
     step = int(NOW.timestamp()) // 30
     codes = {shift: pyotp.TOTP(secret).at(NOW, shift) for shift in (-2, -1, 0, 1, 2)}
@@ -67,7 +67,7 @@ def test_a_recovery_code_may_be_written_carelessly() -> None:
     assert all(code not in " ".join(hashes) for code in codes)
 
 
-async def test_a_password_is_checked_even_where_there_is_none() -> None:
+async def test_a_password_is_checked_even_for_users_without_one() -> None:
     passwords = Passwords()
     hashed = await passwords.hash("correct horse battery")
     assert await passwords.matches(hashed, "correct horse battery")

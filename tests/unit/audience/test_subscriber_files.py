@@ -240,7 +240,7 @@ def test_chunks_hold_so_many_lines_and_no_line_is_lost_between() -> None:
 
 
 @given(st.text("'=+-@\t\r\u00a0 a", max_size=6))
-def test_what_is_protected_from_spreadsheets_comes_back_as_it_was(cell: str) -> None:
+def test_values_protected_from_spreadsheets_are_imported_unchanged(cell: str) -> None:
     written = protected(cell)
     assert not written.startswith(("=", "+", "-", "@", "\t", "\r"))
     assert unprotected(written) == cell
@@ -331,7 +331,7 @@ def test_the_strictest_of_several_columns_counts() -> None:
     assert chunk.blocked == {"cem@b.org": "blacklisted in the imported file"}
 
 
-def test_who_has_unsubscribed_in_one_line_is_not_brought_back_by_another() -> None:
+def test_a_line_does_not_resubscribe_what_another_line_unsubscribes() -> None:
     chunk = only("email,status\nann@b.org,active\nAnn@b.org,unsubscribed\nANN@b.org,active\n")
     assert (chunk.wanted, list(chunk.unsubscribed)) == ({}, ["ann@b.org"])
     assert (chunk.lines, chunk.repeated) == (3, 2)

@@ -23,7 +23,7 @@ def test_what_cannot_stand_on_a_page_is_refused(text: str) -> None:
     ("tag", "language"),
     [("fr", "fr"), ("FR-ca", "fr"), ("ko_KR", "ko"), ("es", ""), ("zh-Hant", "")],
 )
-def test_a_language_is_one_of_ours_or_none(tag: str, language: str) -> None:
+def test_a_language_is_a_supported_one_or_none(tag: str, language: str) -> None:
     assert parse_language(tag) == known_language(tag) == language
 
 

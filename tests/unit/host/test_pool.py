@@ -107,7 +107,7 @@ async def test_the_process_that_worked_last_is_preferred_so_that_others_become_i
         workers[0].accept_all()
 
 
-async def test_who_has_not_finished_at_the_drain_limit_is_killed() -> None:
+async def test_a_process_that_exceeds_the_drain_limit_is_killed() -> None:
     pool, launcher, owner, clock = make_pool(APP)
     pool.scale(Demand(ready=1))
     await settled()
@@ -222,7 +222,7 @@ async def test_a_process_that_never_becomes_ready_is_killed() -> None:
     assert pool.breaker.reason == "not ready 60 s after its start"
 
 
-async def test_an_idle_process_is_replaced_before_it_stops_and_its_idle_time_goes_on() -> None:
+async def test_an_idle_process_is_replaced_before_it_stops_and_keeps_its_idle_time() -> None:
     pool, launcher, _, clock = make_pool(APP)
     pool.scale(Demand(ready=1))
     await settled()
@@ -417,7 +417,7 @@ async def test_a_machine_that_does_not_fork_is_asked_again_later() -> None:
     assert pool.crashes == 0, "it is not the application's fault"
 
 
-async def test_a_process_that_somebody_asked_to_leave_gets_no_more_and_is_no_crash() -> None:
+async def test_a_process_stopped_from_outside_gets_no_more_messages_and_is_no_crash() -> None:
     pool, launcher, owner, _ = make_pool(APP)
     pool.scale(Demand(ready=1))
     await settled()

@@ -56,7 +56,7 @@ async def test_other_endings_fail_with_what_the_program_said_last() -> None:
     assert len(long) <= LONGEST_REASON + 20
 
 
-async def test_a_program_that_is_not_there_fails_in_one_line() -> None:
+async def test_a_missing_program_fails_in_one_line() -> None:
     assert await why("./no-such-program") == (
         "./no-such-program cannot be started: No such file or directory"
     )

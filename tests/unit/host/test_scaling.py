@@ -40,7 +40,7 @@ def test_messages_that_wait_too_long_get_a_process_whatever_the_estimate_says() 
     assert want(Demand(ready=100, oldest=10.0, each=0.001), running=4) == 4
 
 
-def test_nobody_is_started_for_whom_there_would_be_no_message() -> None:
+def test_no_process_is_started_without_a_message_for_it() -> None:
     assert want(Demand(ready=1, in_progress=1, oldest=60.0, each=5.0), running=1) == 2
     assert want(Demand(ready=0, in_progress=1, oldest=0.0, each=5.0), running=1) == 1
 

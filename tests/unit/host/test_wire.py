@@ -50,7 +50,7 @@ def test_frames_survive_any_cut(sizes: list[int]) -> None:
     assert found == TO_WORKER
 
 
-def test_answers_come_out_as_they_went_in() -> None:
+def test_frames_from_a_worker_are_decoded_as_they_were_encoded() -> None:
     assert list(frames_from_worker().feed(b"".join(map(frame, FROM_WORKER)))) == FROM_WORKER
 
 

@@ -227,7 +227,7 @@ def test_a_body_with_an_unsubscribe_link_gets_no_footer() -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "fr", "de", "ko", "ru"])
-def test_the_footer_is_there_in_every_language(language: str) -> None:
+def test_every_language_has_a_footer(language: str) -> None:
     made = mailing(text="x", html="x", language=language)
     both = bodies(parse(made.mail(recipient())))
     assert URL in both["text/plain"]
@@ -311,7 +311,7 @@ def test_a_list_without_a_postal_address_has_no_more_in_its_mails_than_before() 
     assert bodies(with_link) == {"text/plain": f"{URL}\n", "text/html": f"{HTML_URL}\n"}
 
 
-def test_the_footer_says_which_language_it_speaks() -> None:
+def test_the_footer_declares_its_language() -> None:
     both = bodies(parse(mailing(html="<p>Hi", language="fr").mail(recipient())))
     assert '<div lang="fr" style=' in both["text/html"]
     assert "Se désabonner" in both["text/html"]

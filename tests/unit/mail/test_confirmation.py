@@ -39,7 +39,7 @@ def test_a_description_is_shown_not_run() -> None:
     assert "<b>{{ x }}</b> {0}" in both["text/plain"]
 
 
-def test_tried_again_it_is_the_same_email_and_asked_for_again_another() -> None:
+def test_a_retry_is_the_same_email_and_a_new_request_another() -> None:
     first = confirmation().message_id(recipient())
     assert first == confirmation().message_id(recipient())
     assert first != confirmation(date=DATE + timedelta(seconds=1)).message_id(recipient())
@@ -53,7 +53,7 @@ def test_without_a_known_language_the_link_leaves_it_to_the_browser(language: st
     assert '<html lang="en">' in both["text/html"]
 
 
-def test_without_a_known_language_the_email_speaks_the_list_s() -> None:
+def test_without_a_known_language_the_email_is_in_the_lists_language() -> None:
     both = bodies(parse(confirmation(language="xx", list_language="de").mail(recipient())))
     assert f"\n{LINK}\n" in both["text/plain"]
     assert '<html lang="de">' in both["text/html"]

@@ -56,7 +56,7 @@ def display_name(raw: bytes) -> str:
     return str(parse(raw)["from"].addresses[0].display_name)
 
 
-def test_every_header_is_there_once_and_in_order() -> None:
+def test_every_header_appears_once_and_in_order() -> None:
     assert list(read_headers(mailing().mail(recipient()))) == EXPECTED
 
 

@@ -64,7 +64,7 @@ def test_a_mailing_is_what_sendgrid_wants() -> None:
     assert isinstance(confirmation(), TemplatedMailing)
 
 
-def test_a_confirmation_has_its_link_and_header_and_no_way_to_leave() -> None:
+def test_a_confirmation_has_its_link_and_header_but_no_unsubscribe_link() -> None:
     made = confirmation()
     assert isinstance(made, SplicedMailing)
     assert made.headers(recipient()) == {"Auto-Submitted": "auto-generated"}
@@ -76,7 +76,7 @@ def test_no_two_mailings_have_the_same_placeholders() -> None:
     assert not set(templated().values(recipient())) & set(templated().values(recipient()))
 
 
-def test_an_identifier_that_is_none_of_ours_is_refused() -> None:
+def test_an_identifier_of_another_form_is_refused() -> None:
     for wrong in ("", "a b", 'x"><script>', "x" * 65):
         with pytest.raises(Invalid):
             templated().values(recipient(guid=wrong))

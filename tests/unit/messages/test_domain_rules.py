@@ -91,7 +91,7 @@ _likely = st.from_regex(r"[A-Za-z0-9_+.-]{1,12}@[A-Za-z0-9.-]{1,12}\.[A-Za-z]{1,
 
 
 @given(_likely)
-def test_the_quick_way_agrees_with_the_full_validation(text: str) -> None:
+def test_the_fast_path_agrees_with_the_full_validation(text: str) -> None:
     try:
         expected = validate_email(
             text, check_deliverability=False, test_environment=True, strict=True
@@ -171,7 +171,7 @@ def test_every_status_has_its_transitions() -> None:
 
 @pytest.mark.parametrize("current", MessageStatus)
 @pytest.mark.parametrize("to", MessageStatus)
-def test_a_message_goes_only_where_the_table_says(
+def test_a_message_only_makes_the_transitions_of_the_table(
     current: MessageStatus, to: MessageStatus
 ) -> None:
     if to in messages.TRANSITIONS[current]:

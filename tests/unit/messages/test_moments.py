@@ -46,7 +46,7 @@ def test_what_is_no_moment_is_refused_in_one_line(
         parse_local_time(day, clock, zone)
 
 
-def test_zones_are_there_to_choose_from() -> None:
+def test_time_zones_can_be_chosen() -> None:
     assert zones()[0] == "UTC"
     assert {"Europe/Paris", "America/New_York", "Asia/Seoul"} < set(zones())
 

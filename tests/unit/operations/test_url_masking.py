@@ -37,7 +37,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("url", HOSTILE)
-def test_nothing_that_lets_somebody_in_is_shown(url: str, tmp_path: Path) -> None:
+def test_no_credential_of_a_url_is_shown(url: str, tmp_path: Path) -> None:
     assert not any(secret in masked(url) for secret in SECRETS), masked(url)
     for name in ("transport", "store"):
         try:

@@ -36,7 +36,7 @@ EVERYTHING = {
 }
 
 
-def test_everything_that_can_be_said_is_read() -> None:
+def test_every_option_is_read() -> None:
     app = parse_app(EVERYTHING, folder="/srv/orders", origin="mx1:/srv/orders/postroom.toml")
     assert app == App(
         path="/msmqWebHost/orderProcessing",
@@ -142,7 +142,7 @@ def test_nonsense_is_refused_with_the_name_of_the_field(
     assert problem in refused.value.problem
 
 
-def test_what_is_missing_is_said() -> None:
+def test_what_is_missing_is_named() -> None:
     with pytest.raises(Invalid, match="path: is missing"):
         parse_app({"handler": "orders:process"})
     with pytest.raises(Invalid, match="give handler or command: one is required"):

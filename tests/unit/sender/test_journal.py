@@ -17,7 +17,7 @@ ANN, BOB = Address("ann@example.com"), Address("bob@example.com")
 PAGE = "2026-11-15,638987654321000000,000042"
 
 
-def test_the_journal_of_the_living_is_left_alone(tmp_path: Path) -> None:
+def test_the_journal_of_a_running_sender_is_left_alone(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "me")
     journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
     assert list(dead_journals(tmp_path)) == []
@@ -26,7 +26,7 @@ def test_the_journal_of_the_living_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_journal_that_was_taken_for_a_dead_ones_is_made_again(tmp_path: Path) -> None:
+def test_a_journal_that_is_unlinked_before_it_is_locked_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "me.1.journal"
     file = os.open(path, os.O_CREAT | os.O_RDWR)  # somebody looks before its owner has locked it
     fcntl.flock(file, fcntl.LOCK_EX)

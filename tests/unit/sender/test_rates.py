@@ -46,13 +46,13 @@ def test_a_batch_goes_when_its_last_email_may() -> None:
     assert line.ask(20, START) == pytest.approx(2.5)
 
 
-def test_who_rests_longer_does_not_save_more_than_a_second() -> None:
+def test_idle_time_saves_at_most_one_second_of_the_rate() -> None:
     line = Line(10)
     line.ask(10, START)
     assert line.ask(11, START + 1000) == pytest.approx(0.1)
 
 
-def test_a_limit_below_one_a_second_lets_one_go_at_a_time() -> None:
+def test_a_limit_below_one_per_second_admits_one_at_a_time() -> None:
     line = Line(0.5)
     assert [line.ask(1, START) for _ in range(3)] == pytest.approx([0.0, 2.0, 4.0])
 

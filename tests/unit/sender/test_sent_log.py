@@ -19,7 +19,7 @@ OLD, NEW = (
 )
 
 
-def test_the_files_of_the_living_are_left_alone(tmp_path: Path) -> None:
+def test_files_of_running_senders_are_left_alone(tmp_path: Path) -> None:
     log = SentLog(tmp_path, "me")
     log.add(OLD, ITEM, [ANN])
     assert list(dead_sent_logs(tmp_path)) == []

@@ -80,7 +80,7 @@ def test_pages_with_one_email_left_are_taken_many_at_a_time() -> None:
     assert server.sent >= 990
 
 
-def test_a_rest_tells_nothing_of_the_speed() -> None:
+def test_idle_time_does_not_change_the_measured_speed() -> None:
     server = Server()
     server.run(5, 1000)
     server.window.rest()

@@ -32,7 +32,7 @@ def as_azure_compares(text: str) -> bytes:
 
 
 @given(key_texts)
-def test_a_key_comes_back_from_azure_as_it_was(key: str) -> None:
+def test_a_key_survives_a_round_trip_to_azure(key: str) -> None:
     assert keys.decode(keys.encode(key)) == key
 
 
@@ -67,7 +67,7 @@ def test_a_key_that_another_program_wrote_is_read_as_it_is() -> None:
 
 
 @given(key_texts, st.one_of(st.none(), bounds), st.one_of(st.none(), bounds), st.booleans())
-def test_a_range_finds_at_azure_what_lies_in_it(
+def test_a_range_finds_its_rows_on_azure(
     key: str, start: str | None, stop: str | None, including: bool
 ) -> None:
     within = KeyRange(start, stop, including)
@@ -82,7 +82,7 @@ def test_a_range_of_one_key_finds_only_that(key: str, bound: str) -> None:
 
 
 @given(key_texts, key_texts, st.one_of(st.none(), bounds))
-def test_a_range_goes_on_behind_a_key(key: str, after: str, start: str | None) -> None:
+def test_a_range_continues_after_a_key(key: str, after: str, start: str | None) -> None:
     conditions = range_conditions("RowKey", KeyRange(start), after)
     expected = key > after and (start is None or key >= start)
     assert all(holds(condition, key) for condition in conditions) == expected
@@ -147,7 +147,7 @@ def test_a_queue_name_can_be_read_in_azure(name: str, kept: str) -> None:
     assert azure_name(name) == kept
 
 
-def test_a_queue_of_another_program_is_none_of_ours() -> None:
+def test_queues_of_other_programs_are_ignored() -> None:
     assert real_name("pr-mail", None) is None
     assert real_name("pr-mail", {"owner": "somebody"}) is None
     assert real_name("pr-mail", metadata_of("other")) is None
@@ -159,7 +159,7 @@ bodies = st.text(st.characters(exclude_characters="\0", codec="utf-8"))
 
 
 @given(bodies, st.dictionaries(bodies, bodies, max_size=3), st.integers(0, 100))
-def test_a_message_comes_back_as_it_was(
+def test_a_message_is_read_as_it_was_written(
     body: str, properties: dict[str, str], uncounted: int
 ) -> None:
     envelope = Envelope(body, properties, uncounted)

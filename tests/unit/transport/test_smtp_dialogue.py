@@ -424,7 +424,7 @@ def test_after_garbage_nothing_more_is_sent() -> None:
     assert talk.backlog.size == 2
 
 
-def test_a_reply_that_may_be_anothers_is_not_believed_after_garbage() -> None:
+def test_after_garbage_a_reply_that_may_belong_to_another_email_is_not_used() -> None:
     """The garbage may have been the reply to the content, and a refusal."""
     talk = Talk("a", "b")
     talk.heard(OPEN)
@@ -477,7 +477,7 @@ def test_a_large_mail_may_be_refused_in_its_middle(reply: bytes, kind: ResultKin
     assert talk.hung_up
 
 
-def test_an_acceptance_in_the_middle_of_a_large_mail_is_not_believed() -> None:
+def test_an_acceptance_in_the_middle_of_a_large_email_is_not_trusted() -> None:
     talk = Talk("a", size=3 * PIECE)
     talk.pauses = True
     talk.heard(OPEN)
@@ -529,7 +529,7 @@ def test_doubled_dots_do_not_count_against_the_limit() -> None:
     assert Talk("a", extensions=Extensions(size=limit - 1)).kinds == {0: HELD}
 
 
-def test_smtputf8_is_asked_for_only_where_needed() -> None:
+def test_smtputf8_is_used_only_where_needed() -> None:
     extensions = Extensions(pipelining=True, smtputf8=True)
 
     talk = Talk("jürgen@example.com", "a", extensions=extensions)

@@ -23,7 +23,7 @@ def test_however_the_stream_is_cut_the_replies_are_the_same(cuts: list[int]) -> 
     assert reader.is_empty
 
 
-def test_a_reply_that_has_begun_is_not_nothing() -> None:
+def test_the_start_of_a_reply_is_not_silence() -> None:
     reader = ReplyReader()
     assert reader.feed(b"250-one\r\n") == []
     assert not reader.is_empty

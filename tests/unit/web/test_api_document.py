@@ -34,7 +34,7 @@ def operations() -> dict[str, dict[str, Any]]:
     }
 
 
-def test_every_call_is_there() -> None:
+def test_every_call_is_in_the_document() -> None:
     wanted = {each.strip() for line in CALLS.splitlines() for each in line.split(",") if each}
     assert wanted <= set(operations())
 
@@ -53,7 +53,7 @@ def test_every_call_says_what_it_needs_and_what_it_answers() -> None:
                 assert list(response["content"]) == ["application/problem+json"], name
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_has_a_target() -> None:
     found = document()
     named = set(re.findall(r"'#/components/schemas/([^']+)'", str(found)))
     assert named <= set(found["components"]["schemas"])

@@ -76,7 +76,7 @@ async def test_a_login_leads_to_the_requested_page(site: Site) -> None:
     assert what == ["logged out", "logged in"]
 
 
-async def test_the_answer_does_not_tell_whether_an_address_exists(site: Site) -> None:
+async def test_the_response_does_not_reveal_whether_an_address_exists(site: Site) -> None:
     await site.services.users.create(ANN, PASSWORD, Role.VIEWER)
     answers = []
     for email in (ANN, "bob@example.org", "no address", "", "x" * 50_000, "a\r\nb\ud7ff@x.org"):
@@ -86,7 +86,7 @@ async def test_the_answer_does_not_tell_whether_an_address_exists(site: Site) ->
     assert len(set(answers)) == 1
 
 
-async def test_a_stranger_may_not_send_much(site: Site) -> None:
+async def test_anonymous_visitors_cannot_send_large_requests(site: Site) -> None:
     for path in ("/setup", "/login", "/login/code", "/logout", "/join"):
         response = await site.visitor().post(path, {"email": "x" * 100_000})
         assert response.status_code == 413, path
@@ -108,7 +108,7 @@ async def test_too_many_attempts_are_slowed_down_for_every_address_alike(site: S
     assert answers[0] == answers[1]
 
 
-async def test_strangers_do_not_keep_a_user_out_of_a_known_device(site: Site) -> None:
+async def test_failed_logins_elsewhere_do_not_lock_out_a_known_device(site: Site) -> None:
     await site.services.users.create(ANN, PASSWORD, Role.ADMINISTRATOR)
     laptop = site.visitor()
     assert (await log_in(laptop)).status_code == 303

@@ -88,7 +88,7 @@ async def test_what_was_filled_in_survives_the_question(site: Site) -> None:
     assert PASSWORD not in repr(found)
 
 
-async def test_a_second_factor_is_asked_for_too(site: Site) -> None:
+async def test_a_second_factor_is_requested_too(site: Site) -> None:
     admin = await site.user()
     assert admin.user is not None
     secret = pyotp.random_base32()
@@ -118,7 +118,7 @@ async def test_a_changed_password_does_not_replace_the_second_factor(site: Site)
     assert "Confirm your password" in off.text
 
 
-async def test_a_thief_cannot_guess_the_password_quickly(site: Site) -> None:
+async def test_guessing_the_password_of_a_stolen_session_is_slow(site: Site) -> None:
     thief = await asked_again(site)
     answers = [await thief.post("/keys/create", {"sudo_password": f"guess {n}"}) for n in range(12)]
     assert [each.status_code for each in answers] == [422] * 10 + [429] * 2
@@ -139,7 +139,7 @@ async def test_sessions_of_an_earlier_version_are_asked(site: Site) -> None:
     assert (await admin.post("/keys/create")).status_code == 403
 
 
-async def test_the_way_back_from_the_question_leads_to_our_own_pages(site: Site) -> None:
+async def test_the_back_link_of_a_question_leads_to_our_own_pages(site: Site) -> None:
     admin = await asked_again(site)
     for referer, back in (
         (f"{site.url}/users?sort=role", "/users?sort=role"),
@@ -153,7 +153,7 @@ async def test_the_way_back_from_the_question_leads_to_our_own_pages(site: Site)
         assert found[1] == back
 
 
-async def test_entering_the_password_makes_a_stolen_cookie_worthless(site: Site) -> None:
+async def test_entering_the_password_makes_a_stolen_cookie_useless(site: Site) -> None:
     owner = await asked_again(site)
     stolen, form_in_another_tab = owner.session, await owner.csrf()
     done = await owner.post("/users/invite", {**INVITATION, "sudo_password": PASSWORD})

@@ -54,7 +54,7 @@ async def test_an_invited_user_chooses_a_password_and_is_in(site: Site) -> None:
     assert "belongs to an existing account" in exists.text
 
 
-async def test_a_link_that_was_taken_back_does_not_work(site: Site) -> None:
+async def test_a_revoked_link_does_not_work(site: Site) -> None:
     admin = await site.user(Role.ADMINISTRATOR)
     data = {"email": "bob@example.org", "role": "viewer"}
     link = link_in(await admin.post("/users/invite", data))
@@ -101,7 +101,7 @@ async def test_a_removed_user_is_out_at_once(site: Site) -> None:
     assert len(await site.services.users.all()) == 1
 
 
-async def test_an_administrator_lets_in_again_who_lost_the_password_or_the_phone(
+async def test_an_administrator_restores_access_after_a_lost_password_or_phone(
     site: Site,
 ) -> None:
     admin = await site.user(Role.ADMINISTRATOR)

@@ -64,7 +64,7 @@ async def test_a_logo_is_uploaded_shown_replaced_and_removed(site: Site, editor:
         assert (await visitor.get(nothing)).status_code == 404
 
 
-async def test_what_is_wrong_is_said_beside_the_field_and_nothing_is_saved(
+async def test_errors_are_shown_beside_the_field_and_nothing_is_saved(
     site: Site, editor: Visitor
 ) -> None:
     before = await site.services.lists.get("garden")
@@ -88,7 +88,9 @@ async def test_what_is_wrong_is_said_beside_the_field_and_nothing_is_saved(
     assert await site.services.lists.get("garden") == before
 
 
-async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: Visitor) -> None:
+async def test_the_second_to_save_sees_both_versions_and_loses_nothing(
+    site: Site, editor: Visitor
+) -> None:
     seen = await etag(site)
     await site.services.lists.edit("garden", colour="#ff0000", signup_text="Theirs")
     answer = await editor.post(PAGE, {**FIELDS, "etag": seen})

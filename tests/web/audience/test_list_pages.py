@@ -73,7 +73,7 @@ WRONG = (
 )
 
 
-async def test_what_is_wrong_is_said_beside_the_field_and_nothing_typed_is_lost(
+async def test_errors_are_shown_beside_the_field_and_no_input_is_lost(
     site: Site, editor: Visitor
 ) -> None:
     await make(site, "taken")
@@ -101,7 +101,9 @@ async def test_lists_are_found_by_the_beginning_of_their_name_and_paged(
     assert "No lists match" in (await editor.get("/lists?q=zoe")).text
 
 
-async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: Visitor) -> None:
+async def test_the_second_to_save_sees_both_versions_and_loses_nothing(
+    site: Site, editor: Visitor
+) -> None:
     await make(site)
     page = await editor.get("/lists/news/edit")
     [etag] = re.findall(r'name="etag" value="([^"]+)"', page.text)
@@ -185,7 +187,7 @@ async def test_a_viewer_sees_but_is_offered_nothing_to_change(site: Site) -> Non
             assert not re.search(rf'href="[^"]*/{offer}["?]', main), (path, offer)
 
 
-async def test_who_may_sign_up_is_chosen_when_a_list_is_made(site: Site, editor: Visitor) -> None:
+async def test_a_new_list_is_public_or_private(site: Site, editor: Visitor) -> None:
     form = await editor.get("/lists/new")
     assert re.search(r'value="yes" checked> Anyone', form.text)
     fields = {"description": "Board", "from_address": "board@contoso.example"}
@@ -198,7 +200,7 @@ async def test_who_may_sign_up_is_chosen_when_a_list_is_made(site: Site, editor:
     assert "Name is already taken" in wrong.text
 
 
-async def test_a_list_leads_to_the_examples_for_itself(site: Site, editor: Visitor) -> None:
+async def test_a_list_links_to_its_own_examples(site: Site, editor: Visitor) -> None:
     for name in ("first", "second"):
         await site.services.lists.create(name, name, "news@contoso.example")
     page = await editor.get("/lists/second")

@@ -99,7 +99,9 @@ async def test_an_address_with_odd_characters_has_its_page(site: Site, editor: V
     assert (await site.services.search.find("news")).subscribers == []
 
 
-async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: Visitor) -> None:
+async def test_the_second_to_save_sees_both_versions_and_loses_nothing(
+    site: Site, editor: Visitor
+) -> None:
     seen = await site.services.subscriptions.add("news", "ann@example.com")
     await site.services.subscriptions.edit("news", "ann@example.com", blocked="their reason")
     given = {"email": "ann@example.com", "blocked": "my reason", "etag": seen.etag}
@@ -129,7 +131,7 @@ async def test_a_subscriber_moves_to_another_list_with_the_same_links(
         assert "Choose a list" in answer.text
 
 
-async def test_somebody_who_was_added_is_asked_to_confirm(site: Site, editor: Visitor) -> None:
+async def test_an_added_subscriber_gets_a_confirmation_email(site: Site, editor: Visitor) -> None:
     where = f"{HERE}/ann@example.com"
     ann = await site.services.subscriptions.add("news", "ann@example.com")
     assert "Send confirmation email" in (await editor.get(where)).text

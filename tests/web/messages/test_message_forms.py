@@ -42,7 +42,7 @@ async def test_without_a_list_it_says_to_make_one(site: Site) -> None:
     assert "/lists/new" in page.text
 
 
-async def test_a_message_is_scheduled_in_a_time_zone_with_a_text_made_of_its_html(
+async def test_a_message_is_scheduled_in_a_time_zone_with_a_text_generated_from_its_html(
     site: Site, editor: Visitor
 ) -> None:
     made = await editor.post("/messages/new", FORM)
@@ -65,9 +65,7 @@ async def test_now_means_now(site: Site, editor: Visitor) -> None:
     assert before <= message.scheduled_at <= datetime.now(UTC)
 
 
-async def test_before_it_goes_to_everybody_somebody_has_to_say_yes(
-    site: Site, editor: Visitor
-) -> None:
+async def test_sending_to_everyone_needs_a_confirmation(site: Site, editor: Visitor) -> None:
     for number in range(3):
         await site.services.subscriptions.add("news", f"r{number}@example.com", verified=number > 0)
     asked = await editor.post("/messages/new", {**NOW, "subject": "A & B", "text": "One\r\ntwo"})
@@ -89,7 +87,9 @@ async def test_before_it_goes_to_everybody_somebody_has_to_say_yes(
     assert bodies == NewBodies("<p>Hi <b>you</b></p>", "One\ntwo")
 
 
-async def test_a_time_that_has_passed_is_said_before_it_counts(site: Site, editor: Visitor) -> None:
+async def test_a_time_in_the_past_is_pointed_out_before_sending(
+    site: Site, editor: Visitor
+) -> None:
     past = {**FORM, "day": "2020-07-01"}
     asked = await editor.post("/messages/new", past)
     assert "The scheduled time" in asked.text
@@ -200,7 +200,7 @@ WRONG: tuple[tuple[dict[str, str], str], ...] = (
 )
 
 
-async def test_what_is_wrong_is_said_beside_the_field_and_nothing_typed_is_lost(
+async def test_errors_are_shown_beside_the_field_and_no_input_is_lost(
     site: Site, editor: Visitor
 ) -> None:
     for changed, field in WRONG:
@@ -326,7 +326,9 @@ async def check_refused(folder: Path, transport: str) -> None:
         assert "me@example.org was refused: 500 " in answer.text
 
 
-async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: Visitor) -> None:
+async def test_the_second_to_save_sees_both_versions_and_loses_nothing(
+    site: Site, editor: Visitor
+) -> None:
     await editor.post("/messages/new", FORM)
     message = await only_message(site)
     where = f"/messages/{message.ref}/edit"
@@ -350,7 +352,7 @@ async def test_who_saves_second_sees_both_and_loses_nothing(site: Site, editor: 
     assert bodies == NewBodies("<p>My words</p>", "My words\n")
 
 
-async def test_a_text_that_was_made_of_the_html_follows_it(site: Site, editor: Visitor) -> None:
+async def test_a_generated_text_follows_the_html(site: Site, editor: Visitor) -> None:
     await editor.post("/messages/new", FORM)
     where = f"/messages/{(await only_message(site)).ref}/edit"
     page = await editor.get(where)

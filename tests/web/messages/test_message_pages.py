@@ -201,7 +201,7 @@ async def test_each_recipient_is_found_with_the_words_of_the_mail_server(
     assert (await editor.get(f"{where}?after=nonsense")).status_code == 422
 
 
-async def test_doubts_are_decided_for_those_that_are_ticked(site: Site, editor: Visitor) -> None:
+async def test_doubts_are_decided_for_the_selected_emails(site: Site, editor: Visitor) -> None:
     message = await under_way(site, IN_DOUBT, IN_DOUBT, IN_DOUBT, ACCEPTED)
     where = f"/messages/{message.ref}/emails"
     page = await editor.get(f"{where}?outcome=in_doubt")

@@ -57,7 +57,7 @@ async def now(site: Site) -> dict[str, object]:
     return dict(found.properties)
 
 
-async def test_one_finds_the_way_from_tables_to_an_entity(site: Site) -> None:
+async def test_the_explorer_links_from_tables_to_an_entity(site: Site) -> None:
     user = await site.user()
     await make(site)
     index = await opened(user, "/explorer")
@@ -136,7 +136,7 @@ async def test_a_value_that_cannot_be_is_named_and_nothing_is_saved(site: Site) 
     assert await now(site) == EVERYTHING
 
 
-async def test_who_saves_second_sees_the_others_values_beside_their_own(site: Site) -> None:
+async def test_the_second_to_save_sees_the_other_values_beside_their_own(site: Site) -> None:
     user = await site.user()
     await make(site)
     form = fields(await opened(user, ENTITY))

@@ -107,7 +107,9 @@ async def test_a_page_is_in_one_language_and_keeps_it(site: Site) -> None:
     assert '<html lang="ru">' in unknown.text
 
 
-async def test_a_list_speaks_its_language_to_visitors_whose_own_is_unknown(site: Site) -> None:
+async def test_a_list_uses_its_own_language_for_visitors_whose_language_is_unknown(
+    site: Site,
+) -> None:
     await site.services.lists.create(
         "contoso1", "Contoso", "news@contoso.example", language="de", public=True
     )
@@ -123,7 +125,7 @@ async def test_a_list_speaks_its_language_to_visitors_whose_own_is_unknown(site:
         assert '<html lang="ko">' in known.text, path
 
 
-async def test_a_confirmation_speaks_the_list_s_language_if_the_visitor_s_is_unknown(
+async def test_a_confirmation_is_in_the_lists_language_if_the_visitors_is_unknown(
     site: Site,
 ) -> None:
     await site.services.lists.create("contoso1", "Contoso", "news@contoso.example", language="ru")

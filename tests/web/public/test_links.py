@@ -63,7 +63,9 @@ async def test_looking_changes_nothing(site: Site, ann: Subscriber, page: str) -
         assert (await visitor.http.request(method, link(page, ann))).status_code == 405
 
 
-async def test_leaving_is_asked_for_and_a_second_visit_says_so(site: Site, ann: Subscriber) -> None:
+async def test_unsubscribing_is_confirmed_and_a_second_visit_says_so(
+    site: Site, ann: Subscriber
+) -> None:
     visitor = site.visitor()
     await site.services.subscriptions.confirm("contoso1", ann.guid)
     page = await visitor.get(link("unsubscribe", ann))
@@ -130,7 +132,7 @@ async def test_links_survive_what_mail_programs_do_to_them(site: Site, ann: Subs
         assert MASKED in page.text
 
 
-async def test_a_link_that_leads_nowhere_is_answered_kindly(site: Site, ann: Subscriber) -> None:
+async def test_a_dead_link_gets_a_friendly_page(site: Site, ann: Subscriber) -> None:
     visitor = site.visitor()
     other = new_guid()
     wrong: list[dict[str, str]] = [

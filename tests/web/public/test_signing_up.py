@@ -65,7 +65,7 @@ async def test_a_form_on_another_site_needs_no_cookie_no_token_and_no_query(site
 
 
 @pytest.mark.usefixtures("lists")
-async def test_the_answer_does_not_tell_who_is_on_the_list(site: Site) -> None:
+async def test_the_response_does_not_reveal_who_is_on_the_list(site: Site) -> None:
     use = site.services.subscriptions
     await use.add("contoso1", "v@example.com", verified=True)
     await use.add("contoso1", "u@example.com")
@@ -152,7 +152,7 @@ async def test_an_address_alone_is_a_sign_up_only_where_there_is_one_list(site: 
 
 
 @pytest.mark.usefixtures("lists")
-async def test_a_list_that_is_not_open_is_as_if_it_were_not_there(site: Site) -> None:
+async def test_a_private_list_looks_like_a_missing_one(site: Site) -> None:
     visitor = site.visitor()
     for name in ("staff", "nowhere", "a/b", "'--", "%00"):
         page = await visitor.get("/subscribe", params={"list": name})
@@ -169,7 +169,7 @@ async def test_a_list_that_is_not_open_is_as_if_it_were_not_there(site: Site) ->
 
 
 @pytest.mark.usefixtures("lists")
-async def test_what_is_no_address_comes_back_with_a_hint(site: Site) -> None:
+async def test_an_invalid_address_gets_a_hint(site: Site) -> None:
     visitor = site.visitor()
     for wrong in ("", "ann", "ann@", "a b@example.com", "ann@example.com\r\nBcc: x@example.com"):
         answer = await visitor.http.post("/subscribe?list=contoso1", data={"email": wrong})

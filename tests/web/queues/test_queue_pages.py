@@ -149,7 +149,7 @@ async def test_deleting_and_emptying_ask_first(site: Site) -> None:
     ]
 
 
-async def test_a_stopped_queue_goes_on_when_its_fault_is_cleared(site: Site) -> None:
+async def test_a_stopped_queue_resumes_when_its_fault_is_cleared(site: Site) -> None:
     user = await site.user(Role.EDITOR)
     await site.services.queues.fault("shop/orders", "the <bank> is closed")
     page = (await user.get("/queues/shop/orders")).text

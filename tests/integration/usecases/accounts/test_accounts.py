@@ -110,9 +110,7 @@ async def test_a_new_password_ends_sessions_and_links_that_were_made_before(
     assert len([each async for each in store.table("sessions").scan()]) == 1
 
 
-async def test_what_was_left_of_a_removed_user_lets_nobody_in(
-    store: Store, services: Services
-) -> None:
+async def test_leftovers_of_a_removed_user_give_no_access(store: Store, services: Services) -> None:
     await services.users.create("boss@example.org", GOOD, Role.ADMINISTRATOR)
     user = await services.users.create("ann@example.org", GOOD, Role.VIEWER)
     token = await services.sessions.start(user, "", "")
@@ -159,7 +157,7 @@ async def test_an_invitation_works_once(services: Services) -> None:
     assert await services.access_links.all() == []
 
 
-async def test_links_expire_and_are_taken_back(store: Store, services: Services) -> None:
+async def test_links_expire_and_are_revoked(store: Store, services: Services) -> None:
     links = services.access_links
     old = await links.invite("old@example.org", Role.VIEWER, "")
     [link] = await links.all()
@@ -273,7 +271,7 @@ async def test_a_notification_that_cannot_be_sent_does_no_harm(store: Store) -> 
     assert await sessions.find("not a token") is None
 
 
-async def test_what_runs_by_itself_tells_what_happened(services: Services) -> None:
+async def test_background_tasks_record_events(services: Services) -> None:
     await services.lists.create("news", "News", "news@example.org")
     await services.imports.import_csv("news", BytesIO(b"email\nann@example.org\nnobody\n"))
     message = await services.messages.create(

@@ -80,12 +80,12 @@ async def test_new_addresses_are_added_and_can_use_their_links(
     assert "a@b.org" not in await on_list(services)
 
 
-async def test_the_caller_may_say_verified_for_lines_that_do_not(services: Services) -> None:
+async def test_the_caller_can_set_verified_for_lines_without_it(services: Services) -> None:
     await take(services, "email,verified\na@b.org,\nb@b.org,no\n", verified=True)
     assert await on_list(services) == {"a@b.org": True, "b@b.org": False}
 
 
-async def test_who_is_on_the_list_is_updated_and_keeps_the_guid(
+async def test_an_existing_subscriber_is_updated_and_keeps_the_guid(
     services: Services, store: Store
 ) -> None:
     before = [

@@ -29,7 +29,7 @@ async def leave(services: Services, name: ListName, address: str = ANN) -> None:
     assert await services.subscriptions.unsubscribe(name, subscriber.guid) is not None
 
 
-async def test_who_leaves_is_remembered_without_an_address_and_the_trace_tells_when(
+async def test_unsubscribing_is_recorded_without_the_address_and_the_trace_shows_when(
     services: Services, store: Store
 ) -> None:
     name, other = await make_list(services), await make_list(services, "contoso2")
@@ -57,7 +57,7 @@ async def test_what_an_administrator_does_is_no_departure_and_forgets_none(
     assert len(await rows(store)) == 1
 
 
-async def test_who_signs_up_and_confirms_again_is_forgotten(
+async def test_signing_up_and_confirming_again_removes_the_record_of_leaving(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)
@@ -112,7 +112,7 @@ async def test_a_list_takes_its_departures_along_wherever_its_deletion_is_interr
     await cut_after_each_write(attempt)
 
 
-async def test_who_leaves_a_list_that_is_deleted_at_that_moment_leaves_no_trace(
+async def test_unsubscribing_from_a_list_that_is_being_deleted_leaves_no_trace(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)
@@ -162,7 +162,7 @@ async def test_a_late_deletion_does_not_touch_the_departures_of_a_recreated_list
     assert (await store.table(entities.DEPARTED).query(KeyRange.only(name))).entities
 
 
-async def test_somebody_who_was_added_can_be_asked_to_confirm_within_the_limits(
+async def test_confirmation_emails_to_added_subscribers_keep_to_the_limits(
     services: Services, store: Store
 ) -> None:
     use = services.subscriptions

@@ -82,7 +82,7 @@ async def test_a_program_may_sign_a_mailbox_up_more_often(
     assert asked == [True] * (PER_MAILBOX + 3) + [False] * 2
 
 
-async def test_those_who_ask_at_once_get_no_more(store: Store) -> None:
+async def test_simultaneous_requests_get_no_more_than_the_limit(store: Store) -> None:
     many = [SignupLimits(store, Clock()) for _ in range(3)]
     asked = await asyncio.gather(*(asks(each) for each in many * 4))
     assert 1 <= sum(asked) <= AT_ONCE
@@ -125,7 +125,7 @@ async def test_neighbouring_networks_of_one_customer_are_limited_together(
     assert await asks(limits, "else@example.com", place=network_for_limits("2606:4700:2::1"))
 
 
-async def test_a_mailbox_is_counted_once_though_others_come_from_the_same_place(
+async def test_a_mailbox_is_counted_once_even_if_others_share_its_network(
     store: Store,
 ) -> None:
     limits = SignupLimits(store, Clock())
@@ -199,7 +199,7 @@ async def test_too_many_sign_ups_change_nothing_and_are_answered_alike(
     assert len(await bodies_of(store, CONFIRM_QUEUE)) == PER_PLACE
 
 
-async def test_who_answers_a_link_may_sign_up_again_at_once(
+async def test_after_following_a_link_one_can_sign_up_again_at_once(
     services: Services, store: Store
 ) -> None:
     use, name = services.subscriptions, await make_list(services)

@@ -104,9 +104,7 @@ async def test_what_an_administrator_does_is_refused_with_the_reason(services: S
     assert await use.get(name, ANN) == ann
 
 
-async def test_those_who_sign_up_at_once_are_one_subscriber(
-    services: Services, store: Store
-) -> None:
+async def test_simultaneous_sign_ups_make_one_subscriber(services: Services, store: Store) -> None:
     use = services.subscriptions
     name = await make_list(services)
 
@@ -203,7 +201,7 @@ async def test_unsubscribing_while_the_address_changes_removes_the_subscriber(
     assert await check_pairs(store, name) == set()
 
 
-async def test_after_an_interruption_anywhere_both_rows_are_there_or_neither(
+async def test_after_an_interruption_anywhere_both_rows_exist_or_neither(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)

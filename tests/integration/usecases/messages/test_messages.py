@@ -136,7 +136,7 @@ async def test_a_message_of_yesterday_is_due_now(services: Services, store: Stor
     assert await services.messages.bodies(message) == largest
 
 
-async def test_a_message_whose_making_is_interrupted_anywhere_is_there_or_not(
+async def test_a_message_whose_creation_is_interrupted_anywhere_exists_or_does_not(
     services: Services, store: Store
 ) -> None:
     await make_list(services)
@@ -497,7 +497,7 @@ async def test_open_and_done_messages_come_in_pages_in_the_order_of_their_times(
     assert now() < MONDAY
 
 
-async def test_a_text_that_is_not_given_is_made_of_the_html_and_follows_it(
+async def test_a_missing_text_is_generated_from_the_html_and_follows_it(
     services: Services,
 ) -> None:
     await make_list(services)

@@ -148,7 +148,7 @@ async def test_without_disk_space_no_message_starts_and_that_is_no_stall(
     assert events == [Severity.INFO, Severity.WARNING]
 
 
-async def test_a_message_that_was_put_off_at_the_last_moment_is_not_begun(
+async def test_a_message_postponed_at_the_last_moment_is_not_started(
     services: Services, store: Store
 ) -> None:
     await make_list(services)

@@ -58,7 +58,7 @@ async def begun(store: Store, *channels: Channel) -> Alerts:
     return alerts
 
 
-async def test_what_was_there_before_is_not_told(store: Store) -> None:
+async def test_events_from_before_are_not_sent(store: Store) -> None:
     await EventService(store).record("host", "long ago", severity=Severity.ERROR)
     with running_webhook() as (url, posted):
         alerts = await begun(store, WebhookChannel(url))
@@ -189,7 +189,9 @@ async def test_no_part_of_a_webhooks_url_is_logged(
     assert "T0K3N" not in caplog.text
 
 
-async def test_a_mail_tells_what_happened_and_where_to_look(store: Store, tmp_path: Path) -> None:
+async def test_an_alert_email_says_what_happened_and_where_to_look(
+    store: Store, tmp_path: Path
+) -> None:
     with running_recording_smtp() as server:
         transport = open_transport(server.url, folder=tmp_path)
         channel = MailChannel(

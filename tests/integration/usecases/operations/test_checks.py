@@ -162,7 +162,7 @@ async def test_the_clock_and_the_disk_are_looked_at(tmp_path: Path) -> None:
     assert found["queues"].state is FindingState.OK
 
 
-async def test_failed_messages_and_stopped_queues_are_told(tmp_path: Path) -> None:
+async def test_failed_messages_and_stopped_queues_are_reported(tmp_path: Path) -> None:
     settings = await settings_with_a_list(tmp_path, {})
     async with opened_services(settings) as services:
         await services.store.queue("shop/orders;poison").put("bad")

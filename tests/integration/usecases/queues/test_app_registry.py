@@ -83,7 +83,7 @@ async def test_an_origin_says_what_is_registered(services: Services) -> None:
     assert found["/Shop/orders"].max_processes == 9
 
 
-async def test_hosts_that_start_at_once_say_the_same(services: Services) -> None:
+async def test_hosts_that_start_at_once_agree(services: Services) -> None:
     apps = [ORDERS, SHOP]
     await asyncio.gather(*(services.apps.sync(BUILT_IN, apps) for _ in range(5)))
     await asyncio.gather(
@@ -92,7 +92,7 @@ async def test_hosts_that_start_at_once_say_the_same(services: Services) -> None
     assert [app.path for app in await services.apps.all()] == ["/shop", "/Shop/orders", "/x"]
 
 
-async def test_a_path_of_somebody_else_is_not_taken(services: Services) -> None:
+async def test_the_path_of_another_application_is_refused(services: Services) -> None:
     await services.apps.add(ORDERS)
     await services.apps.sync(FILE, [ORDERS, SHOP])  # the same configuration is fine
     assert (await services.apps.get(ORDERS.path)).origin == COMMAND_LINE
@@ -150,7 +150,9 @@ async def test_a_change_is_whole_and_seen_even_if_its_bell_is_never_rung(
 # -- hosts ----------------------------------------------------------------------------------------
 
 
-async def test_live_hosts_tell_what_their_applications_do(services: Services, store: Store) -> None:
+async def test_live_hosts_report_the_state_of_their_applications(
+    services: Services, store: Store
+) -> None:
     await services.apps.add(ORDERS)
     await services.apps.add(SHOP)
     started = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -290,7 +292,7 @@ async def test_a_fault_of_one_queue_is_not_shown_for_its_neighbours(
     assert summary == f"1 running; {denied}; shop/one is faulted"
 
 
-async def test_what_a_killed_host_said_is_not_shown_for_long(
+async def test_the_report_of_a_killed_host_is_not_shown_for_long(
     services: Services, store: Store
 ) -> None:
     await services.apps.add(SHOP)

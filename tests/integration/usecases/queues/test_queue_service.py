@@ -490,7 +490,7 @@ async def test_whatever_a_handler_raises_can_be_kept(services: Services, store: 
     assert len(entry.traceback) <= 20_000
 
 
-async def test_counters_that_somebody_made_up_do_no_harm(services: Services, store: Store) -> None:
+async def test_invented_counters_do_no_harm(services: Services, store: Store) -> None:
     made_up = {"postroom-id": "a/b\n", "cycle": "-1", "round": "x", "expires_at": "tomorrow"}
     await store.queue(QUEUE).put("x", properties=made_up)
     host = ImitatedHost(store, make_app())
@@ -530,7 +530,7 @@ async def test_redrive_returns_one_message_and_resets_its_attempts(
         await services.queues.redrive(QUEUE, id="12345")
 
 
-async def test_redrive_brings_all_back_that_are_there(services: Services, store: Store) -> None:
+async def test_redrive_returns_all_messages(services: Services, store: Store) -> None:
     await poisoned(services, store, 40)
     seen: list[int] = []
     assert await services.queues.redrive(poison_queue(QUEUE), progress=seen.append) == 40
@@ -550,7 +550,7 @@ async def test_redrive_at_a_rate_takes_its_time(services: Services, store: Store
         await services.queues.redrive(retry_queue(QUEUE))
 
 
-async def test_redrive_lets_a_stopped_queue_go_on(services: Services, store: Store) -> None:
+async def test_redrive_resumes_a_stopped_queue(services: Services, store: Store) -> None:
     await services.queues.fault(QUEUE, "a reason")
     assert await services.queues.faulted() == {QUEUE: "a reason"}
     assert await services.queues.redrive(QUEUE) == 0
@@ -596,7 +596,7 @@ async def test_what_cannot_be_put_is_refused(services: Services, store: Store) -
     assert await store.queues() == []
 
 
-async def test_rights_are_asked_for(services: Services, store: Store) -> None:
+async def test_rights_are_checked(services: Services, store: Store) -> None:
     await services.queues.put(QUEUE, "x", principal="key:7")
     for right in ("send", "peek", "manage"):
         await services.access.set_rule("key:7", right, "/Shop", "deny")
