@@ -86,5 +86,5 @@ def _rows(numbers: list[int]) -> list[tuple[str, str, int, str]]:
         for insert in singly(entities.new_subscribers(content.LIST, guids, now, now)):
             assert isinstance(insert, Insert)
             partition, row = key_of(insert)
-            made.append((partition, row, 1, codec.encode(insert.entity.properties)))
+            made.append((partition, row, 1, codec.encode(insert.entity.properties).text))
     return made

@@ -45,6 +45,7 @@ from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_times import MessageTimes
 from postroom.services.messages.outcomes import OutcomeService
+from postroom.services.messages.page_rows import PageRows
 from postroom.services.messages.progress import MessageHolds, ProgressService
 from postroom.services.messages.retries import RetryService
 from postroom.services.operations.conversions import bring_up_to_date
@@ -87,13 +88,14 @@ class Services:
         self.logos = LogoService(store, self.lists)
         self.imports = ImportService(store, self.lists, self.counts, self.events)
         self.exports = ExportService(self.lists, self.subscriptions)
-        self.outcomes = OutcomeService(store)
+        self.pages = PageRows(store)
+        self.outcomes = OutcomeService(self.pages)
         self.times = MessageTimes(store, self.messages)
         self.tracing = TraceService(self.lists, self.subscriptions, self.times, self.outcomes)
         self.personal_data = PersonalDataService(
-            store, self.subscriptions, self.tracing, self.times, self.outcomes
+            store, self.subscriptions, self.tracing, self.times, self.pages
         )
-        self.doubts = DoubtService(store, self.outcomes)
+        self.doubts = DoubtService(store, self.pages, self.outcomes)
         self.hosts = HostStatusService(store)
         self.apps = AppRegistry(store, self.hosts, keyring)
         self.access = AccessService(store, self.hosts, self.apps)
@@ -110,7 +112,7 @@ class Services:
         self.growth = GrowthService(store, self.lists)
         self.sizes = ListSizes(store, self.growth, self.counts)
         self.search = SubscriberSearch(store, self.lists)
-        self.retries = RetryService(store, self.messages, self.outcomes)
+        self.retries = RetryService(store, self.messages, self.pages, self.outcomes)
         self.estimates = EstimateService(self.sizes, self.times)
         self.message_holds = MessageHolds(self.holds, self.messages, self.outcomes)
         self.health = HealthService(self.hosts, self.queue_overview)

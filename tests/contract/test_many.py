@@ -59,7 +59,6 @@ async def test_rows_get_what_is_theirs_and_what_they_share(table: Table) -> None
         "Done": True,
         "Tries": 1,
         "Share": 0.5,
-        "Raw": b"\0\xff",
         "Said": "all of you",
     }
     own = {

@@ -194,7 +194,7 @@ async def test_filters_agree_with_their_definition_for_every_type(table: Table) 
     await table.apply([Insert(Entity("p", row, props)) for row, props in rows.items()])
     await table.insert(Entity("p", "zzz", {"Other": 1}))  # has no V at all
     for compare, value in itertools.product(COMPARISONS, VALUES):
-        if compare not in (eq, ne) and isinstance(value, bool | bytes):
+        if isinstance(value, bytes) or (compare not in (eq, ne) and isinstance(value, bool)):
             continue
         if isinstance(value, str) and len(value) > 1024:
             continue

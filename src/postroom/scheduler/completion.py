@@ -3,11 +3,9 @@ parked or that waited for a hold."""
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
-
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus, with_status
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
@@ -16,14 +14,22 @@ from postroom.scheduler.held_pages import HeldPages
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.events import Severity
-from postroom.storage import Entity, KeyRange, StaleETag, eq
+from postroom.services.messages.page_rows import (
+    DONE,
+    OWNER,
+    PARKED,
+    PageSummary,
+    page_row,
+)
+from postroom.storage import KeyRange, eq
 
 _PARKED_CHECK_SECONDS = 30.0
+_AT_ONCE = 100  # pages
 
 
 class Completion:
     def __init__(self, services: SchedulerServices) -> None:
-        self._pages = services.store.table(entities.PAGES)
+        self._pages = services.pages
         self._queue = services.store.queue(SEND_QUEUE)
         self._messages = services.message_rows
         self._outcomes = services.outcomes
@@ -38,11 +44,10 @@ class Completion:
     async def check(self, message: Message) -> bool:
         """Archive the message if no email is pending or in doubt; return whether that was done."""
         self.steps += 1
-        page = await self._first_open_page(message)
-        if page is not None:
-            # Parked by a sender that had not noticed the resumption yet.
-            if page.properties.get("Parked") is True:
-                await self._put_back(message, page)
+        is_open, is_parked = await self._first_open_page(message)
+        if is_open:
+            if is_parked:  # by a sender that had not noticed the resumption yet
+                await self._put_back_parked(message, limit=1)
             await self._put_back_others(message)
             await self._held.look(message)
             return False
@@ -55,7 +60,7 @@ class Completion:
             message = with_status(
                 message,
                 MessageStatus.COMPLETED,
-                completed_at=datetime.now(UTC),
+                completed_at=clock.now(),
                 counts=counts,
             )
             try:
@@ -106,53 +111,58 @@ class Completion:
         """
         self._first_open.pop(message.ref, None)
         self._held.look_again(message.ref)
-        cancelled = message.status is MessageStatus.CANCELLED
-        async for page in self._pages.scan(
-            KeyRange.only(entities.pages_partition(message.day, message.ref)),
-            where=eq("Done", False) if cancelled else eq("Parked", True),
-        ):
-            await self._put_back(message, page)
+        if message.status is MessageStatus.CANCELLED:
+            pages = self._pages.summaries(message)
+            numbers = [number async for number, page in pages if page.counts.pending]
+            await self._put(message, numbers)
+        else:
+            while await self._put_back_parked(message):
+                pass
 
     async def _put_back_others(self, message: Message) -> None:
         """Put back pages parked behind the first open one, which may wait days for its last email.
         This reads all pages, so it is done only every 30 seconds."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if now < self._look_for_parked_at.get(message.ref, 0.0):
             return
         self._look_for_parked_at[message.ref] = now + _PARKED_CHECK_SECONDS
         self._held.look_again(message.ref)
-        found = await self._pages.query(
-            KeyRange.only(entities.pages_partition(message.day, message.ref)),
-            KeyRange(start=entities.page_row(self.reached(message.ref))),
-            where=eq("Parked", True),
-            limit=10,
-        )
-        for page in found.entities:
-            await self._put_back(message, page)
+        await self._put_back_parked(message)
 
-    async def _put_back(self, message: Message, page: Entity) -> None:
-        """Put the work item first: a page that is parked and queued only costs an extra look.
+    async def _put_back_parked(self, message: Message, limit: int = _AT_ONCE) -> int:
+        """Put work items for some parked pages; return for how many.
 
-        If a sender has changed the page since it was read, it stays as it is; if it was parked
-        again, it is put back again.
+        The items come first: a page that is parked and queued only costs an extra look. If a sender
+        has changed a page since it was read, it stays as it is; if it was parked again, it is put
+        back again.
         """
-        self.steps += 1
-        item = WorkItem(message.day, message.ref, int(page.row), restarted=True)
-        await self._queue.put(str(item))
-        try:
-            await self._pages.merge(Entity(page.partition, page.row, {"Parked": False}), page.etag)
-        except StaleETag:
-            return
+        partition = entities.pages_partition(message.day, message.ref)
+        start = KeyRange(start=page_row(self.reached(message.ref)))
+        where = eq(PARKED, True) & eq(OWNER, "")
+        found = await self._pages.table.read(
+            PageSummary, partition, start, where=where, limit=limit
+        )
+        if found:
+            await self._put(message, [int(row) for row in found])
+            await self._pages.table.merge_where(partition, found, {PARKED: False}, where)
+        return len(found)
 
-    async def _first_open_page(self, message: Message) -> Entity | None:
-        start = self._first_open.get(message.ref, 0)
-        result = await self._pages.query(
-            KeyRange.only(entities.pages_partition(message.day, message.ref)),
-            KeyRange(start=entities.page_row(start)),
-            where=eq("Done", False),
+    async def _put(self, message: Message, numbers: list[int]) -> None:
+        self.steps += 1
+        await self._queue.put_many(
+            [str(WorkItem(message.day, message.ref, number, restarted=True)) for number in numbers]
+        )
+
+    async def _first_open_page(self, message: Message) -> tuple[bool, bool]:
+        """Return whether a page is not done, and whether the first such page is parked."""
+        found = await self._pages.table.read(
+            PageSummary,
+            entities.pages_partition(message.day, message.ref),
+            KeyRange(start=page_row(self._first_open.get(message.ref, 0))),
+            where=eq(DONE, False),
             limit=1,
         )
-        if not result.entities:
-            return None
-        self._first_open[message.ref] = int(result.entities[0].row)
-        return result.entities[0]
+        for row, page in found.items():
+            self._first_open[message.ref] = int(row)
+            return True, page.parked
+        return False, False

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
+from postroom import clock
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.messages.holds import Hold, HoldKey, Holds, message_key
-from postroom.services.messages.waiting_reasons import HELD, held_by
-from postroom.storage import Conflict, Entity, KeyRange, Merge, eq
+from postroom.services.messages.page_rows import OWNER, PageSummary
+from postroom.services.messages.waiting_reasons import HELD
+from postroom.storage import KeyRange, eq
 
 _FRESH_SECONDS = 0.5
 _TIDY_SECONDS = 5.0
 _PROBE_SECONDS = 10.0  # after which the work item of a probe is put again
 _AT_ONCE = 100  # pages: the operations of one batch of the store
+_READ_AT_ONCE = 1000
 
 
 class HeldPages:
@@ -42,19 +44,19 @@ class HeldPages:
     async def look(self, message: Message) -> None:
         """Put work items for the pages of a message whose hold was lifted, and for probes."""
         holds = await self._current()
-        now = datetime.now(UTC)
+        now = clock.now()
         opened = frozenset((hold.key, hold.since) for hold in holds.by_key.values())
         due = [hold for hold in holds.by_key.values() if self._wants_probe(hold, now)]
         if not due and self._seen.get(message.ref) == opened:
             return
         held = await self._held(message)
-        await self._put_back(message, [page for page in held if _is_free(page, holds)])
+        await self._put_back(message, [row for row, page in held.items() if _is_free(page, holds)])
         self._seen[message.ref] = opened
         for hold in due:
-            pages = [page for page in held if hold.key in held_by(page)]
-            if pages:
-                self._probes[hold.key] = hold.next_probe, time.monotonic()
-                await self._put(message, [random.choice(pages)])  # noqa: S311
+            rows = [row for row, page in held.items() if hold.key in page.waiting.held_by]
+            if rows:
+                self._probes[hold.key] = hold.next_probe, clock.monotonic()
+                await self._put(message, [random.choice(rows)])  # noqa: S311
 
     async def forget(self, message: Message) -> None:
         """Forget a finished message, and delete its own hold."""
@@ -66,7 +68,7 @@ class HeldPages:
         self._seen.pop(ref, None)
 
     async def _current(self) -> Holds:
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - self._tidied_at >= _TIDY_SECONDS:
             self._tidied_at = now
             await self._holds.tidy()
@@ -78,39 +80,39 @@ class HeldPages:
         if not hold.is_due(now):
             return False
         moment, put_at = self._probes.get(hold.key, (None, -math.inf))
-        return moment != hold.next_probe or time.monotonic() - put_at >= _PROBE_SECONDS
+        return moment != hold.next_probe or clock.monotonic() - put_at >= _PROBE_SECONDS
 
-    async def _held(self, message: Message) -> list[Entity]:
-        partition = KeyRange.only(entities.pages_partition(message.day, message.ref))
-        return [page async for page in self._pages.scan(partition, where=eq(HELD, True))]
+    async def _held(self, message: Message) -> dict[str, PageSummary]:
+        """Return the held pages of a message by their rows."""
+        partition = entities.pages_partition(message.day, message.ref)
+        held: dict[str, PageSummary] = {}
+        start: str | None = None
+        while True:
+            found = await self._pages.read(
+                PageSummary, partition, KeyRange(start=start), where=eq(HELD, True)
+            )
+            held |= found
+            if len(found) < _READ_AT_ONCE:
+                return held
+            start = entities.behind(next(reversed(found)))
 
-    async def _put_back(self, message: Message, pages: list[Entity]) -> None:
+    async def _put_back(self, message: Message, rows: list[str]) -> None:
         """Put the work items first: a page that is held and queued only costs an extra look. Pages
         that a sender has changed meanwhile stay as they are."""
-        for start in range(0, len(pages), _AT_ONCE):
-            some = pages[start : start + _AT_ONCE]
+        partition = entities.pages_partition(message.day, message.ref)
+        for start in range(0, len(rows), _AT_ONCE):
+            some = rows[start : start + _AT_ONCE]
             await self._put(message, some)
-            marks = [
-                Merge(Entity(each.partition, each.row, {HELD: False}), each.etag) for each in some
-            ]
-            try:
-                await self._pages.apply(marks)
-            except Conflict:
-                for mark in marks:
-                    try:
-                        await self._pages.apply([mark])
-                    except Conflict:
-                        continue
+            await self._pages.merge_where(
+                partition, some, {HELD: False}, eq(HELD, True) & eq(OWNER, "")
+            )
 
-    async def _put(self, message: Message, pages: Iterable[Entity]) -> None:
+    async def _put(self, message: Message, rows: Iterable[str]) -> None:
         await self._queue.put_many(
-            [
-                str(WorkItem(message.day, message.ref, int(page.row), restarted=True))
-                for page in pages
-            ]
+            [str(WorkItem(message.day, message.ref, int(row), restarted=True)) for row in rows]
         )
 
 
-def _is_free(page: Entity, holds: Holds) -> bool:
+def _is_free(page: PageSummary, holds: Holds) -> bool:
     """Return whether one of the holds that the page waits for is gone."""
-    return any(key not in holds for key in held_by(page))
+    return any(key not in holds for key in page.waiting.held_by)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable
-from datetime import UTC, datetime
 
+from postroom import clock
 from postroom.cancellation import end_tasks
 from postroom.domain.errors import NoSuch, Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus
@@ -86,7 +85,7 @@ class Scheduler:
 
     async def _lead(self, lease: Lease, stopping: asyncio.Event) -> None:
         log.info("this process schedules (fencing number %d)", lease.fencing)
-        self._leads_until = time.monotonic() + lease.seconds
+        self._leads_until = clock.monotonic() + lease.seconds
         if self._space is not None:
             self._space.begin()
         renewing = asyncio.create_task(self._renew(lease))
@@ -107,14 +106,14 @@ class Scheduler:
         """Renew the lease well before it expires. Ends with the error that lost it."""
         while True:
             await asyncio.sleep(lease.seconds / 3)
-            before = time.monotonic()
+            before = clock.monotonic()
             await self._store.renew_lease(lease)
             self._leads_until = before + lease.seconds
 
     def _leads(self) -> bool:
         """Return whether the lease is certainly still ours, by our clock and with a margin."""
         self._windows += 1
-        return time.monotonic() < self._leads_until - self._lease_seconds / 10
+        return clock.monotonic() < self._leads_until - self._lease_seconds / 10
 
     async def _start_due_messages(self) -> float:
         """Start a task for each message that needs work; return how long nothing else is due.
@@ -124,7 +123,7 @@ class Scheduler:
         async for message in self._messages.open_messages():
             # To the end: one that was cancelled before its time comes after others that wait.
             if message.status is MessageStatus.PENDING:
-                due_in = (message.scheduled_at - datetime.now(UTC)).total_seconds()
+                due_in = (message.scheduled_at - clock.now()).total_seconds()
                 if due_in > 0:
                     pause = min(pause, due_in)
                 if due_in > 0 or not may_start:
@@ -198,7 +197,7 @@ class Scheduler:
 def _needs_work(message: Message) -> bool:
     """Return whether a message is neither paused nor scheduled for later."""
     if message.status is MessageStatus.PENDING:
-        return message.scheduled_at <= datetime.now(UTC)
+        return message.scheduled_at <= clock.now()
     return message.status is not MessageStatus.PAUSED
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from postroom import clock
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.messages import Message
-from postroom.domain.messages.pages import page_partition
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
+from postroom.services.messages.page_rows import PageSummary
 from postroom.services.periodic import run_periodically
 from postroom.services.queues.attempts import AttemptRetention
 from postroom.services.row_ranges import remove_rows
@@ -37,11 +38,9 @@ class Retention:
     ) -> None:
         self._store = store = services.store
         self._index = store.table(entities.INDEX)
-        self._archive = store.table(entities.ARCHIVE)
         self._pages = store.table(entities.PAGES)
         self._messages = services.messages
         self._message_rows = services.message_rows
-        self._outcomes = services.outcomes
         self._events = services.events
         self._histories = AttemptRetention(store)
         self._audit = services.audit
@@ -61,7 +60,7 @@ class Retention:
             await self._histories.remove_unchanged_for(self._keep_events)
         if self._keep_archive is None:
             return 0
-        before = datetime.now(UTC) - self._keep_archive
+        before = clock.now() - self._keep_archive
         # No message is completed before it is due, and a cancelled one stays at least until then.
         due = KeyRange(stop=entities.due_row(before, MessageRef("")))
         removed = 0
@@ -81,16 +80,12 @@ class Retention:
             await self._message_rows.forget_done(entry.row)
             return True
         if ended is None and (message.completed_at or message.created_at) >= before:
-            return False  # an earlier version did not record the end in the index
-        await self._remove_emails(message)
+            return False  # archived by an earlier version, which did not note it in the index
+        await self._remove_pages(message)
         await self._messages.remove_done(message)
         return True
 
-    async def _remove_emails(self, message: Message) -> None:
-        async for page in self._outcomes.pages(message):
-            partition = page_partition(message.day, message.ref, int(page.row))
-            found = await self._archive.query(KeyRange.only(partition))
-            await remove_rows(self._archive, partition, [each.row for each in found.entities])
+    async def _remove_pages(self, message: Message) -> None:
         partition = entities.pages_partition(message.day, message.ref)
-        while rows := (await self._pages.query(KeyRange.only(partition))).entities:
-            await remove_rows(self._pages, partition, [each.row for each in rows])
+        while rows := await self._pages.read(PageSummary, partition):
+            await remove_rows(self._pages, partition, list(rows))

@@ -10,6 +10,7 @@ from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.outcomes import OutcomeService
+from postroom.services.messages.page_rows import PageRows
 from postroom.storage import Store
 
 
@@ -19,6 +20,7 @@ class SchedulerServices(Protocol):
     store: Store
     messages: MessageService
     message_rows: MessageRows
+    pages: PageRows
     outcomes: OutcomeService
     holds: HoldService
     events: EventService

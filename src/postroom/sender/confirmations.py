@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, Protocol, assert_never
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import masked
 from postroom.domain.audience.lists import (
     ListName,
@@ -32,8 +33,10 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.mail.system_mail import compile_confirmation
 from postroom.sender.faults.faults import Faults
+from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.policy import RetryPlan
+from postroom.sender.queue_loop import WAIT_SECONDS, QueueLoop
 from postroom.sender.sender_settings import SenderServices
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.subscriptions import SubscriptionService
@@ -48,7 +51,6 @@ POISON_QUEUE: Final = f"{CONFIRM_QUEUE};poison"
 IN_DOUBT_PAUSE: Final = timedelta(seconds=30)
 """The longest pause before an unanswered email is sent again."""
 
-_WAIT_SECONDS = 5.0
 _HELD_SECONDS = 0.5
 _LONGEST_WAIT = 60.0  # for a hold, which may be lifted at any time
 _NO_MESSAGE = MessageRef("confirmation")
@@ -87,6 +89,8 @@ class _Watcher:
 
 
 class Confirmations:
+    takes_held = False
+
     def __init__(
         self,
         services: ConfirmationServices,
@@ -105,7 +109,9 @@ class Confirmations:
         self._active: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[list[Result]]] = set()
         self._stopping = False
-        self._turns = 0  # iterations of the main loop
+        self._loop = QueueLoop(
+            self._queue, self, StoreOutages(), lease=settings.lease, at_once=settings.most_items
+        )
 
     @property
     def is_busy(self) -> bool:
@@ -114,69 +120,38 @@ class Confirmations:
 
     def doing(self) -> dict[str, Doing]:
         """Return what must make progress now (see `watchdog.py`). Mail servers may be slow."""
-        return {"looking for work": Doing(self._turns, patience=15.0, rest=_WAIT_SECONDS)}
+        return {"looking for work": Doing(self._loop.turns, patience=15.0, rest=WAIT_SECONDS)}
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Take and send confirmations until `stopping`."""
-        stop = asyncio.create_task(stopping.wait())
-        try:
-            while not stop.done():
-                self._turns += 1
-                await self._take(stop)
-        finally:
-            await self._drain()
-            stop.cancel()
-            await asyncio.gather(stop, return_exceptions=True)
+        await self._loop.run(stopping)
 
-    async def _take(self, stop: asyncio.Task[bool]) -> None:
-        """Take as many items as there is room for, or wait for room or work."""
-        room = self._settings.most_items - len(self._active)
-        if not room:
-            await asyncio.wait([stop, *self._active], return_when=asyncio.FIRST_COMPLETED)
-            return
-        try:
-            if await self._all_held(stop):
-                return
-            messages = await self._queue.receive(room, lease=self._settings.lease)
-        except StoreOutage as exc:
-            log.warning("no confirmations can be sent now: %s", exc)
-            await asyncio.wait([stop], timeout=_STORE_SECONDS)
-            return
-        for message in messages:
-            task = asyncio.create_task(self._work(message))
+    # -- for the loop --------------------------------------------------------------------------
+
+    def room(self) -> int:
+        return self._settings.most_items - len(self._active)
+
+    async def is_held(self) -> bool:
+        hold = (await self._faults.holds()).by_key.get(ACCOUNT)
+        return hold is not None and not hold.is_due(clock.now())
+
+    async def begin(self, items: list[QueueMessage]) -> None:
+        for item in items:
+            task = asyncio.create_task(self._work(item))
             self._active.add(task)
             task.add_done_callback(self._end)
-        if not messages:
-            await self._wait_for_work(stop)
 
-    async def _all_held(self, stop: asyncio.Task[bool]) -> bool:
-        """Wait a moment and return True if all emails are held and no probe is due."""
-        hold = (await self._faults.holds()).by_key.get(ACCOUNT)
-        if hold is None or hold.is_due(datetime.now(UTC)):
-            return False
-        await asyncio.wait([stop], timeout=_HELD_SECONDS)
-        return True
-
-    async def _wait_for_work(self, stop: asyncio.Task[bool]) -> None:
-        arrival = asyncio.create_task(self._queue.wait(_WAIT_SECONDS))
-        try:
-            await asyncio.wait([stop, arrival], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            arrival.cancel()
-            await asyncio.gather(arrival, return_exceptions=True)
+    def stop(self) -> set[asyncio.Task[None]]:
+        self._stopping = True
+        for sending in self._sending:
+            sending.cancel()
+        return self._active.copy()
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._active.discard(task)
+        self._loop.has_room()
         if not task.cancelled() and task.exception() is not None:
             log.error("a confirmation failed and will be taken again", exc_info=task.exception())
-
-    async def _drain(self) -> None:
-        self._stopping = True
-        while self._active:
-            self._turns += 1
-            for sending in self._sending:
-                sending.cancel()
-            await asyncio.wait(list(self._active), timeout=0.5)
 
     # -- one item ----------------------------------------------------------------------------
 
@@ -202,7 +177,7 @@ class Confirmations:
         if self._limits is not None:
             _, later = await self._limits.admit([recipient])
             if recipient.address in later:
-                wait = (later[recipient.address] - datetime.now(UTC)).total_seconds()
+                wait = (later[recipient.address] - clock.now()).total_seconds()
                 await self._queue.release(message, delay=max(0.0, wait), count_attempt=False)
                 return
         try:
@@ -235,7 +210,7 @@ class Confirmations:
         hold = (await self._faults.holds()).covering(_NO_MESSAGE, recipient.address)
         if hold is None:
             return 0.0
-        wait = (hold.next_probe - datetime.now(UTC)).total_seconds()
+        wait = (hold.next_probe - clock.now()).total_seconds()
         return min(max(wait, _HELD_SECONDS), _LONGEST_WAIT)
 
     async def _recipient_of(self, name: ListName, guid: SubscriberGuid) -> Subscriber | None:
@@ -289,7 +264,7 @@ class Confirmations:
             wait = await self._until_probe(Recipient(subscriber.address, subscriber.guid))
             await self._queue.release(message, delay=wait, count_attempt=False)
             return
-        delay = pause_after(result, message, self._settings.retry, datetime.now(UTC))
+        delay = pause_after(result, message, self._settings.retry, clock.now())
         if result.kind is not ResultKind.ACCEPTED:
             log.warning(
                 "the confirmation of %s to %s is %s%s: %s",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
 
+from postroom import clock
 from postroom.domain.audience.addresses import parse_address
 from postroom.domain.audience.lists import MailingList, new_guid
 from postroom.domain.messages.refs import MessageRef
@@ -33,7 +33,7 @@ def _mailing(mailing_list: MailingList, subject: str, bodies: NewBodies, base_ur
         description=mailing_list.description,
         from_address=mailing_list.from_address,
         base_url=base_url,
-        date=datetime.now(UTC),
+        date=clock.now(),
         language=mailing_list.language,
         postal_address=mailing_list.postal_address,
     )

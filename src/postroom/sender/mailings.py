@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import OrderedDict
-from datetime import UTC, datetime
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import NoSuch, NotNow
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
@@ -38,9 +37,9 @@ class Mailings:
     async def message(self, ref: MessageRef) -> Message | None:
         """Return the message as it was at most half a second ago; None if it does not exist."""
         known = self._about(ref)
-        if time.monotonic() - known.read_at < _STATUS_SECONDS:
+        if clock.monotonic() - known.read_at < _STATUS_SECONDS:
             return known.message
-        read_at = time.monotonic()
+        read_at = clock.monotonic()
         try:
             message: Message | None = await self._messages.get(ref)
         except NoSuch:
@@ -93,7 +92,7 @@ class Mailings:
             description=message.list_description or message.list_name,
             from_address=message.from_address,
             base_url=self._base_url,
-            date=message.queued_at or datetime.now(UTC),
+            date=message.queued_at or clock.now(),
             language=message.list_language,
             postal_address=message.list_postal_address,
         )

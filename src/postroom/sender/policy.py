@@ -9,6 +9,7 @@ from typing import assert_never
 import msgspec
 
 from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.page_emails import EmailState
 from postroom.transport.contract import Result, ResultKind
 
 _ACCEPTED = EmailOutcome.ACCEPTED  # looking up a member takes longer than all the rest
@@ -42,49 +43,23 @@ class RetryPlan(msgspec.Struct, frozen=True):
         return min(self.first * float(1 << min(tries - 1, 30)), self.longest)
 
 
-class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """The past attempts of an email. `doubts` counts those that were handed over without a reply:
-    each may have delivered a copy."""
-
-    tries: int = 0
-    first_tried_at: datetime | None = None
-    doubts: int = 0
-
-    @property
-    def was_in_doubt(self) -> bool:
-        return self.doubts > 0
-
-
-class EmailVerdict(msgspec.Struct, frozen=True, gc=False):
-    """The state of an email after an attempt. A pending one is tried again at `next_try_at`."""
-
-    outcome: EmailOutcome
-    reply: str
-    attempt: Attempt
-    next_try_at: datetime | None = None
-
-
 class Judge:
     """Decides on attempts that were made together at `now`."""
 
     def __init__(self, now: datetime, plan: RetryPlan, in_doubt: WhenInDoubt) -> None:
-        self._now = now
+        self.now = now
         self._plan = plan
         self._in_doubt = in_doubt
-        # Most emails of a page have the same past: none.
-        self._before: Attempt | None = None
-        self._after = Attempt()
 
-    def verdict(self, result: Result, before: Attempt) -> EmailVerdict:
+    def attempted(self, result: Result, before: EmailState) -> EmailState:
         """Decide on an attempt that ended with `result`."""
-        attempt = self._attempted(before)
         match result.kind:
             case ResultKind.ACCEPTED:
-                return EmailVerdict(_ACCEPTED, result.reply, attempt)
+                return self._done(_ACCEPTED, result.reply, before)
             case ResultKind.REFUSED:
-                return EmailVerdict(EmailOutcome.REFUSED, result.reply, attempt)
+                return self._done(EmailOutcome.REFUSED, result.reply, before)
             case ResultKind.DEFERRED:
-                return self._deferred(result.reply, attempt)
+                return self._deferred(result.reply, before)
             case ResultKind.IN_DOUBT:
                 return self.doubted(result.reply, before)
             case ResultKind.HELD:
@@ -92,33 +67,41 @@ class Judge:
             case _:
                 assert_never(result.kind)
 
-    def held(self, reply: str, before: Attempt) -> EmailVerdict:
-        """Decide on an email that failed for a reason other than its recipient: not an attempt."""
-        return EmailVerdict(EmailOutcome.PENDING, reply, before)
+    def suppressed(self, reason: str, before: EmailState) -> EmailState:
+        """Decide on an email that is not sent: its recipient left, or the message was cancelled."""
+        outcome = EmailOutcome.SUPPRESSED
+        return EmailState(outcome, reason, before.tries, before.doubts, self.now)
 
-    def doubted(self, reply: str, before: Attempt) -> EmailVerdict:
+    def waits(self, reason: str, until: datetime, before: EmailState) -> EmailState:
+        """Decide on an email that comes back at `until` without an attempt."""
+        return msgspec.structs.replace(before, reply=reason, at=self.now, next_try_at=until)
+
+    def held(self, reply: str, before: EmailState) -> EmailState:
+        """Decide on an email that failed for a reason other than its recipient: not an attempt."""
+        return msgspec.structs.replace(before, reply=reply, next_try_at=None)
+
+    def doubted(self, reply: str, before: EmailState) -> EmailState:
         """Decide on an email that was handed over without a reply: send it again after a growing
         pause, or leave it in doubt after `MOST_COPIES` such attempts."""
-        attempt = self._attempted(before)
         if self._in_doubt is WhenInDoubt.HOLD:
-            return EmailVerdict(EmailOutcome.IN_DOUBT, reply, attempt)
-        marked = msgspec.structs.replace(attempt, doubts=attempt.doubts + 1)
-        if marked.doubts >= MOST_COPIES:
-            return EmailVerdict(EmailOutcome.IN_DOUBT, reply, marked)
-        next_try = self._now + _DOUBT_PAUSES[marked.doubts - 1]
-        return EmailVerdict(EmailOutcome.PENDING, reply, marked, next_try)
+            return self._done(EmailOutcome.IN_DOUBT, reply, before)
+        doubted = msgspec.structs.replace(before, doubts=before.doubts + 1)
+        if doubted.doubts >= MOST_COPIES:
+            return self._done(EmailOutcome.IN_DOUBT, reply, doubted)
+        return self._again(self.now + _DOUBT_PAUSES[doubted.doubts - 1], reply, doubted)
 
-    def _attempted(self, before: Attempt) -> Attempt:
-        if before is not self._before:
-            first = before.first_tried_at or self._now
-            self._before = before
-            self._after = Attempt(before.tries + 1, first, before.doubts)
-        return self._after
+    def _deferred(self, reply: str, before: EmailState) -> EmailState:
+        tries = before.tries + 1
+        next_try = self.now + self._plan.pause(tries)
+        if next_try > (before.first_tried_at or self.now) + self._plan.give_up_after:
+            given_up = f"given up after {tries} attempts; last reply: {reply}"
+            return self._done(EmailOutcome.REFUSED, given_up, before)
+        return self._again(next_try, reply, before)
 
-    def _deferred(self, reply: str, attempt: Attempt) -> EmailVerdict:
-        first = attempt.first_tried_at or self._now
-        next_try = self._now + self._plan.pause(attempt.tries)
-        if next_try > first + self._plan.give_up_after:
-            given_up = f"given up after {attempt.tries} attempts; last reply: {reply}"
-            return EmailVerdict(EmailOutcome.REFUSED, given_up, attempt)
-        return EmailVerdict(EmailOutcome.PENDING, reply, attempt, next_try)
+    def _done(self, outcome: EmailOutcome, reply: str, before: EmailState) -> EmailState:
+        return EmailState(outcome, reply, before.tries + 1, before.doubts, self.now)
+
+    def _again(self, next_try: datetime, reply: str, before: EmailState) -> EmailState:
+        first = before.first_tried_at or self.now
+        tries, doubts = before.tries + 1, before.doubts
+        return EmailState(EmailOutcome.PENDING, reply, tries, doubts, self.now, next_try, first)

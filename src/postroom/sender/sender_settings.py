@@ -11,6 +11,7 @@ from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services.events import EventService
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.page_rows import PageRows
 from postroom.storage import Store
 
 
@@ -19,6 +20,7 @@ class SenderServices(Protocol):
 
     store: Store
     messages: MessageService
+    pages: PageRows
     holds: HoldService
     events: EventService
 

@@ -12,26 +12,22 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
 
 from postroom.cancellation import end_tasks
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
 from postroom.domain.messages.refs import MessageRef
-from postroom.observability.logs import about
-from postroom.observability.metrics import PAGE_SECONDS
 from postroom.sender.faults.lost_history import LostHistory
 from postroom.sender.faults.restoring import Restoring
 from postroom.sender.journal.journal import Journal
 from postroom.sender.journal.recovery import Recovery
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.pages.active_pages import ActivePage
-from postroom.sender.pages.claims import PageLost, PageTaken
 from postroom.sender.pages.page_work import PageWork
 from postroom.sender.pages.window import Window
+from postroom.sender.queue_loop import WAIT_SECONDS, QueueLoop
 from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
@@ -47,13 +43,12 @@ _STATUS_SECONDS = 0.25
 _MARK_SECONDS = 1.0
 # A mail server may take ten minutes for its reply (RFC 5321 4.5.3.2.6).
 _MAIL_SERVER_PATIENCE = 15.0
-_HELD_SECONDS = 0.5
-_WAIT_SECONDS = 5.0  # for work, if no notification comes
-_ROOM_SECONDS = 0.05  # between checks for room: results arrive without a notification
 _STOPPED = (MessageStatus.PAUSED, MessageStatus.CANCELLED)
 
 
 class Sender:
+    takes_held = True  # to mark their pages, and to probe
+
     def __init__(
         self,
         services: SenderServices,
@@ -69,14 +64,12 @@ class Sender:
         self._queue = services.store.queue(SEND_QUEUE)
         self._poison = services.store.queue(POISON_QUEUE)
         self._journal = Journal(settings.journals, self.owner)
-        self._room = asyncio.Event()
         self._window = Window(transport.at_once, settings.most_pages)
         self._sent = 0  # emails of finished pages
-        self._turns = 0  # iterations of the main loop
-        self._active: dict[asyncio.Task[None], ActivePage] = {}
-        self._active_partitions: dict[str, ActivePage] = {}
+        self._pages: dict[str, ActivePage] = {}
+        self._groups: set[asyncio.Task[None]] = set()
         self._lost_history = LostHistory(
-            services, self.owner, settings, history, self._active_partitions.__contains__
+            services, self.owner, settings, history, self._pages.__contains__
         )
         self._work = PageWork(
             services,
@@ -85,34 +78,32 @@ class Sender:
             limits,
             self._journal,
             self._lost_history,
-            self._room.set,
-            self._stop_sending,
+            sending=lambda: self._loop.has_room(),
+            ended=self._forget,
+            stop=self._stop_sending,
         )
         self._store_outages = self._work.store_outages
-        self._restoring = Restoring(services, self.owner)
+        self._loop = QueueLoop(
+            self._queue, self, self._store_outages, lease=settings.lease, at_once=settings.claim
+        )
+        self._restoring = Restoring(services)
         self._recovery = Recovery(
-            services,
-            self.owner,
-            settings.retry,
-            settings.in_doubt,
-            settings.lease,
-            self._lost_history.remember,
+            services, settings.retry, settings.in_doubt, self._lost_history.remember
         )
 
     @property
     def is_busy(self) -> bool:
         """Whether pages are active."""
-        return bool(self._active)
+        return bool(self._pages)
 
     def doing(self) -> dict[str, Doing]:
         """Return what must make progress now (see `watchdog.py`): nothing during a store outage."""
         if self._store_outages.is_out:
             return {}
-        pages = self._active.values()
-        doing = {"looking for work": Doing(self._turns, rest=_WAIT_SECONDS)}
+        pages = self._pages.values()
+        doing = {"looking for work": Doing(self._loop.turns, rest=WAIT_SECONDS)}
         if any(page.is_sending for page in pages):
-            sent = self._sent + sum(page.sent for page in pages)
-            doing["waiting for the mail server"] = Doing(sent, _MAIL_SERVER_PATIENCE)
+            doing["waiting for the mail server"] = Doing(self._sent_so_far(), _MAIL_SERVER_PATIENCE)
         for page in pages:
             if not page.is_sending:
                 doing[f"page {page.item.partition}"] = Doing(page.sending is None)
@@ -121,160 +112,107 @@ class Sender:
     async def run(self, stopping: asyncio.Event) -> None:
         """Take and send pages until `stopping`."""
         async with kept_on_one_core() if self._settings.one_core else nullcontext():
-            await self._run(stopping)
+            background = [
+                asyncio.create_task(each)
+                for each in (
+                    self._work.keep_leases(lambda: list(self._pages.values())),
+                    self._recover(),
+                    self._stop_paused(),
+                    self._mark(),
+                )
+            ]
+            try:
+                await self._loop.run(stopping)
+            finally:
+                await end_tasks(background)
+                self._journal.close()
+                self._lost_history.close()
 
-    async def _run(self, stopping: asyncio.Event) -> None:
-        renewing = asyncio.create_task(self._work.leases.keep(self._active.values))
-        recovering = asyncio.create_task(self._recover())
-        stopping_paused = asyncio.create_task(self._stop_paused())
-        marking = asyncio.create_task(self._mark())
-        stop = asyncio.create_task(stopping.wait())
-        try:
-            while not stop.done():
-                self._turns += 1
-                await self._take(stop)
-        finally:
-            await self._drain()
-            background = (renewing, recovering, stopping_paused, marking, stop)
-            await end_tasks(background)
-            self._journal.close()
-            self._lost_history.close()
+    # -- for the loop --------------------------------------------------------------------------
 
-    async def _take(self, stop: asyncio.Task[bool]) -> None:
-        """Take as many pages as there is room for, or wait for room or work."""
-        room = min(self._settings.claim, self._room_for())
-        if room < 1:
-            self._room.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_ROOM_SECONDS):
-                    await self._room.wait()
-            return
-        try:
-            self._journal.prepare()
-            if await self._work.faults.is_account_held():
-                # Pages are only held or probed: no hurry.
-                await asyncio.wait([stop], timeout=_HELD_SECONDS)
-            items = await self._queue.receive(room, lease=self._settings.lease)
-            self._store_outages.worked()
-            await self._begin(items)
-            if not items:
-                self._window.rest()
-                await self._wait_for_work(stop)
-        except StoreOutage as exc:
-            self._store_outages.failed(exc, "work waits")
-            await asyncio.wait([stop], timeout=1.0)
-
-    def _room_for(self) -> int:
+    def room(self) -> int:
         """Return how many pages may be taken: none while others cannot be recorded."""
         if self._store_outages.is_holding_pages or self._lost_history.is_waiting:
             return 0
-        pages = self._active.values()
+        pages = self._pages.values()
         most = self._settings.most_pages
         if len(pages) + min(self._settings.claim, most) > most:
-            return 0  # too few to be taken together
+            return 0  # too few for a group
         unsent = sum(page.unsent for page in pages)
-        sent = self._sent + sum(page.sent for page in pages)
-        return self._window.room(len(pages), unsent, sent)
+        return self._window.room(len(pages), unsent, self._sent_so_far())
 
-    async def _wait_for_work(self, stop: asyncio.Task[bool]) -> None:
-        arrival = asyncio.create_task(self._queue.wait(_WAIT_SECONDS))
-        try:
-            await asyncio.wait([stop, arrival], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            arrival.cancel()
-            await asyncio.gather(arrival, return_exceptions=True)
+    async def is_held(self) -> bool:
+        self._journal.prepare()
+        return await self._work.faults.is_account_held()
 
-    async def _begin(self, messages: Sequence[QueueMessage]) -> None:
-        taken: dict[MessageRef, list[ActivePage]] = {}
-        for message in messages:
+    async def begin(self, items: list[QueueMessage]) -> None:
+        if not items:
+            self._window.rest()
+        groups: dict[MessageRef, list[ActivePage]] = {}
+        for message in items:
             try:
                 item = parse_work_item(message.body)
             except Invalid as exc:
                 await self._set_aside(message, exc)
                 continue
-            if item.partition in self._active_partitions:
-                await self._receive_again(self._active_partitions[item.partition], message)
+            if (known := self._pages.get(item.partition)) is not None:
+                await self._receive_again(known, message)
                 continue
             # First of all: if we are killed, the next sender can release it at once.
             self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
-            active = ActivePage(message, item)
-            self._active_partitions[item.partition] = active
-            taken.setdefault(item.ref, []).append(active)
-        for ref, pages in taken.items():
-            taking = asyncio.create_task(self._work.take_together(ref, pages))
-            for active in pages:
-                task = asyncio.create_task(self._finish(active, taking))
-                self._active[task] = active
-                task.add_done_callback(self._end)
+            taken = self._pages[item.partition] = ActivePage(message, item)
+            groups.setdefault(item.ref, []).append(taken)
+        for group in groups.values():
+            task = asyncio.create_task(self._work_on(group))
+            self._groups.add(task)
+            task.add_done_callback(self._groups.discard)
 
-    async def _receive_again(self, active: ActivePage, message: QueueMessage) -> None:
+    def stop(self) -> set[asyncio.Task[None]]:
+        """Stop sending, and let everything else finish.
+
+        During a store outage, pages that are not being sent are left as they are: the next sender
+        settles them from the journal.
+        """
+        self._work.is_stopping = True
+        for page in self._pages.values():
+            page.stop_sending()
+        if self._store_outages.is_out and not any(page.is_sending for page in self._pages.values()):
+            for task in self._groups:
+                task.cancel()
+        return self._groups.copy()
+
+    async def _work_on(self, group: list[ActivePage]) -> None:
+        try:
+            await self._work.work_on(group)
+        except Exception:
+            log.exception("pages failed and will be taken again")
+        finally:
+            for page in group:
+                self._forget(page)
+
+    async def _receive_again(self, taken: ActivePage, message: QueueMessage) -> None:
         """Handle a work item of a page that is active here already.
 
         If it is the same item, its lease ran out while we were busy: use the new receipt. If it is
         another one, created after a restart of the scheduler, it can wait.
         """
-        if message.id == active.message.id:
-            active.message = message
-            active.lost_item = False
-            self._journal.page_renewed(active.item.partition, message.receipt)
+        if message.id == taken.message.id:
+            taken.message = message
+            taken.is_item_lost = False
+            self._journal.page_renewed(taken.item.partition, message.receipt)
             return
         with suppress(LeaseLost):
             await self._queue.release(message, delay=self._settings.lease, count_attempt=False)
 
-    def _end(self, task: asyncio.Task[None]) -> None:
-        active = self._active.pop(task)
-        self._forget(active)
-        self._sent += active.sent
-        self._room.set()
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a page failed and will be taken again", exc_info=task.exception())
-
-    def _forget(self, active: ActivePage) -> None:
+    def _forget(self, taken: ActivePage) -> None:
         """Treat work items of this page as new from now on."""
-        if self._active_partitions.get(active.item.partition) is active:
-            del self._active_partitions[active.item.partition]
+        if self._pages.get(taken.item.partition) is taken:
+            del self._pages[taken.item.partition]
+            self._sent += taken.sent
+            self._loop.has_room()
 
-    async def _finish(self, active: ActivePage, taking: asyncio.Task[None]) -> None:
-        """Process one work item, from the claim of its page to its deletion or release."""
-        item = active.item
-        release_for: float | None = None
-        try:
-            with about(message=item.ref, page=item.page), PAGE_SECONDS.timed():
-                release_for = await self._store_outages.until_done(
-                    lambda: self._work_on(active, taking),
-                    f"page {item.partition} waits",
-                    lambda: self._work.is_stopping,
-                )
-        except PageTaken as taken:
-            release_for = max(1.0, (taken.free_at - datetime.now(UTC)).total_seconds())
-        except (PageLost, LeaseLost):
-            log.warning("page %s was taken over by another sender", item.partition)
-            self._lost_history.suspect(item)
-        except StoreOutage as exc:
-            # The next sender settles it from the journal.
-            log.warning("page %s is left to the next sender: %s", item.partition, exc)
-            return
-        # Before the item is released: we may receive it again at once.
-        self._journal.page_ended(item.partition)
-        self._forget(active)
-        if release_for is not None:
-            try:
-                await self._queue.release(active.message, delay=release_for, count_attempt=False)
-            except (LeaseLost, StoreOutage) as exc:
-                log.info("page %s is taken again when its lease expires: %s", item.partition, exc)
-
-    async def _work_on(self, active: ActivePage, taking: asyncio.Task[None]) -> float | None:
-        """Work on a page that was claimed together with others, or alone if that failed."""
-        with suppress(StoreOutage):
-            await asyncio.shield(taking)
-        try:
-            if active.was_interrupted:
-                await self._work.leases.reclaim(active)
-            return await self._work.work_on(active)
-        except StoreOutage:
-            active.taken = None
-            active.was_interrupted = True
-            raise
+    def _sent_so_far(self) -> int:
+        return self._sent + sum(page.sent for page in self._pages.values())
 
     async def _set_aside(self, message: QueueMessage, why: Invalid) -> None:
         """Move a message that is not a work item to the poison queue."""
@@ -282,35 +220,35 @@ class Sender:
         await self._poison.put(message.body, properties={"error": str(why)[:1000]})
         await self._queue.delete(message)
 
-    # -- background tasks --------------------------------------------------------------------
+    # -- background tasks ----------------------------------------------------------------------
 
     async def _stop_paused(self) -> None:
         """Stop sending paused and cancelled messages, even in the middle of a page."""
         while True:
             await asyncio.sleep(_STATUS_SECONDS)
-            for active in list(self._active.values()):
+            for page in list(self._pages.values()):
                 try:
-                    message = await self._work.mailings.message(active.item.ref)
+                    message = await self._work.mailings.message(page.item.ref)
                 except StoreOutage:
                     continue
                 if message is not None and message.status in _STOPPED:
-                    active.stop_sending()
+                    page.stop_sending()
 
     def _stop_sending(self, ref: MessageRef | None) -> None:
         """Stop sending one message, or all: the mail server would give the same reply to all."""
-        for active in self._active.values():
-            if ref is None or active.item.ref == ref:
-                active.stop_sending()
+        for page in self._pages.values():
+            if ref is None or page.item.ref == ref:
+                page.stop_sending()
 
     async def _mark(self) -> None:
         """Record every second, in the store and locally, that emails are being sent, and check
         whether the store still has the records of sent ones."""
         marked = -1
         while True:
-            sent = self._sent + sum(page.sent for page in self._active.values())
+            sent = self._sent_so_far()
             try:
                 is_behind = False
-                if self._history is not None and (self._active or sent != marked):
+                if self._history is not None and (self._pages or sent != marked):
                     is_behind = not await self._history.advance()
                     marked = sent
                 await self._lost_history.watch(is_behind=is_behind)
@@ -333,18 +271,3 @@ class Sender:
             except Exception:  # tried again in a second
                 log.exception("a dead sender's pages could not be settled")
             await asyncio.sleep(1.0)
-
-    async def _drain(self) -> None:
-        """Stop sending, and let everything else finish.
-
-        During a store outage, pages that are not being sent are left as they are: the next sender
-        settles them from the journal.
-        """
-        self._work.is_stopping = True
-        while self._active:
-            self._turns += 1
-            for task, active in self._active.items():
-                active.stop_sending()
-                if self._store_outages.is_out and not active.is_sending:
-                    task.cancel()
-            await asyncio.wait(list(self._active), timeout=0.5)

@@ -6,11 +6,9 @@
 | `mailinglist`    | list          | `email:KEY`     | a subscriber; see below              |
 | `mailinglist`    | list          | `guid:GUID`     | its look-up row                      |
 | `listindex`      | `list`        | list            | which lists there are                |
-| `message`        | day           | `message` + ref | an unfinished message                |
-| `message`        | day,ref,page  | KEY             | a pending email                      |
-| `messagearchive` | the same keys |                 | finished messages and emails         |
-| `messagepage`    | day,ref       | page            | the contents and counts of a page    |
-| `messagepage`    | day,ref       | page `,claim`   | the sender that works on the page    |
+| `message`        | day           | `message` + ref | a message that is not done           |
+| `messagearchive` | the same keys |                 | a message that is done               |
+| `messagepage`    | day,ref       | page            | see `messages/page_rows.py`          |
 | `messageindex`   | `ref`         | ref             | the day of a message                 |
 | `messageindex`   | `open`/`done` | time,ref        | messages by when they are due;       |
 |                  |               |                 | of `done` ones, when they ended      |
@@ -23,8 +21,7 @@
 
 KEY is the address without differences of case (`address_key` in `domain/audience/addresses.py`).
 Where the address is spelled otherwise, the row's `EmailAddress` has the spelling; a look-up row
-always has it. Emails of messages that were queued before addresses had keys are in rows named after
-their spelling; see `Message.first_keyed_page`.
+always has it.
 
 Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`.
 """
@@ -96,14 +93,6 @@ def message_row(ref: MessageRef) -> str:
 
 def pages_partition(day: str, ref: MessageRef) -> str:
     return f"{day},{ref}"
-
-
-def page_row(page: int) -> str:
-    return f"{page:06}"
-
-
-def claim_row(page: int) -> str:
-    return f"{page:06},claim"
 
 
 def due_row(scheduled_at: datetime, ref: MessageRef) -> str:
@@ -242,13 +231,6 @@ class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
     def may_receive(self) -> bool:
         return self.Verified and not self.Blocked
 
-    @property
-    def email_properties(self) -> dict[str, str]:
-        """Return the properties of a planned email to this subscriber."""
-        if self.EmailAddress:
-            return {"SubscriberGUID": self.SubscriberGUID, "EmailAddress": self.EmailAddress}
-        return {"SubscriberGUID": self.SubscriberGUID}
-
 
 # -- messages -------------------------------------------------------------------------------------
 
@@ -276,7 +258,6 @@ def message_entity(message: Message) -> Entity:
         "QueuedAt": message.queued_at,
         "CompletedAt": message.completed_at,
         "RetryOf": message.retry_of,
-        "FirstKeyedPage": message.first_keyed_page,
         "RetryAt": message.retry_at,
         "Trace": message.trace or None,
         **_sum_properties(message.counts),
@@ -313,34 +294,9 @@ def message_from(entity: Entity) -> Message:
         retry_of=None if retry_of is None else MessageRef(retry_of),
         retry_at=read_optional(entity, "RetryAt", datetime),
         trace=read_optional(entity, "Trace", str) or "",
-        first_keyed_page=read_optional(entity, "FirstKeyedPage", int),
         counts=counts_from(entity) if "Planned" in entity.properties else None,
         etag=entity.etag,
     )
-
-
-class EmailRow(msgspec.Struct, frozen=True, gc=False):
-    """A pending email; it has more than its GUID only if it was tried before."""
-
-    SubscriberGUID: str
-    EmailAddress: str = ""
-    Tries: int = 0
-    FirstTriedAt: datetime | None = None
-    WasInDoubt: bool = False
-    Doubts: int = 0
-    """Attempts without a reply. Rows of earlier versions have the mark `WasInDoubt` alone."""
-    NextTryAt: datetime | None = None
-    TriedAt: datetime | None = None
-    Reply: str = ""
-
-    def row_of(self, address: Address) -> str:
-        """Return this email's row: the key of its address if it has a spelling of its own."""
-        return address_key(address) if self.EmailAddress else address
-
-
-def read_spelling(email: Entity) -> Address:
-    """Return the address of an email's row, in the spelling that it is sent to."""
-    return Address(read_optional(email, "EmailAddress", str) or email.row)
 
 
 # -- pages ----------------------------------------------------------------------------------------

@@ -61,7 +61,13 @@ from postroom.storage.names import (
     check_queue_name,
     check_table_name,
 )
-from postroom.storage.values import check_alike, check_properties, check_text
+from postroom.storage.values import (
+    Properties,
+    Value,
+    check_alike,
+    check_properties,
+    check_text,
+)
 
 _SCANNED_AT_ONCE = 500  # queue messages, so that memory stays flat
 
@@ -77,6 +83,11 @@ class CheckedTable(Table):
 
     @abstractmethod
     async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]: ...
+
+    @abstractmethod
+    async def _merge_where(
+        self, partition: str, rows: Sequence[str], changes: Properties, where: Filter
+    ) -> dict[str, Entity]: ...
 
     @abstractmethod
     async def _query(
@@ -120,6 +131,26 @@ class CheckedTable(Table):
     @measured("table apply")
     async def apply(self, operations: Sequence[Operation]) -> list[str]:
         return await self._apply(check_batch(operations), operations)
+
+    @measured("table merge_where")
+    async def merge_where(
+        self,
+        partition: str,
+        rows: Collection[str],
+        changes: Mapping[str, Value],
+        where: Filter,
+    ) -> dict[str, Entity]:
+        wanted = sorted(set(rows))
+        if not 1 <= len(wanted) <= limits.BATCH_OPERATIONS:
+            raise InvalidBatch(
+                f"a batch has 1 to {limits.BATCH_OPERATIONS} operations, not {len(wanted)}"
+            )
+        check_keys(wanted)
+        check_filter(where)
+        check_properties(changes)
+        if any(isinstance(value, bytes) for value in changes.values()):
+            raise InvalidValue("bytes cannot be merged under a condition")
+        return await self._merge_where(check_key(partition), wanted, changes, where)
 
     @measured("table query")
     async def query(

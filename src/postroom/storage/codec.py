@@ -1,21 +1,24 @@
-"""Properties as one JSON object, for the engines that keep them so.
+"""Properties as one JSON object beside packed bytes, for the engines that keep them so.
 
-Text, integers and booleans are JSON's own. Floats, timestamps and bytes are written as a number,
-as ISO 8601 in UTC with microseconds (so that text order is time order) and as base64; what they are
-stands beside them under the key `@`, which no property can have:
+Text, integers and booleans are JSON's own. Floats and timestamps are written as a number and as
+ISO 8601 in UTC with microseconds (so that text order is time order); their types stand beside them
+under the key `@`, which no property can have:
 
     {"Verified": true, "SeenAt": "2026-11-15T07:28:20.000000Z", "@": {"SeenAt": "t"}}
 
 So an operator reads and queries plain values with SQL, and every type comes back as it was.
+
+Bytes are kept apart, as one MessagePack map of all of a row's bytes: nobody pays for them who does
+not ask for them. Rows of earlier versions have them in the JSON, in base64 with the type `b`.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,20 +34,38 @@ BYTES: Final = "b"
 _TAGS: dict[type, str] = {float: FLOAT, datetime: TIMESTAMP, bytes: BYTES}
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
-def encode(properties: Properties) -> str:
-    """The JSON text of properties that were checked before."""
+class Encoded(NamedTuple):
+    """Properties as they are stored."""
+
+    text: str
+    packed: bytes | None = None
+
+
+def encode(properties: Properties) -> Encoded:
+    """Return properties, which were checked before, as they are stored."""
     written: dict[str, object] = {}
     types: dict[str, str] = {}
+    binary: dict[str, bytes] = {}
     for name, value in properties.items():
         tag = _TAGS.get(type(value))
-        if tag is not None:
+        if tag is None:
+            continue
+        if isinstance(value, bytes):
+            binary[name] = value
+        else:
             types[name] = tag
             written[name] = written_as(value)
+    if binary:
+        properties = {name: value for name, value in properties.items() if name not in binary}
+    packed = _pack(binary) if binary else None
     if not types:
-        return _encoder.encode(properties).decode()
-    return _encoder.encode({**properties, **written, TYPES: types}).decode()
+        return Encoded(_encoder.encode(properties).decode(), packed)
+    text = _encoder.encode({**properties, **written, TYPES: types}).decode()
+    return Encoded(text, packed)
 
 
 def encode_alike(rows: Mapping[str, Mapping[str, str]], shared: Properties) -> dict[str, str]:
@@ -52,13 +73,13 @@ def encode_alike(rows: Mapping[str, Mapping[str, str]], shared: Properties) -> d
     own = {row: _encoder.encode(properties).decode() for row, properties in rows.items()}
     if not shared:
         return own
-    rest = encode(shared)
+    rest = encode(shared).text
     return {row: rest if text == "{}" else f"{text[:-1]},{rest[1:]}" for row, text in own.items()}
 
 
-def decode(text: str | bytes) -> dict[str, Value]:
-    """The properties that `encode` wrote."""
-    return restored(_decoder.decode(text))
+def decode(text: str | bytes, packed: bytes | None = None) -> dict[str, Value]:
+    """Return the properties that `encode` wrote."""
+    return restored(_decoder.decode(text), packed)
 
 
 @lru_cache(maxsize=64)
@@ -79,21 +100,23 @@ def numbered_rows_decoder(kind: type[S]) -> msgspec.json.Decoder[list[tuple[int,
     return msgspec.json.Decoder(list[tuple[int, str, kind]])  # type: ignore[valid-type]
 
 
-def restored(properties: dict[str, Any]) -> dict[str, Value]:
-    """The same from JSON that was read already, in place: each value in its own type again."""
+def restored(properties: dict[str, Any], packed: bytes | None = None) -> dict[str, Value]:
+    """As `decode`, from JSON that was read already, and is changed by this."""
     types = properties.pop(TYPES, None)
     if types:
         for name, tag in types.items():
             properties[name] = _read_as(tag, properties[name])
-    return properties
+    if packed is None:
+        return properties
+    return {**_unpack(packed), **properties}  # `merge_where` does not look at packed bytes
 
 
 def written_as(value: Value) -> str | int | float | bool:
-    """The JSON value; a filter compares with the same."""
+    """Return the JSON value, which a filter compares with."""
     if isinstance(value, datetime):
         return _text_of(value if value.tzinfo is UTC else value.astimezone(UTC))
     if isinstance(value, bytes):
-        return b64encode(value).decode("ascii")
+        raise TypeError("bytes are packed, not written as JSON")
     return value
 
 

@@ -180,6 +180,21 @@ class Table(ABC):
         """
 
     @abstractmethod
+    async def merge_where(
+        self,
+        partition: str,
+        rows: Collection[str],
+        changes: Mapping[str, Value],
+        where: Filter,
+    ) -> dict[str, Entity]:
+        """Merge `changes`, which contain no bytes, into those of these 1 to 100 rows that match
+        `where`; return the rows that were changed as they are then.
+
+        Each row is changed for itself. If the change makes a row match no more, exactly one of
+        several callers gets it.
+        """
+
+    @abstractmethod
     async def query(
         self,
         partitions: KeyRange = EVERY_KEY,
@@ -208,8 +223,8 @@ class Table(ABC):
         limit: int = 1000,
     ) -> dict[str, S]:
         """Up to `limit` rows of one partition by their keys, in key order, each as a `kind`: a
-        struct that names the properties it wants. Others are not looked at; the struct's defaults
-        stand for those that a row lacks. Much cheaper than `query`.
+        struct that names the properties it wants, none of which are bytes. Others are not looked
+        at; the struct's defaults stand for those that a row lacks. Much cheaper than `query`.
 
         If there are as many as `limit`, further ones may follow the last. `StoreDamaged` if a
         property is not of the type that the struct says.

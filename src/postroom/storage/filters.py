@@ -6,8 +6,8 @@ A filter is a comparison, or comparisons joined by `&` and `|`:
 
 A comparison holds only if the property is there and has the type of the value: `ne("Age", 3)`
 does not match an entity without `Age`, nor one whose `Age` is text. There is no 'not': engines
-disagree on what it means for a missing property. Text is ordered by code point. Booleans and bytes
-know only `eq` and `ne`. Text longer than `limits.COMPARABLE_TEXT` matches nothing.
+disagree on what it means for a missing property. Text is ordered by code point. Booleans know only
+`eq` and `ne`; bytes cannot be compared. Text longer than `limits.COMPARABLE_TEXT` matches nothing.
 """
 
 from __future__ import annotations
@@ -122,12 +122,10 @@ def check_filter(where: Filter) -> None:
         check_value(comparison.name, comparison.value)
         if comparison.operator not in _COMPARE:
             raise InvalidValue(f"a filter knows no operator {comparison.operator!r}")
-        if isinstance(comparison.value, bool | bytes) and comparison.operator not in (
-            "eq",
-            "ne",
-        ):
-            kind = type(comparison.value).__name__
-            raise InvalidValue(f"{comparison.name}: {kind} can only be compared with eq and ne")
+        if isinstance(comparison.value, bytes):
+            raise InvalidValue(f"{comparison.name}: a filter cannot compare bytes")
+        if isinstance(comparison.value, bool) and comparison.operator not in ("eq", "ne"):
+            raise InvalidValue(f"{comparison.name}: a filter compares booleans with eq and ne only")
         if isinstance(comparison.value, str) and len(comparison.value) > limits.COMPARABLE_TEXT:
             raise InvalidValue(
                 f"{comparison.name}: a filter compares at most {limits.COMPARABLE_TEXT} characters"

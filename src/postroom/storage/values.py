@@ -118,6 +118,8 @@ def check_alike(rows: Collection[Mapping[str, str]], shared: Properties) -> int:
     if not names.isdisjoint(shared):
         raise InvalidValue("a property is either shared or a row's own")
     _check_names(names)
+    if bytes in map(type, shared.values()):
+        raise InvalidValue("bytes cannot be shared by rows")
     size = check_properties(shared)
     text = "".join(values)
     if (

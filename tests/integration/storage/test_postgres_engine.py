@@ -121,6 +121,19 @@ async def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
     assert ask(url, "SELECT version FROM postroom.meta") == [(schema.VERSION + 1,)]
 
 
+async def test_a_database_without_a_place_for_bytes_gets_one(url: str) -> None:
+    async with await open_store(url) as store:
+        await store.table("people").insert(Entity("p", "old", {"A": 1}))
+    ask(url, "ALTER TABLE postroom.t_people DROP COLUMN packed")
+    ask(url, "UPDATE postroom.meta SET version = 1")
+    async with await open_store(url) as store:
+        table = store.table("people")
+        await table.merge(Entity("p", "old", {"B": b"bytes"}))
+        found = await table.get("p", "old")
+        assert found is not None
+        assert found.properties == {"A": 1, "B": b"bytes"}
+
+
 async def test_a_schema_that_is_not_whole_is_refused(url: str) -> None:
     await (await open_store(url)).close()
     ask(url, "DROP TABLE postroom.lease")

@@ -317,12 +317,29 @@ async def test_an_older_schema_is_upgraded_and_keeps_its_data(
     url = url_of(tmp_path / "store.db")
     async with await open_store(url) as store:
         await store.table("people").insert(Entity("p", "r", {"A": 1}))
-    steps = (*schema.STEPS, "CREATE TABLE added_by_the_next_version (a)")
+    steps = (*schema.STEPS, lambda c: c.execute("CREATE TABLE added_by_the_next_version (a)"))
     monkeypatch.setattr(schema, "STEPS", steps)
     monkeypatch.setattr(schema, "VERSION", len(steps))
     async with await open_store(url) as store:
         assert (await store.info()).schema_version == len(steps)
         assert await store.table("people").get("p", "r") is not None
+
+
+async def test_a_file_without_a_place_for_bytes_gets_one(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with await open_store(url_of(path)) as store:
+        await store.table("people").insert(Entity("p", "old", {"A": 1}))
+    older = sqlite3.connect(path)
+    older.execute("ALTER TABLE t_people DROP COLUMN packed")
+    older.execute("PRAGMA user_version = 1")
+    older.commit()
+    older.close()
+    async with await open_store(url_of(path)) as store:
+        table = store.table("people")
+        await table.merge(Entity("p", "old", {"B": b"bytes"}))
+        found = await table.get("p", "old")
+        assert found is not None
+        assert found.properties == {"A": 1, "B": b"bytes"}
 
 
 async def test_an_upgrade_that_fails_changes_nothing(
@@ -331,7 +348,7 @@ async def test_an_upgrade_that_fails_changes_nothing(
     url = url_of(tmp_path / "store.db")
     async with await open_store(url):
         pass
-    steps = (*schema.STEPS, "CREATE TABLE half (a); CREATE TABLE queue (a)")
+    steps = (*schema.STEPS, lambda c: c.execute("CREATE TABLE half (a); CREATE TABLE queue (a)"))
     with monkeypatch.context() as newer:
         newer.setattr(schema, "STEPS", steps)
         newer.setattr(schema, "VERSION", len(steps))

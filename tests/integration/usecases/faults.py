@@ -43,6 +43,7 @@ from postroom.storage import (
     StoreInfo,
     Table,
     Upsert,
+    Value,
 )
 from postroom.storage.contract import S
 
@@ -113,6 +114,12 @@ class FatedTable(Table):
     async def apply(self, operations: Sequence[Operation]) -> list[str]:
         await self._fate.write()
         return await self._inner.apply(operations)
+
+    async def merge_where(
+        self, partition: str, rows: Collection[str], changes: Mapping[str, Value], where: Filter
+    ) -> dict[str, Entity]:
+        await self._fate.write()
+        return await self._inner.merge_where(partition, rows, changes, where)
 
     async def query(
         self,

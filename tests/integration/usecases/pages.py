@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.page_emails import EmailState
 from postroom.domain.messages.pages import (
     PAGE_SIZE,
     SEND_QUEUE,
     WorkItem,
-    page_partition,
     parse_work_item,
 )
 from postroom.scheduler import fan_out
 from postroom.scheduler.fan_out import FanOut
 from postroom.sender.pages.claims import Claims
-from postroom.sender.pages.page import PageStore
-from postroom.sender.policy import Attempt, EmailVerdict
+from postroom.sender.pages.settling import settled
 from postroom.services import entities
+from postroom.services.messages.holds import Holds
+from postroom.services.messages.page_rows import Page, PageRows, page_entity, page_from, page_row
 from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import Store
 from postroom.wiring import Services
@@ -47,22 +50,19 @@ async def fan_out_whole(store: Store, ref: str) -> Message:
 
 
 async def check_pages(store: Store, message: Message) -> list[Address]:
-    """Every email in one page, every page with its items, no gaps; answers the addresses."""
+    """Every email on one page, every page with its items, no gaps; return the addresses."""
     assert message.status is MessageStatus.PROCESSING
     rows = await rows_of(store, entities.PAGES, entities.pages_partition(message.day, message.ref))
-    assert [row.row for row in rows] == [f"{n:06}" for n in range(len(rows))]
+    assert [row.row for row in rows] == [page_row(n) for n in range(len(rows))]
     assert message.queued_pages == len(rows)
     addresses: list[Address] = []
-    for number, row in enumerate(rows):
-        emails = await rows_of(
-            store, entities.MESSAGES, page_partition(message.day, message.ref, number)
-        )
-        assert row.properties["Planned"] == len(emails) <= PAGE_SIZE
-        assert row.properties["Done"] is (not emails)
-        for email in emails:
-            first, last = row.properties["FirstAddress"], row.properties["LastAddress"]
-            assert str(first) <= email.row <= str(last)
-        addresses += [Address(email.row) for email in emails]
+    for row in rows:
+        page = page_from(row)
+        assert row.properties["Planned"] == len(page.emails) <= PAGE_SIZE
+        assert row.properties["Done"] is False
+        first, last = str(row.properties["FirstAddress"]), str(row.properties["LastAddress"])
+        assert all(first <= address <= last for address in page.emails.addresses)
+        addresses += page.emails.addresses
     assert addresses == sorted(set(addresses)), "each once, in order"
     items = [parse_work_item(body) for body in await bodies_of(store, SEND_QUEUE)]
     ours = [item for item in items if item.ref == message.ref]
@@ -72,41 +72,54 @@ async def check_pages(store: Store, message: Message) -> list[Address]:
     return addresses
 
 
-def verdict(outcome: EmailOutcome, reply: str = "250 2.0.0 ok") -> EmailVerdict:
-    return EmailVerdict(outcome, reply, Attempt(tries=1))
+def state(outcome: EmailOutcome, reply: str = "250 2.0.0 ok") -> EmailState:
+    return EmailState(outcome, reply, tries=1)
+
+
+async def claimed(store: Store, message: Message, number: int, owner: str = "a sender") -> Page:
+    """Claim a page as a sender does."""
+    item = WorkItem(message.day, message.ref, number)
+    page = (await Claims(PageRows(store), owner, 60).take([item]))[item]
+    assert isinstance(page, Page), page
+    return page
+
+
+async def record(store: Store, page: Page, after: Page) -> None:
+    """Write a page that was claimed, as a sender does."""
+    await PageRows(store).table.replace(page_entity(after), page.etag)
 
 
 async def settle(
     services: Services, message: Message, page: int, outcomes: Iterable[EmailOutcome]
 ) -> Counts:
-    """As a sender does: what becomes of the emails of a page, in their order."""
-    pages = PageStore(services.store)
-    item = WorkItem(message.day, message.ref, page, restarted=True)
-    claim = await Claims(services.store, "a sender").take(item, "an item", 60)
-    loaded = await pages.load(claim)
-    assert loaded is not None
-    verdicts = {
-        address: verdict(outcome) for address, outcome in zip(loaded.emails, outcomes, strict=False)
+    """Give the pending emails of a page these outcomes, in their order."""
+    item = WorkItem(message.day, message.ref, page)
+    found = (await Claims(PageRows(services.store), "a sender", 60).take([item]))[item]
+    if not isinstance(found, Page):
+        assert found is None, found
+        return await services.outcomes.counts(message)  # it is done
+    states = {
+        place: state(outcome)
+        for place, outcome in zip(found.emails.pending(), outcomes, strict=False)
     }
-    return await pages.settle(claim, loaded, verdicts, parked=False)
+    after = settled(found, states, Holds(), datetime.now(UTC))
+    await record(services.store, found, after)
+    return after.counts
 
 
 async def settle_waiting(
     services: Services,
     message: Message,
     wait: WaitingReasons,
-    verdict: EmailVerdict | None = None,
+    state: EmailState | None = None,
     *,
     page: int = 0,
 ) -> None:
-    """As a sender does whose emails wait."""
-    pages = PageStore(services.store)
-    item = WorkItem(message.day, message.ref, page, restarted=True)
-    claim = await Claims(services.store, "a sender").take(item, "an item", 60)
-    loaded = await pages.load(claim)
-    assert loaded is not None
-    verdicts = {} if verdict is None else dict.fromkeys(loaded.emails, verdict)
-    await pages.settle(claim, loaded, verdicts, parked=False, wait=wait)
+    """Settle a page whose emails wait."""
+    found = await claimed(services.store, message, page)
+    states = {} if state is None else dict.fromkeys(found.emails.pending(), state)
+    after = settled(found, states, Holds(), datetime.now(UTC))
+    await record(services.store, found, msgspec.structs.replace(after, waiting=wait))
 
 
 async def check_sum(services: Services, message: Message) -> Counts:

@@ -6,13 +6,9 @@ import msgspec
 import pytest
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.providers import provider_of
 from postroom.domain.messages.refs import MessageRef
 from postroom.sender.faults.refusals import RecentResults, Suspicion
-from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
-from postroom.sender.policy import Attempt, EmailVerdict
-from postroom.services.entities import EmailRow
 from postroom.services.messages.holds import (
     ACCOUNT,
     Fault,
@@ -187,38 +183,6 @@ def test_a_provider_that_alone_refuses_is_held_alone() -> None:
 
 
 # -- what a page waits for -------------------------------------------------------------------------
-
-
-def test_a_page_whose_emails_all_wait_for_a_hold_needs_no_work_item() -> None:
-    emails = {ANN: EmailRow("1"), BOB: EmailRow("2")}
-    holds = Holds([hold_of(FaultScope.PROVIDER, "provider:gmail.com")])
-    done = {BOB: EmailVerdict(EmailOutcome.ACCEPTED, "ok", Attempt(1, NOW))}
-    found = waiting(REF, emails, done, holds, NOW)
-    assert found.is_held
-    assert (found.deferred, found.held_by) == (1, ("provider:gmail.com",))
-    # Bob's turn has not come: the page is needed at once.
-    found = waiting(REF, emails, {}, holds, NOW)
-    assert not found.is_held
-    assert seconds_until_due(emails, {}, found, NOW) == 0.0
-
-
-def test_a_page_comes_back_when_its_first_deferred_email_is_due() -> None:
-    later = NOW + timedelta(minutes=5)
-    emails = {ANN: EmailRow("1", NextTryAt=later, Reply="450 busy"), BOB: EmailRow("2")}
-    deferred = EmailVerdict(
-        EmailOutcome.PENDING, "450 busy", Attempt(1, NOW), later + timedelta(hours=1)
-    )
-    found = waiting(REF, emails, {BOB: deferred}, Holds(), NOW)
-    assert found == WaitingReasons(2, later, "450 busy")
-    assert seconds_until_due(emails, {BOB: deferred}, found, NOW) == 300
-
-
-def test_a_retry_that_somebody_asks_for_is_for_earlier_attempts() -> None:
-    later = NOW + timedelta(hours=4)
-    email = EmailRow("1", NextTryAt=later, TriedAt=NOW)
-    assert not is_due(email, None, NOW)
-    assert is_due(email, NOW + timedelta(seconds=1), NOW)
-    assert not is_due(email, NOW - timedelta(seconds=1), NOW)
 
 
 def test_a_row_keeps_what_its_emails_wait_for() -> None:

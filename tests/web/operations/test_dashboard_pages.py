@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import html
 import re
+import uuid
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.pages import page_partition
+from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.services import entities
 from postroom.services.accounts.users import Role
 from postroom.services.audience.list_growth import EVERY, TABLE
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.page_rows import Page, page_entity
 from postroom.storage import Entity
 from tests.web.site import Site, running_site
 
@@ -38,21 +41,11 @@ HOSTILE = [
 async def email_of(site: Site, ref: str, address: str, outcome: str, reply: str) -> None:
     """One page with one email, as a sender leaves it."""
     message = await site.services.messages.get(ref)
-    page = {
-        **entities.counts_properties(Counts(planned=1, accepted=1)),
-        "FirstAddress": address,
-        "LastAddress": address,
-    }
-    store = site.services.store
-    partition = entities.pages_partition(message.day, message.ref)
-    await store.table(entities.PAGES).upsert(Entity(partition, entities.page_row(0), page))
-    await store.table(entities.ARCHIVE).upsert(
-        Entity(
-            page_partition(message.day, message.ref, 0),
-            address,
-            {"SubscriberGUID": "x", "Outcome": outcome, "Reply": reply, "Tries": 2, "At": NOW},
-        )
-    )
+    guids = {Address(address): SubscriberGuid(str(uuid.uuid4()))}
+    state = EmailState(EmailOutcome(outcome), reply, tries=2, at=NOW)
+    emails = PageEmails.planned(guids).settled({0: state})
+    page = Page(message.day, message.ref, 0, emails)
+    await site.services.store.table(entities.PAGES).upsert(page_entity(page))
 
 
 # -- dashboard ------------------------------------------------------------------------------------

@@ -6,9 +6,16 @@ import html
 import re
 from datetime import UTC, datetime
 
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.page_emails import EmailState, PageEmails
+from postroom.domain.messages.refs import MessageRef
+from postroom.services.messages.page_rows import Page, page_entity
 from postroom.storage import Entity, Value
 from tests.web.site import Site, Visitor
 
+GUID = SubscriberGuid("6d3f0a3e-8f5c-4c8e-9f6e-1b2a3c4d5e6f")
 EVERYTHING: dict[str, Value] = {
     "Text": "line one\r\nline <two>\n",
     "Integer": 42,
@@ -177,6 +184,23 @@ async def test_an_entity_is_deleted_after_a_question_and_only_as_it_was_seen(sit
     form = fields(await opened(user, path))
     assert await user.said(await user.post(path, form)) == "Entity deleted."
     assert await site.services.store.table("departed").get("p/1", "a row") is None
+
+
+async def test_the_emails_of_a_page_are_shown_as_rows(site: Site) -> None:
+    user = await site.user()
+    guids = {Address("ann@x.org"): GUID, Address("bob@x.org"): GUID}
+    emails = PageEmails.planned(guids).settled(
+        {1: EmailState(EmailOutcome.REFUSED, "550 <no> such user", tries=2)}
+    )
+    page = Page("2026-11-15", MessageRef("639303934531336520"), 7, emails)
+    await site.services.pages.table.insert(page_entity(page))
+    where = "partition=2026-11-15%2C639303934531336520"
+    listed = await opened(user, f"/explorer/tables/messagepage/rows?{where}")
+    assert "Planned: 2" in listed
+    assert "Emails:" not in listed
+    shown = await opened(user, f"/explorer/tables/messagepage/entity?{where}&row=000007")
+    for text in ("ann@x.org", "pending", "bob@x.org", "refused", "550 &lt;no&gt; such user"):
+        assert f"{text}</td>" in shown
 
 
 async def test_secrets_are_not_shown_and_cannot_be_changed(site: Site) -> None:

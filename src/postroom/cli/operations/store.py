@@ -135,8 +135,10 @@ def show_table(
 ) -> None:
     """Show rows of a table, sorted by key.
 
-    Tables that may contain secrets, such as users, are not shown.
+    The emails of a page (messagepage) are shown as rows after it. Tables that may contain secrets,
+    such as users, are not shown.
     """
+    from postroom.services.operations.explorer import rows_to_show
     from postroom.storage import QueryResult
 
     if row is not None and partition is None:
@@ -148,13 +150,12 @@ def show_table(
         return await services.explorer.rows(table, partition, limit=limit, after=after)
 
     found = call(settings, query)
+    shown = [each for entity in found.entities for each in rows_to_show(table, entity)]
     if as_json:
-        items = list(map(describe_row, found.entities))
-        output.print_items(items, found.next)
+        output.print_items(list(map(describe_row, shown)), found.next)
         return
     rows = [
-        (output.plain(each.partition), output.plain(each.row), _properties(each))
-        for each in found.entities
+        (output.plain(each.partition), output.plain(each.row), _properties(each)) for each in shown
     ]
     output.print_or_none(("partition", "row", "properties"), rows)
     chosen = "" if partition is None else f" --partition {shlex.quote(partition)}"

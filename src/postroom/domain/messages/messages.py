@@ -77,10 +77,6 @@ class Message(msgspec.Struct, frozen=True):
     recipients this one is for; `retry_at` is when a retry of deferred emails was last requested.
     `counts` is the final sum of a finished message. `trace` ties its processing to the request that
     created it (`observability/spans.py`).
-
-    `first_keyed_page`: from this page on, emails are in the order of their addresses' keys. Earlier
-    pages, or all if it is None, were written by a version that kept each spelling apart: they are
-    in the order of spellings.
     """
 
     ref: MessageRef
@@ -105,7 +101,6 @@ class Message(msgspec.Struct, frozen=True):
     retry_of: MessageRef | None = None
     retry_at: datetime | None = None
     trace: str = ""
-    first_keyed_page: int | None = None
     counts: Counts | None = None
     etag: str = ""
 

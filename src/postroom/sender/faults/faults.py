@@ -10,13 +10,12 @@ import asyncio
 import logging
 import math
 import random
-import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Recipient
@@ -79,13 +78,13 @@ class Faults:
     async def holds(self) -> Holds:
         """Return the holds as they were at most half a second ago, with the faults met since. Never
         raises: during a store outage, the last known holds count."""
-        if time.monotonic() - self._read_at >= _FRESH_SECONDS:
+        if clock.monotonic() - self._read_at >= _FRESH_SECONDS:
             async with self._reading:
-                if time.monotonic() - self._read_at >= _FRESH_SECONDS:
+                if clock.monotonic() - self._read_at >= _FRESH_SECONDS:
                     await self._read()
         if not self._met:
             return self._known
-        now = datetime.now(UTC)
+        now = clock.now()
         met = [opened(fault, None, now) for fault in self._met.values()]
         return Holds([*met, *self._known.by_key.values()])
 
@@ -95,7 +94,7 @@ class Faults:
         return await self.holds()
 
     async def _read(self) -> None:
-        read_at = time.monotonic()
+        read_at = clock.monotonic()
         try:
             self._known = await self._service.open_holds()
         except StoreError as exc:
@@ -126,7 +125,7 @@ class Faults:
 
     async def may_probe(self, hold: Hold) -> bool:
         """Claim the probe of this hold if it is due; return whether we got it."""
-        if hold.key in self._met or not hold.is_due(datetime.now(UTC)):
+        if hold.key in self._met or not hold.is_due(clock.now()):
             return False
         claimed = await self._service.claim_probe(hold.key)
         self._read_at = -math.inf
@@ -160,7 +159,7 @@ class Faults:
         is_known = (
             key == suspicion.key
             and len(self._recent.lately_refused_by(key)) < refusals + _MORE
-            and time.monotonic() - compared_at < _COMPARED_SECONDS
+            and clock.monotonic() - compared_at < _COMPARED_SECONDS
         )
         if self._suspected is None and not is_known:
             self._suspected = suspicion
@@ -221,7 +220,7 @@ class Faults:
                         return
             finally:
                 self._suspected = None
-                self._compared = (suspicion.key, len(mine), time.monotonic())
+                self._compared = (suspicion.key, len(mine), clock.monotonic())
                 self._read_at = -math.inf
 
     async def is_account_held(self) -> bool:

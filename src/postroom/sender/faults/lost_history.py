@@ -8,27 +8,30 @@ sends it again must mark it as a possible duplicate.
 When the server is not the one that the store or this sender knows, or the store's mark is behind
 (`StoreHistory`), every sender compares what it remembers with the store. Before they take further
 pages, all senders wait a while, so that none of them takes a page whose records another one
-remembers.
+remembers. Pages that the store has lost altogether are created again: for a minute, the scheduler
+claims new pages for a few seconds, so that senders can correct those that they remember.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.page_emails import EmailState
+from postroom.domain.messages.pages import WorkItem
 from postroom.sender.journal.sent_log import KEPT_SECONDS, DeadSentLog, SentLog, dead_sent_logs
-from postroom.sender.pages.claims import Claim, Claims, PageLost, PageTaken
-from postroom.sender.pages.page import LoadedPage, PageStore
-from postroom.sender.policy import EmailVerdict, Judge
+from postroom.sender.pages.claims import PageTaken
+from postroom.sender.pages.page_edits import PageEdits
+from postroom.sender.policy import Judge
 from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.services.events import Severity
+from postroom.services.messages.page_rows import FAN_OUT, Page
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import Server
 
@@ -50,8 +53,6 @@ class _SentPage(msgspec.Struct):
     item: WorkItem
     sent_at: float
     addresses: set[Address] = msgspec.field(default_factory=set)
-    claim: Claim | None = None
-    """Held while the store does not know the page: the scheduler has to create it again."""
 
 
 class LostHistory:
@@ -69,13 +70,11 @@ class LostHistory:
         self._events = services.events
         self._settings = settings
         self._history = history
-        self._is_in_hand = is_active
-        self._queue = store.queue(SEND_QUEUE)
-        self._pages = PageStore(store)
-        self._claims = Claims(store, owner)
-        self._owner = owner
-        self._owners = {owner}
-        """This sender, and dead ones of this machine: all that they have sent is known here."""
+        self._is_active = is_active
+        self._edits = PageEdits(store, services.pages)
+        self._owners = {owner, FAN_OUT}
+        """This sender and dead ones of this machine, whose sent emails are known here, and the
+        scheduler, which sends none."""
         self._log = SentLog(settings.journals, owner)
         self._adopted: list[DeadSentLog] = []
         """Files of dead senders, kept until their emails have been compared."""
@@ -91,13 +90,13 @@ class LostHistory:
     @property
     def is_waiting(self) -> bool:
         """Whether no page may be taken, because other senders may remember more than the store."""
-        return self._server is None or time.monotonic() < self._wait_until
+        return self._server is None or clock.monotonic() < self._wait_until
 
     def remember(self, item: WorkItem, addresses: set[Address]) -> None:
         """Remember that emails of a page were handed over, whether the mail server replied or
         not."""
         page = self._sent.setdefault(item.partition, _SentPage(item, 0.0))
-        page.sent_at = time.monotonic()
+        page.sent_at = clock.monotonic()
         page.addresses |= addresses
         if addresses:
             self._log.add(self._server or self._store.server, item, addresses)
@@ -127,16 +126,17 @@ class LostHistory:
         if page := self._sent.get(item.partition):
             self._suspects[item.partition] = page
 
-    def without_record(self, item: WorkItem, loaded: LoadedPage) -> list[Address]:
-        """Return the emails of a page that were sent and are pending without a mark."""
-        page = self._sent.get(item.partition)
-        return [] if page is None else _without_record(page, loaded)
+    def doubts(self, page: Page) -> dict[int, EmailState]:
+        """Return the new states of a page's emails that were sent and are pending without a mark,
+        by their places."""
+        sent = self._sent.get(page.item().partition)
+        return {} if sent is None else self._doubts(page, sent.addresses)
 
     async def free_at(self) -> datetime | None:
         """Return when pages may be taken again if the store has just lost history."""
         await self._check()
-        left = self._wait_until - time.monotonic()
-        return datetime.now(UTC) + timedelta(seconds=left) if left > 0 else None
+        left = self._wait_until - clock.monotonic()
+        return clock.now() + timedelta(seconds=left) if left > 0 else None
 
     async def watch(self, *, is_behind: bool) -> None:
         """Compare what was sent with the store if that is due; to be called every second.
@@ -146,7 +146,7 @@ class LostHistory:
         if self._is_comparing and not self._suspects and not self.is_waiting:
             await self._finish_comparing()
         if not self._is_comparing and not self._suspects and self._server == self._store.server:
-            oldest = time.monotonic() - REMEMBERED.total_seconds()
+            oldest = clock.monotonic() - REMEMBERED.total_seconds()
             self._sent = {key: page for key, page in self._sent.items() if page.sent_at > oldest}
             self._log.prune()
 
@@ -188,7 +188,7 @@ class LostHistory:
         seconds = _WAIT_SECONDS if is_lost else _RESTART_SECONDS
         self._suspects |= self._sent
         self._is_comparing = True
-        self._wait_until = time.monotonic() + seconds
+        self._wait_until = clock.monotonic() + seconds
         log.warning(
             "%s (%s before, %s now): comparing what was sent with the store for %.0f seconds",
             "the store may have lost its latest records" if is_lost else "the store was restarted",
@@ -213,7 +213,7 @@ class LostHistory:
 
     async def _settle_suspects(self) -> None:
         found = pages = 0
-        suspects = [key for key in self._suspects if not self._is_in_hand(key)]
+        suspects = [key for key in self._suspects if not self._is_active(key)]
         for start in range(0, len(suspects), _AT_ONCE):
             some = suspects[start : start + _AT_ONCE]
             results = await asyncio.gather(*(self._compare(self._suspects[key]) for key in some))
@@ -230,62 +230,34 @@ class LostHistory:
             log.warning("%s", text)
             await self._events.record("store", text, severity=Severity.WARNING)
 
-    async def _compare(self, page: _SentPage) -> int | None:
+    async def _compare(self, sent: _SentPage) -> int | None:
         """Return how many emails of a page had no record; None if that is not known yet."""
-        item = page.item
-        counts = await self._pages.counts(item)
-        if counts is not None and counts.pending == 0 and page.claim is None:
-            return 0
+        doubted = 0
+
+        def doubt(page: Page) -> dict[int, EmailState]:
+            nonlocal doubted
+            states = self._doubts(page, None if page.claim.doubtful else sent.addresses)
+            doubted = len(states)
+            return states
+
         try:
-            claim = page.claim or await self._claim(item)
-            # Loaded with the archive: the page may be half settled.
-            loaded = await self._pages.load(msgspec.structs.replace(claim, taken_over=True))
-            if loaded is None:
-                return await self._keep(page, claim)
-            page.claim = None
-            return await self._doubt(page, claim, loaded)
-        except (PageTaken, PageLost):
-            page.claim = None
+            # A claim of ours is from before the failover: its end is lost, too.
+            page = await self._edits.change(sent.item, doubt, self._owners)
+        except PageTaken:
             return None
+        if page is None:
+            # The scheduler has to create it again, unless its message is lost, too.
+            waited = clock.monotonic() - self._wait_until
+            return 0 if waited > REMEMBERED.total_seconds() else None
+        return doubted
 
-    async def _claim(self, item: WorkItem) -> Claim:
-        found, lease = await self._claims.find(item), self._settings.lease
-        if found is None or found.owner not in self._owners:
-            return await self._claims.take(item, self._owner, lease)
-        # From before the failover: its end is lost, too.
-        etag, doubtful = found.etag, found.doubtful
-        return await self._claims.take_over(item, self._owner, lease, etag, doubtful=doubtful)
-
-    async def _keep(self, page: _SentPage, claim: Claim) -> int | None:
-        """Keep the claim on a page that the store has lost, until it is there again."""
-        if time.monotonic() - self._wait_until > REMEMBERED.total_seconds():
-            await self._claims.give_up(claim)  # its message is lost, too
-            return 0
-        page.claim = await self._claims.renew(claim, self._owner, self._settings.lease)
-        return None
-
-    async def _doubt(self, page: _SentPage, claim: Claim, loaded: LoadedPage) -> int:
-        # A doubtful page was another sender's: whatever has no record is in doubt.
-        doubted = list(loaded.emails) if claim.doubtful else _without_record(page, loaded)
-        if not doubted:
-            await self._claims.give_up(claim)
-            return 0
-        await self._queue.put(str(msgspec.structs.replace(page.item, restarted=True)), delay=1.0)
-        parked = loaded.page.properties.get("Parked") is True
-        await self._pages.settle(claim, loaded, self.doubts(doubted, loaded), parked=parked)
-        return len(doubted)
-
-    def doubts(
-        self, addresses: Iterable[Address], loaded: LoadedPage
-    ) -> dict[Address, EmailVerdict]:
-        """Return the verdicts on emails whose records are lost."""
-        judge = Judge(datetime.now(UTC), self._settings.retry, self._settings.in_doubt)
-        return {a: judge.doubted(LOST_RECORD, loaded.before(a)) for a in addresses}
-
-
-def _without_record(page: _SentPage, loaded: LoadedPage) -> list[Address]:
-    return [
-        address
-        for address, email in loaded.emails.items()
-        if address in page.addresses and not email.WasInDoubt
-    ]
+    def _doubts(self, page: Page, sent: set[Address] | None) -> dict[int, EmailState]:
+        """Return the doubts about emails that were `sent`; None: all of them may have been."""
+        judge = Judge(clock.now(), self._settings.retry, self._settings.in_doubt)
+        emails = page.emails
+        return {
+            place: judge.doubted(LOST_RECORD, emails.state(place))
+            for place in emails.pending()
+            if (sent is None or emails.addresses[place] in sent)
+            and not emails.state(place).was_in_doubt
+        }

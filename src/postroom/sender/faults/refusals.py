@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.providers import provider_of
 from postroom.services.entities import read
@@ -121,7 +122,7 @@ class SharedSuspicions:
     async def share(self, key: str, refused: tuple[Refusal, ...]) -> None:
         """Share with other senders whom such a reply has refused here."""
         properties: dict[str, Value] = {
-            "At": datetime.now(UTC),
+            "At": clock.now(),
             "Refusal": key[:_LONGEST_KEY],
             "Refused": msgspec.json.encode(refused).decode(),
         }
@@ -129,7 +130,7 @@ class SharedSuspicions:
 
     async def refused_by(self, key: str) -> SharedRefusals:
         """Return whom such a reply has refused at all senders."""
-        now, found, fresh = datetime.now(UTC), dict[Refusal, None](), 0
+        now, found, fresh = clock.now(), dict[Refusal, None](), 0
         async for row in self._table.scan(KeyRange.only(_PARTITION)):
             age = now - read(row, "At", datetime)
             if age > _KEPT:

@@ -1,44 +1,34 @@
 """Makes recipients pending again who were refused by a reply that was not about them.
 
-The hold names them (at most 50) until that is done, so an interruption leaves the work to the next
-sender. It is done under each page's claim.
+The hold names them (at most 50) until that is done, so an interrupted sender leaves the work to the
+next one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-
-import msgspec
 
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL
-from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.page_emails import UNTRIED, EmailState
+from postroom.domain.messages.pages import WorkItem
 from postroom.domain.messages.refs import MessageRef
-from postroom.sender.pages.claims import ADMINISTRATOR, Claims, PageLost, PageTaken
-from postroom.sender.pages.page import PageStore
+from postroom.sender.pages.claims import PageTaken
+from postroom.sender.pages.page_edits import PageEdits
 from postroom.sender.sender_settings import SenderServices
-from postroom.services import entities
 from postroom.services.messages.holds import Refusal
-from postroom.storage import Conflict, KeyRange
+from postroom.services.messages.page_rows import Page
 
 log = logging.getLogger(__name__)
 
-_CLAIM_SECONDS = 10.0
-
 
 class Restoring:
-    def __init__(self, services: SenderServices, owner: str) -> None:
-        store = services.store
-        # It hands nothing over, so a page that is taken over from it is not in doubt.
-        self._owner = f"{ADMINISTRATOR}{owner}"
-        self._archive = store.table(entities.ARCHIVE)
-        self._queue = store.queue(SEND_QUEUE)
-        self._claims = Claims(store, self._owner)
+    def __init__(self, services: SenderServices) -> None:
         self._messages = services.messages
-        self._pages = PageStore(store)
+        self._edits = PageEdits(services.store, services.pages)
         self._holds = services.holds
 
     async def restore(self) -> None:
@@ -52,38 +42,32 @@ class Restoring:
                     await self._holds.restored(hold, these)
 
     async def _restore(self, ref: MessageRef, page: int, refusals: Sequence[Refusal]) -> bool:
-        """Return whether nothing is left to do for these emails of a page.
-
-        A work item is put first and the claim ends last: if this is interrupted, a sender takes the
-        page and counts it again.
-        """
+        """Return whether nothing is left to do for these emails of a page."""
         try:
             message = await self._messages.get(ref)
         except NoSuch:
             return True
         if message.status in FINAL:
             return True
-        item = WorkItem(message.day, ref, page, restarted=True)
         addresses = {refusal.address for refusal in refusals}
+        restored = 0
+
+        def pending_again(page: Page) -> Mapping[int, EmailState]:
+            nonlocal restored
+            places = [
+                place
+                for place, (address, state) in enumerate(page.emails)
+                if address in addresses and state.outcome is EmailOutcome.REFUSED
+            ]
+            restored = len(places)
+            return dict.fromkeys(places, UNTRIED)
+
+        item = WorkItem(message.day, ref, page)
         try:
-            claim = await self._claims.take(item, self._owner, _CLAIM_SECONDS)
-            await self._queue.put(str(item), delay=1.0)
-            if claim.doubtful:
-                return False  # a sender must settle it
-            archived = (await self._archive.query(KeyRange.only(item.partition))).entities
-            reopened = 0
-            for email in archived:
-                refused = email.properties.get("Outcome") == EmailOutcome.REFUSED.value
-                spelling = email.properties.get("EmailAddress") or email.row
-                if spelling in addresses and refused:
-                    await self._pages.reopen(email, {})
-                    reopened += 1
-            loaded = await self._pages.load(msgspec.structs.replace(claim, taken_over=True))
-            if loaded is not None:
-                await self._pages.settle(claim, loaded, {}, parked=False)
-        except (PageLost, PageTaken, Conflict):
+            await self._edits.change(item, pending_again)
+        except PageTaken:
             return False
-        log.info("page %s: %d refused recipients are pending again", item.partition, reopened)
+        log.info("page %s: %d refused recipients are pending again", item.partition, restored)
         return True
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from postroom import clock
 from postroom.storage import StoreOutage
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class StoreOutages:
     """Store outages as one sender sees them."""
 
     def __init__(self) -> None:
-        self._steady_since = time.monotonic()
+        self._steady_since = clock.monotonic()
         self._logged_at = 0.0
         self._waiting = 0
         self._is_out = False
@@ -45,21 +45,21 @@ class StoreOutages:
     @property
     def steady_for(self) -> float:
         """Seconds since this process started, or since the end of the last outage."""
-        return 0.0 if self.is_out else time.monotonic() - self._steady_since
+        return 0.0 if self.is_out else clock.monotonic() - self._steady_since
 
     def failed(self, error: StoreOutage, what: str) -> None:
         """Note an outage that delays `what`; log it once every half minute."""
         self._is_out = True
         self.reason = str(error)
-        if time.monotonic() - self._logged_at >= _REMIND_SECONDS:
-            self._logged_at = time.monotonic()
+        if clock.monotonic() - self._logged_at >= _REMIND_SECONDS:
+            self._logged_at = clock.monotonic()
             log.warning("%s until the store can be used: %s", what, error)
 
     def worked(self) -> None:
         """Note that the store was used."""
         if self._is_out:
             self._is_out = False
-            self._steady_since = time.monotonic()
+            self._steady_since = clock.monotonic()
             self._logged_at = 0.0
             log.warning("the store can be used again")
 

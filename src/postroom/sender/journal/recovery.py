@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
+from postroom.domain.messages.page_emails import EmailState
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem, parse_work_item
 from postroom.sender.journal.journal import DeadJournal, JournalledPage, dead_journals
-from postroom.sender.pages.claims import Claims, PageLost
-from postroom.sender.pages.page import LoadedPage, PageStore
-from postroom.sender.policy import EmailVerdict, Judge, RetryPlan, WhenInDoubt
+from postroom.sender.pages.settling import settled
+from postroom.sender.policy import Judge, RetryPlan, WhenInDoubt
 from postroom.sender.sender_settings import SenderServices
 from postroom.services.messages.holds import Holds
-from postroom.storage import LeaseLost, QueueMessage
+from postroom.services.messages.page_rows import FREE, Page, page_entity
+from postroom.storage import Conflict, LeaseLost, QueueMessage
 
 log = logging.getLogger(__name__)
 
@@ -32,101 +33,91 @@ class Recovery:
     def __init__(
         self,
         services: SenderServices,
-        owner: str,
         plan: RetryPlan,
         in_doubt: WhenInDoubt,
-        lease: float,
         remember: Callable[[WorkItem, set[Address]], None] = lambda _item, _addresses: None,
     ) -> None:
         """`remember` is called with the emails of a page that were handed over: the store may have
         lost its records of them, or may lose those that are written now."""
-        store = services.store
-        self._queue = store.queue(SEND_QUEUE)
-        self._claims = Claims(store, owner)
-        self._pages = PageStore(store)
+        self._queue = services.store.queue(SEND_QUEUE)
+        self._pages = services.pages
         self._holds = services.holds
         self._plan = plan
         self._in_doubt = in_doubt
-        self._lease = lease
         self._remember = remember
 
     async def settle_dead_senders(self, folder: Path) -> int:
-        """Settle the pages of all dead senders on this machine; return how many there were."""
-        settled = 0
+        """Settle the pages of every dead sender of this machine; return how many there were."""
+        count = 0
         for journal in dead_journals(folder):
             try:
                 pages = journal.open_pages()
-                for partition, page in pages.items():
-                    await self._settle(journal, partition, page)
-                settled += len(pages)
+                for page in pages.values():
+                    await self._settle(journal, page)
+                count += len(pages)
             except BaseException:
                 journal.leave()
                 raise
             journal.remove()
-        return settled
+        return count
 
-    async def _settle(self, journal: DeadJournal, partition: str, page: JournalledPage) -> None:
+    async def _settle(self, journal: DeadJournal, journalled: JournalledPage) -> None:
         try:
-            item = parse_work_item(page.item_body)
+            item = parse_work_item(journalled.item_body)
         except Invalid:
             return
-        self._remember(item, page.may_have_arrived)
-        found = await self._claims.find(item)
-        if found is None:
-            await self._hand_back(page, done=False)  # killed before the claim, or after settling
+        self._remember(item, journalled.may_have_arrived)
+        page = await self._pages.get(item.day, item.ref, item.page)
+        if page is None or page.claim == FREE:
+            # Killed before it had begun, or at the end.
+            await self._hand_back(journalled, is_done=page is not None and not page.counts.pending)
             return
-        if found.owner != journal.owner:
-            return  # another sender has it by now
+        if page.claim.owner != journal.owner:
+            return  # another sender works on it by now
+        states = self._states(journalled, page, await self._holds.open_holds())
+        after = settled(page, states, Holds(), clock.now(), parked=page.parked)
         try:
-            claim = await self._claims.take_over(
-                item,
-                page.item_id,
-                self._lease,
-                found.etag,
-                owner=journal.owner,
-                doubtful=found.doubtful,
-            )
-            loaded = await self._pages.load(claim)
-            if loaded is None:
-                return
-            holds = await self._holds.open_holds()
-            verdicts = self._verdicts(page, loaded, holds, doubtful=found.doubtful)
-            counts = await self._pages.settle(claim, loaded, verdicts, parked=False)
-        except PageLost:
-            return
+            await self._pages.table.replace(page_entity(after), page.etag)
+        except Conflict:
+            return  # another sender has just taken it over
         log.info(
             "page %s of a sender that was killed: %d emails settled, %d of them in doubt",
-            partition,
-            len(verdicts),
-            len(page.handed_over - page.results.keys()),
+            item.partition,
+            len(states),
+            len(journalled.handed_over - journalled.results.keys()),
         )
-        await self._hand_back(page, done=counts.pending == 0)
+        await self._hand_back(journalled, is_done=not after.counts.pending)
 
-    def _verdicts(
-        self, page: JournalledPage, loaded: LoadedPage, holds: Holds, *, doubtful: bool
-    ) -> dict[Address, EmailVerdict]:
-        """Return the verdicts. A doubtful page was taken over from a sender whose journal is
-        unavailable, so all of its emails are in doubt."""
-        judge = Judge(datetime.now(UTC), self._plan, self._in_doubt)
-        verdicts: dict[Address, EmailVerdict] = {}
-        for address in loaded.emails if doubtful else page.handed_over & loaded.emails.keys():
-            before = loaded.before(address)
-            result = page.results.get(address)
+    def _states(
+        self, journalled: JournalledPage, page: Page, holds: Holds
+    ) -> dict[int, EmailState]:
+        """Return the new states of the page's emails, by their places.
+
+        If the dead sender had taken the page over from one whose journal is unavailable, every
+        email without a record is in doubt.
+        """
+        judge = Judge(clock.now(), self._plan, self._in_doubt)
+        states: dict[int, EmailState] = {}
+        for place in page.emails.pending():
+            address, before = page.emails.addresses[place], page.emails.state(place)
+            if address not in journalled.handed_over and not page.claim.doubtful:
+                continue
+            result = journalled.results.get(address)
             if result is None:
-                verdicts[address] = judge.doubted(UNANSWERED, before)
+                states[place] = judge.doubted(UNANSWERED, before)
             elif holds.holds_refusal(result):
-                verdicts[address] = judge.held(result.reply, before)
+                states[place] = judge.held(result.reply, before)
             else:
-                verdicts[address] = judge.verdict(result, before)
-        return verdicts
+                states[place] = judge.attempted(result, before)
+        return states
 
-    async def _hand_back(self, page: JournalledPage, *, done: bool) -> None:
-        """End the dead sender's lease with its receipt."""
+    async def _hand_back(self, page: JournalledPage, *, is_done: bool) -> None:
+        """End the dead sender's lease with its own receipt."""
         message = QueueMessage(
-            page.item_id, SEND_QUEUE, page.item_body, {}, 0, datetime.now(UTC), page.receipt
+            page.item_id, SEND_QUEUE, page.item_body, {}, 0, clock.now(), page.receipt
         )
         try:
-            if done:
+            if is_done:
                 await self._queue.delete(message)
             else:
                 await self._queue.release(message, count_attempt=False)

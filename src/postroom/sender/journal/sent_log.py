@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pages import WorkItem, parse_work_item
@@ -58,7 +58,7 @@ class SentLog:
 
     def prune(self) -> None:
         """Remove the files that are no longer needed."""
-        oldest = time.monotonic() - _FILE_SECONDS - KEPT_SECONDS
+        oldest = clock.monotonic() - _FILE_SECONDS - KEPT_SECONDS
         for file in [each for each in self._files if each.created_at < oldest]:
             file.remove()
             self._files.remove(file)
@@ -71,7 +71,7 @@ class SentLog:
 
     def _file_for(self, server: Server) -> _File:
         newest = self._files[-1] if self._files else None
-        oldest = time.monotonic() - _FILE_SECONDS
+        oldest = clock.monotonic() - _FILE_SECONDS
         if newest is None or newest.server != server or newest.created_at < oldest:
             self._number += 1
             path = self._folder / f"{self._owner}.{self._number}{_SUFFIX}"
@@ -85,7 +85,7 @@ class _File:
         self._path = path
         self._file = create_locked(path)
         self.server = server
-        self.created_at = time.monotonic()
+        self.created_at = clock.monotonic()
         try:
             self.write(f"{server.history}\t{server.started_at}")
         except OSError:

@@ -15,8 +15,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from postroom import clock
 from postroom.sender.limits.stored_limits import TABLE
 from postroom.services.entities import read
 from postroom.storage import Entity, KeyRange, NotFound, Store, StoreError
@@ -66,7 +67,7 @@ class _Share:
 
     async def take(self) -> None:
         """Write a sign of life, count the senders, and take our share: at least one connection."""
-        now = datetime.now(UTC)
+        now = clock.now()
         await self._table.upsert(Entity(PARTITION, self._owner, {"At": now}))
         alive = 0
         async for entity in self._table.scan(KeyRange.only(PARTITION)):

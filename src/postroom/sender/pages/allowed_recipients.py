@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.mail.mailing import Recipient
 from postroom.services import entities
 from postroom.storage import KeyRange, Store
@@ -24,21 +24,21 @@ class Recipients:
         self._lists = store.table(entities.LISTS)
 
     async def allowed(
-        self, name: ListName, emails: Mapping[Address, entities.EmailRow]
+        self, name: ListName, guids: Mapping[Address, SubscriberGuid]
     ) -> dict[Address, Recipient]:
         """Return those who are still verified and not blocked, with the GUIDs that they have now.
 
         Of two emails that were planned for addresses that differ only in case, before these were
         one subscriber, the one to the merged GUID is left out.
         """
-        rows = entities.email_rows(emails)
+        rows = entities.email_rows(guids)
         found = await self._subscribers(name, sorted(rows))
         recipients = {}
-        for (address, email), row in zip(emails.items(), rows, strict=True):
+        for (address, guid), row in zip(guids.items(), rows, strict=True):
             subscriber = found.get(row)
             if subscriber is None or not subscriber.may_receive:
                 continue
-            if subscriber.MergedGUIDs and email.SubscriberGUID in subscriber.MergedGUIDs:
+            if subscriber.MergedGUIDs and guid in subscriber.MergedGUIDs:
                 continue
             recipients[address] = Recipient(address, subscriber.SubscriberGUID)
         return recipients

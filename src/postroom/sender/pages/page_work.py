@@ -1,4 +1,4 @@
-"""The work on one page: send its emails and record the outcome of each."""
+"""The work on pages: claim them in groups of one message, send them and record the outcomes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from operator import attrgetter
+from datetime import datetime
 from typing import TypeVar
 
-import msgspec
-
+from postroom import clock
 from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import DomainError
-from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
-from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.page_emails import EmailState
+from postroom.domain.messages.pages import SEND_QUEUE
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Recipient
-from postroom.observability.metrics import EMAILS
+from postroom.observability.logs import about
+from postroom.observability.metrics import EMAILS, PAGE_SECONDS
 from postroom.observability.spans import note, span
 from postroom.sender.faults.faults import Faults
 from postroom.sender.faults.lost_history import LostHistory
@@ -28,16 +29,21 @@ from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.journal.journal import Journal, has_journal
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.mailings import Mailings
-from postroom.sender.pages.active_pages import ActivePage, Leases, TakenPage
+from postroom.sender.pages.active_pages import ActivePage, Leases, partitions
 from postroom.sender.pages.allowed_recipients import Recipients
-from postroom.sender.pages.claims import Claim, Claims, PageTaken
-from postroom.sender.pages.page import LoadedPage, PageStore
-from postroom.sender.pages.waiting_emails import is_due, seconds_until_due, waiting
-from postroom.sender.policy import Attempt, EmailVerdict, Judge
+from postroom.sender.pages.claims import Claims, PageLost, PageTaken
+from postroom.sender.pages.settler import Settler
+from postroom.sender.pages.settling import (
+    decided,
+    due_emails,
+    last_reply,
+    seconds_until_due,
+    settled,
+)
+from postroom.sender.policy import Judge
 from postroom.sender.sender_settings import SenderServices, SenderSettings
-from postroom.services.entities import EmailRow
-from postroom.services.messages.waiting_reasons import WaitingReasons
-from postroom.storage import NotFound, StoreOutage
+from postroom.services.messages.page_rows import Page
+from postroom.storage import LeaseLost, NotFound, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Transport
 
 log = logging.getLogger(__name__)
@@ -47,12 +53,10 @@ LOST_OWNER = "another sender had claimed the page and did not finish it"
 LEFT = "no longer a verified subscriber at the time of sending"
 CANCELLED = "the message was cancelled"
 LIMITED = "waits: the emails per second to its domain are limited"
-_BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 
+_BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 _LABELS = {EmailOutcome.PENDING: "deferred"}
 _REFUSED = ResultKind.REFUSED
-_outcome = attrgetter("outcome")
-_next_try_at = attrgetter("NextTryAt")
 
 
 class PageWork:
@@ -67,242 +71,230 @@ class PageWork:
         journal: Journal,
         lost_history: LostHistory,
         sending: Callable[[], None],
+        ended: Callable[[ActivePage], None],
         stop: Callable[[MessageRef | None], None],
     ) -> None:
-        """`sending` is called when the number of emails of a page is known, `stop` when nothing
-        more of one message, or of all, should be sent."""
-        store = services.store
+        """`sending` is called when the number of emails of a page is known, `ended` when the work
+        on a page ends, `stop` when nothing more of one message, or of all, should be sent."""
         self._transport = transport
         self._settings = settings
         self._limits = limits
         self._journal = journal
         self._lost_history = lost_history
         self._sending = sending
+        self._ended = ended
         # Pages with emails that may have been handed over and have no record, even after the page
         # was lost: its results are discarded then.
         self._unsettled: set[str] = set()
+        store = services.store
         self._queue = store.queue(SEND_QUEUE)
         self._messages = services.messages
-        self._pages = PageStore(store)
+        self._pages = services.pages
         self._recipients = Recipients(store)
+        self.store_outages = StoreOutages()
         self._claims = Claims(
-            store,
+            self._pages,
             journal.owner,
+            settings.lease,
             is_neighbour=lambda owner: has_journal(settings.journals, owner),
             has_sent=lambda item: item.partition in self._unsettled,
             steady_for=lambda: self.store_outages.steady_for,
         )
-        self.store_outages = StoreOutages()
+        self._settler = Settler(store, settings.settle_together)
+        self._leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.faults = Faults(services, journal.owner, stop)
-        self.leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.mailings = Mailings(self._messages, settings.base_url)
         self.is_stopping = False
         """Whether to start nothing new."""
 
-    async def take_together(self, ref: MessageRef, pages: Sequence[ActivePage]) -> None:
-        """Claim and read pages of one message together, if possible."""
+    async def keep_leases(self, pages: Callable[[], Sequence[ActivePage]]) -> None:
+        """Renew the leases of pages until cancelled."""
+        await self._leases.keep(pages)
+
+    async def work_on(self, group: Sequence[ActivePage]) -> None:
+        """Work on pages of one message until each is settled, or left to another sender."""
+        try:
+            claimed = await self.store_outages.until_done(
+                lambda: self._claim([each for each in group if not each.has_ended]),
+                f"{partitions(group)}: waiting",
+                lambda: self.is_stopping,
+            )
+        except StoreOutage as exc:
+            log.warning("%s: left to the next sender: %s", partitions(group), exc)
+            return
+        if claimed is not None:
+            message, ready, allowed = claimed
+            finishing = (self._finish(message, each, allowed) for each in ready)
+            for error in await asyncio.gather(*finishing, return_exceptions=True):
+                if isinstance(error, Exception):
+                    log.error("a page failed and will be taken again", exc_info=error)
+
+    # -- claiming ------------------------------------------------------------------------------
+
+    async def _claim(
+        self, group: Sequence[ActivePage]
+    ) -> tuple[Message, list[ActivePage], dict[Address, Recipient]] | None:
+        """Claim the pages, and read who may still receive their emails. Pages with nothing to do
+        end here; return None if no page is left."""
+        message = await self._current(group[0].item.ref) if group else None
+        if message is None:  # it was deleted
+            for each in group:
+                await self._end(each, finished=True)
+            return None
+        free_at = await self._lost_history.free_at()
+        if self.is_stopping or free_at is not None:
+            await self._claims.give_up([each.item for each in group])
+            wait = 0.0 if free_at is None else _seconds_until(free_at)
+            for each in group:
+                await self._end(each, release_for=wait)
+            return None
+        claimed = await self._claims.take([each.item for each in group])
+        ready: list[ActivePage] = []
+        for each in group:
+            page = claimed[each.item]
+            if page is None:
+                await self._end(each, finished=True)
+            elif isinstance(page, PageTaken):
+                await self._end(each, release_for=max(1.0, _seconds_until(page.free_at)))
+            else:
+                each.page = page
+                ready.append(each)
+        if message.status not in _BEING_SENT:
+            return message, ready, {}
+        due: dict[Address, SubscriberGuid] = {}
+        for each in ready:
+            if (page := each.page) is not None and not page.claim.doubtful:
+                each.due = due_emails(page, message.retry_at, clock.now())
+                due |= {address: page.emails.guid(place) for place, address in each.due}
+        allowed = await self._recipients.allowed(message.list_name, due) if due else {}
+        return message, ready, allowed
+
+    async def _current(self, ref: MessageRef) -> Message | None:
+        """Return the message; pause it first if it cannot be composed."""
         message = await self.mailings.message(ref)
-        if self.is_stopping or message is None or message.status not in _BEING_SENT:
-            return
-        if (await self.faults.holds()).covering_message(ref) is not None:
-            return  # they are only held
-        items = {active.item: active.message.id for active in pages}
-        claims = await self._claims.take_together(items, self._settings.lease)
-        if not claims:
-            return
-        loaded = await self._pages.load_together(claims)
-        emails: dict[Address, EmailRow] = {}
-        for page in loaded:
-            emails.update(page.emails if page is not None else {})
-        recipients = await self._recipients.allowed(message.list_name, emails)
-        for active, claim, page in zip(pages, claims, loaded, strict=True):
-            active.claim = claim
-            active.taken = TakenPage(page, recipients)
-
-    async def work_on(self, active: ActivePage) -> float | None:
-        """Do what is due for a page. Return in how many seconds there is more to do, or None if the
-        work item is no longer needed and has been deleted."""
-        item = active.item
-        message = await self.mailings.message(item.ref)
-        if message is None:
-            if active.claim is not None:
-                await self._claims.give_up(active.claim)
-            await self._queue.delete(active.message)  # the message was deleted
-            return None
-        if self.is_stopping and active.claim is None:
-            return 0.0
-        if message.status is MessageStatus.PAUSED:
+        if message is not None and message.status is MessageStatus.PAUSED:
             # Parked pages wait for the scheduler, so make sure that it is still paused.
-            self.mailings.forget_status(item.ref)
-            message = await self.mailings.message(item.ref) or message
-        if message.status in _BEING_SENT:
-            message = await self._ready_to_send(message)
-        claim = active.claim
-        if claim is None:
-            claim = await self._claims.take(item, active.message.id, self._settings.lease)
-            active.claim = claim
-        if message.status is MessageStatus.PAUSED and not claim.doubtful:
-            await self._pages.park(claim)
-            await self._queue.delete(active.message)
-            return None
-        taken = active.taken
-        loaded = taken.page if taken is not None else await self._pages.load(claim)
-        if loaded is None:
-            await self._claims.give_up(claim)
-            await self._queue.delete(active.message)
-            return None
-        if (free_at := await self._lost_history.free_at()) is not None:
-            await self._claims.give_up(claim)  # the store may have lost records
-            raise PageTaken(free_at)
-        with span("page", parent=message.trace, message=item.ref, page=item.page):
-            verdicts = await self._verdicts(message, claim, loaded, active)
-            note(emails=len(verdicts), reply=_last_reply(verdicts))
-        # It may have been paused or cancelled while we were sending.
-        current = await self._until_done(lambda: self.mailings.message(item.ref), item)
-        status = message.status if current is None else current.status
-        if status is MessageStatus.CANCELLED:
-            verdicts = self._cancelled(loaded) | _decided(verdicts)
-        parked = status is MessageStatus.PAUSED
-        now = datetime.now(UTC)
-        wait = waiting(item.ref, loaded.emails, verdicts, await self.faults.holds(), now)
-        counts = await self._settle(active, claim, loaded, verdicts, wait, parked=parked)
-        for outcome, number in Counter(map(_outcome, verdicts.values())).items():
-            EMAILS.add(number, _LABELS.get(outcome, outcome.value))
-        if not counts.pending or parked:
-            return None
-        if wait.is_held:
-            await self._take_back_if_lifted(item, wait)
-            return None
-        return seconds_until_due(loaded.emails, verdicts, wait, now)
-
-    async def _settle(
-        self,
-        active: ActivePage,
-        claim: Claim,
-        loaded: LoadedPage,
-        verdicts: dict[Address, EmailVerdict],
-        wait: WaitingReasons,
-        *,
-        parked: bool,
-    ) -> Counts:
-        """Record the verdicts. During a store outage they wait: no other process knows them."""
-        is_certain = True
-
-        async def record() -> Counts:
-            nonlocal is_certain, loaded, verdicts
-            was_certain, is_certain = is_certain, False
-            if not was_certain:
-                # Some of it may have been recorded before the outage.
-                loaded = await self._pages.load_again(claim)
-                verdicts = {a: v for a, v in verdicts.items() if a in loaded.emails}
-            async with active.held:
-                current, work = await self.leases.secure(active, claim, is_certain=was_certain)
-                counts = await self._pages.settle(
-                    current,
-                    loaded,
-                    verdicts,
-                    parked=parked,
-                    item=work,
-                    patience=self._settings.settle_together,
-                    wait=wait,
-                )
-                active.claim = None
-                return counts
-
-        counts = await self._until_done(record, active.item)
-        self._unsettled.discard(active.item.partition)
-        return counts
-
-    async def _until_done(self, call: Callable[[], Awaitable[T]], item: WorkItem) -> T:
-        """Call the store, and wait during an outage: the results are only in this process."""
-        what = f"page {item.partition} waits to be recorded"
-        return await self.store_outages.until_done(call, what, lambda: self.is_stopping)
-
-    async def _take_back_if_lifted(self, item: WorkItem, wait: WaitingReasons) -> None:
-        """Put a work item for a page whose hold was lifted while the page was settled: the
-        scheduler, which does that for held pages, may have just missed it."""
-        holds = await self.faults.fresh_holds()
-        if any(key not in holds for key in wait.held_by):
-            with suppress(StoreOutage):  # the scheduler checks every half minute
-                await self._queue.put(str(msgspec.structs.replace(item, restarted=True)))
-
-    async def _ready_to_send(self, message: Message) -> Message:
-        """Return the message if it can be composed; otherwise pause it."""
+            self.mailings.forget_status(ref)
+            message = await self.mailings.message(ref)
+        if message is None or message.status not in _BEING_SENT:
+            return message
         try:
             await self.mailings.mailing(message)
         except (DomainError, NotFound) as exc:
             await self._pause(message, f"its email cannot be composed: {exc}")
-            return await self._messages.get(message.ref)
+            return await self._messages.get(ref)
         return message
 
-    async def _verdicts(
-        self, message: Message, claim: Claim, loaded: LoadedPage, active: ActivePage
-    ) -> dict[Address, EmailVerdict]:
-        """Return the verdict on each email of the page that is due."""
-        now = datetime.now(UTC)
+    async def _pause(self, message: Message, reason: str) -> None:
+        try:
+            await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
+            log.error("message %s is paused: %s", message.ref, reason)
+        except DomainError as exc:
+            log.info("message %s is not paused again: %s", message.ref, exc)
+        self.mailings.forget_status(message.ref)
+
+    # -- one page ------------------------------------------------------------------------------
+
+    async def _finish(
+        self, message: Message, taken: ActivePage, allowed: dict[Address, Recipient]
+    ) -> None:
+        """Send and settle a page that we have claimed, and end its work item."""
+        item = taken.item
+        try:
+            with about(message=item.ref, page=item.page), PAGE_SECONDS.timed():
+                page = await self._send_and_settle(message, taken, allowed)
+        except (PageLost, LeaseLost):
+            log.warning("page %s was taken over by another sender", item.partition)
+            self._lost_history.suspect(item)
+            await self._end(taken)
+            return
+        except StoreOutage as exc:
+            # The next sender settles it from the journal.
+            log.warning("page %s is left to the next sender: %s", item.partition, exc)
+            return
+        if page.waiting.is_held:
+            await self._take_back_if_lifted(page)
+        await self._end(taken, release_for=seconds_until_due(page, clock.now()))
+
+    async def _send_and_settle(
+        self, message: Message, taken: ActivePage, allowed: dict[Address, Recipient]
+    ) -> Page:
+        page = taken.page
+        if page is None:
+            raise PageLost
+        with span("page", parent=message.trace, message=page.ref, page=page.number):
+            states = await self._new_states(message, page, taken, allowed)
+            note(emails=len(states), reply=last_reply(states))
+        # It may have been paused or cancelled while we were sending.
+        current = await self._until_done(lambda: self.mailings.message(page.ref), taken)
+        status = message.status if current is None else current.status
+        if status is MessageStatus.CANCELLED:
+            states = self._cancelled(page) | decided(states)
+        holds = await self.faults.holds()
+        parked = status is MessageStatus.PAUSED
+        after = settled(page, states, holds, clock.now(), parked=parked)
+        await self._settle(taken, after)
+        for outcome, number in Counter(state.outcome for state in states.values()).items():
+            EMAILS.add(number, _LABELS.get(outcome, outcome.value))
+        return after
+
+    async def _new_states(
+        self, message: Message, page: Page, taken: ActivePage, allowed: dict[Address, Recipient]
+    ) -> dict[int, EmailState]:
+        """Send what is due; return the new states of the page's emails, by their places."""
+        judge = self._judge()
         if message.status is MessageStatus.CANCELLED:
-            return self._cancelled(loaded)
-        if claim.doubtful:
+            return self._cancelled(page)
+        if page.claim.doubtful:
             # From a sender whose journal is unavailable: every email without a record is in doubt.
-            return self._all_doubted(loaded, now)
-        lost = self._lost_history.without_record(claim.item, loaded)
-        doubts = self._lost_history.doubts(lost, loaded) if lost else {}
-        due = loaded.emails
-        if doubts or any(map(_next_try_at, due.values())):
-            due = {
-                address: email
-                for address, email in due.items()
-                if is_due(email, message.retry_at, now) and address not in doubts
+            return {
+                place: judge.doubted(LOST_OWNER, page.emails.state(place))
+                for place in page.emails.pending()
             }
-        if active.taken is not None:
-            allowed = active.taken.recipients
-        else:
-            allowed = await self._recipients.allowed(message.list_name, due) if due else {}
-        verdicts = doubts
-        recipients = [allowed[address] for address in due if address in allowed]
-        if len(recipients) < len(due):
-            left = [address for address in due if address not in allowed]
-            verdicts |= {address: _suppressed(LEFT, loaded.before(address)) for address in left}
+        if message.status not in _BEING_SENT:
+            return {}
+        states = self._lost_history.doubts(page)
+        places: dict[Address, int] = {}
+        recipients: list[Recipient] = []
+        for place, address in taken.due:
+            if place in states:
+                continue
+            if (recipient := allowed.get(address)) is not None:
+                places[address] = place
+                recipients.append(recipient)
+            else:
+                states[place] = judge.suppressed(LEFT, page.emails.state(place))
         admission = await self.faults.admit(message.ref, recipients)
         recipients = admission.recipients
         if self._limits is not None:
             recipients, later = await self._limits.admit(recipients)
-            for address, at in later.items():  # not an attempt: they only wait
-                before = loaded.before(address)
-                verdicts[address] = EmailVerdict(EmailOutcome.PENDING, LIMITED, before, at)
-        sent = await self._send(message, claim.item, recipients, loaded, active)
+            for address, at in later.items():
+                place = places[address]
+                states[place] = judge.waits(LIMITED, at, page.emails.state(place))
+        sent = await self._send(message, page, recipients, taken, places)
         await self.faults.conclude(admission.probes, sent)
         holds = await self.faults.holds()
-        judge = self._judge(now)
+        judge = self._judge()
         for address, result in sent.items():
             if result is None:
                 continue
-            before = loaded.before(address)
+            place = places[address]
+            before = page.emails.state(place)
             if result.kind is _REFUSED and holds.holds_refusal(result):
-                verdicts[address] = judge.held(result.reply, before)
+                states[place] = judge.held(result.reply, before)
             else:
-                verdicts[address] = judge.verdict(result, before)
-        return verdicts
-
-    def _judge(self, now: datetime) -> Judge:
-        return Judge(now, self._settings.retry, self._settings.in_doubt)
-
-    def _cancelled(self, loaded: LoadedPage) -> dict[Address, EmailVerdict]:
-        return {a: _suppressed(CANCELLED, loaded.before(a)) for a in loaded.emails}
-
-    def _all_doubted(self, loaded: LoadedPage, now: datetime) -> dict[Address, EmailVerdict]:
-        judge = self._judge(now)
-        return {a: judge.doubted(LOST_OWNER, loaded.before(a)) for a in loaded.emails}
+                states[place] = judge.attempted(result, before)
+        return states
 
     async def _send(
         self,
         message: Message,
-        item: WorkItem,
+        page: Page,
         recipients: list[Recipient],
-        loaded: LoadedPage,
-        active: ActivePage,
+        taken: ActivePage,
+        places: dict[Address, int],
     ) -> dict[Address, Result | None]:
-        """Hand emails to the transport; return the results so far, even if stopped."""
+        """Hand emails to the transport; return the result of each, even if it was stopped."""
         if self.is_stopping or not recipients:
             return {}
         mailing = await self.mailings.mailing(message)
@@ -311,42 +303,95 @@ class PageWork:
         addresses = [each.address for each in recipients]
 
         def tried(address: Address) -> bool:
-            return loaded.before(address).tries > 0
+            return page.emails.state(places[address]).tries > 0
 
-        listener = self.faults.listener(item.ref, item.page, tried)
-        watcher = self._journal.sending(item.partition, addresses, listener)
-        active.watcher = watcher
-        self._unsettled.add(item.partition)
-        active.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
+        partition = taken.item.partition
+        listener = self.faults.listener(page.ref, page.number, tried)
+        watcher = self._journal.sending(partition, addresses, listener)
+        taken.watcher = watcher
+        self._unsettled.add(partition)
+        taken.sending = asyncio.create_task(self._transport.send(mailing, recipients, watcher))
         self._sending()
-        await asyncio.wait([active.sending])
-        if not active.sending.cancelled():
-            active.sending.result()
+        await asyncio.wait([taken.sending])
+        if not taken.sending.cancelled():
+            taken.sending.result()
         for position in watcher.unanswered():
             watcher.settled(position, Result(ResultKind.IN_DOUBT, "no reply before the end"))
         results = dict(zip(addresses, watcher.results, strict=True))
         sent = {a for a, result in results.items() if result and result.may_have_arrived}
-        self._lost_history.remember(item, sent)
+        self._lost_history.remember(taken.item, sent)
         return results
 
-    async def _pause(self, message: Message, reason: str) -> None:
-        """Pause a message that cannot be composed."""
+    # -- settling ------------------------------------------------------------------------------
+
+    async def _settle(self, taken: ActivePage, after: Page) -> None:
+        """Record a page. During a store outage it waits: no other process knows its results."""
+        attempts = 0
+
+        async def record() -> None:
+            nonlocal attempts
+            attempts += 1
+            async with taken.changing:
+                must_renew = attempts > 1 or self._leases.is_overdue(taken)
+                if must_renew and not await self._leases.renew(taken):
+                    if attempts > 1 and await self._is_recorded(after):
+                        return
+                    raise PageLost
+                try:
+                    await self._settler.settle(after, taken.etag, taken.finished_item(after))
+                except PageLost:
+                    # Its ETag may have changed by our own renewal, whose reply was lost.
+                    if not await self._leases.renew(taken):
+                        raise
+                    await self._settler.settle(after, taken.etag, taken.finished_item(after))
+
+        await self._until_done(record, taken)
+        self._unsettled.discard(taken.item.partition)
+
+    async def _is_recorded(self, after: Page) -> bool:
+        """Return whether a write whose reply was lost has been done."""
+        found = await self._pages.get(after.day, after.ref, after.number)
+        return found is not None and found.emails.packed() == after.emails.packed()
+
+    async def _until_done(self, call: Callable[[], Awaitable[T]], taken: ActivePage) -> T:
+        """Call the store, and wait during an outage: the results are only in this process."""
+        what = f"page {taken.item.partition} waits to be recorded"
+        return await self.store_outages.until_done(call, what, lambda: self.is_stopping)
+
+    async def _take_back_if_lifted(self, page: Page) -> None:
+        """Put a work item for a page whose hold was lifted while the page was settled: the
+        scheduler, which does that for held pages, may have just missed it."""
+        holds = await self.faults.fresh_holds()
+        if any(key not in holds for key in page.waiting.held_by):
+            with suppress(StoreOutage):  # the scheduler checks every half minute
+                await self._queue.put(str(page.item(restarted=True)))
+
+    async def _end(
+        self, taken: ActivePage, *, finished: bool = False, release_for: float | None = None
+    ) -> None:
+        """Let go of a work item: delete it if it is `finished`, or release it for some seconds."""
+        # Before the item is released: we may receive it again at once.
+        taken.has_ended = True
+        self._journal.page_ended(taken.item.partition)
+        self._ended(taken)
         try:
-            await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
-            log.error("message %s is paused: %s", message.ref, reason)
-        except DomainError as exc:
-            log.info("message %s is not paused again: %s", message.ref, exc)
-        self.mailings.forget_status(message.ref)
+            if finished:
+                await self._queue.delete(taken.message)
+            elif release_for is not None:
+                await self._queue.release(taken.message, delay=release_for, count_attempt=False)
+        except (LeaseLost, StoreOutage) as exc:
+            log.info("page %s: its work item comes back: %s", taken.item.partition, exc)
+
+    def _judge(self) -> Judge:
+        return Judge(clock.now(), self._settings.retry, self._settings.in_doubt)
+
+    def _cancelled(self, page: Page) -> dict[int, EmailState]:
+        judge = self._judge()
+        return {
+            place: judge.suppressed(CANCELLED, page.emails.state(place))
+            for place in page.emails.pending()
+        }
 
 
-def _last_reply(verdicts: dict[Address, EmailVerdict]) -> str:
-    """Return the mail server's last reply, for the trace."""
-    return next(reversed(verdicts.values())).reply if verdicts else ""
-
-
-def _decided(verdicts: dict[Address, EmailVerdict]) -> dict[Address, EmailVerdict]:
-    return {a: v for a, v in verdicts.items() if v.outcome is not EmailOutcome.PENDING}
-
-
-def _suppressed(why: str, before: Attempt) -> EmailVerdict:
-    return EmailVerdict(EmailOutcome.SUPPRESSED, why, before)
+def _seconds_until(moment: datetime) -> float:
+    return max(0.0, (moment - clock.now()).total_seconds())

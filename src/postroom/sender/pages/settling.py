@@ -1,123 +1,112 @@
-"""Decides what to write for the verdicts on a page's emails, without a store."""
+"""Settles a page, without a store: (page, new states of its emails, holds, now) → page."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
 
 import msgspec
 
 from postroom.domain.audience.addresses import Address
-from postroom.domain.messages.emails import Counts, EmailOutcome, check_outcome
-from postroom.sender.policy import Attempt, EmailVerdict
-from postroom.services import entities
-from postroom.storage import DeleteMany, Entity, InsertMany, Merge, Operation, Value
+from postroom.domain.messages.emails import EmailOutcome, check_outcome
+from postroom.domain.messages.page_emails import EmailState
+from postroom.services.messages.holds import HoldKey, Holds
+from postroom.services.messages.page_rows import FREE, Page
+from postroom.services.messages.waiting_reasons import WaitingReasons
 
-_Kind: TypeAlias = tuple[EmailOutcome, int, bool]
-"""Records with the same outcome, number of attempts and mark of doubt are alike."""
-
-
-class Settlement(msgspec.Struct, frozen=True):
-    """Records for `messagearchive`, changes of `message`, and the new counts of the page."""
-
-    archive: list[InsertMany]
-    changes: list[Operation]
-    counts: Counts
+_PENDING = EmailOutcome.PENDING
 
 
-def settlement(
-    partition: str,
-    verdicts: Mapping[Address, EmailVerdict],
-    emails: Mapping[Address, entities.EmailRow],
-    leftover: Sequence[str],
-    before: Counts,
+def settled(
+    page: Page,
+    states: Mapping[int, EmailState],
+    holds: Holds,
     now: datetime,
-) -> Settlement:
-    """Archive and remove finished emails, remove the `leftover` rows that are archived already, and
-    mark those to be retried. `before` has the counts of the page so far."""
-    done: dict[_Kind, dict[str, dict[str, str]]] = {}
-    alike: dict[str, dict[str, str]] = {}
-    last: tuple[EmailOutcome, Attempt] | None = None
-    changes: list[Operation] = []
-    pending = EmailOutcome.PENDING
-    for address, verdict in verdicts.items():
-        outcome, attempt = verdict.outcome, verdict.attempt
-        email = emails[address]
-        row = email.row_of(address) if email.EmailAddress else address  # seldom spelled otherwise
-        if outcome is pending:
-            changes.append(Merge(Entity(partition, row, _pending_properties(verdict, now))))
-            continue
-        if last is None or last[0] is not outcome or last[1] is not attempt:
-            last = outcome, attempt
-            alike = done.setdefault((outcome, attempt.tries, attempt.was_in_doubt), {})
-        alike[row] = own = {"SubscriberGUID": email.SubscriberGUID, "Reply": verdict.reply[:1000]}
-        if email.EmailAddress:
-            own["EmailAddress"] = email.EmailAddress
-    gone = [*leftover, *(row for rows in done.values() for row in rows)]
-    if gone:
-        changes.append(DeleteMany(partition, gone))
-    tally = Counter[tuple[EmailOutcome, bool]]()
-    for (outcome, _, was_in_doubt), rows in done.items():
-        check_outcome(pending, outcome)
-        tally[outcome, was_in_doubt] += len(rows)
-    return Settlement(
-        archive=[InsertMany(partition, rows, _shared(*kind, now)) for kind, rows in done.items()],
-        changes=changes,
-        # What waits now is added by the caller, which knows the holds.
-        counts=msgspec.structs.replace(before + _counts(tally), deferred=0),
+    *,
+    parked: bool = False,
+) -> Page:
+    """Return the page with these emails in their new states, without a claim. `NotNow` if one of
+    them cannot change like this."""
+    if not page.emails.is_new:
+        for place, state in states.items():
+            if (before := page.emails.outcome(place)) is not state.outcome:
+                check_outcome(before, state.outcome)
+    emails = page.emails.settled(states)
+    changed = msgspec.structs.replace(page, emails=emails, parked=parked, claim=FREE)
+    return msgspec.structs.replace(changed, waiting=_waiting(changed, holds, now))
+
+
+def is_due(state: EmailState, retry_at: datetime | None, now: datetime) -> bool:
+    """Return whether an email's time has come, or a retry was requested at `retry_at`, after its
+    last attempt."""
+    if state.next_try_at is None or state.next_try_at <= now:
+        return True
+    return retry_at is not None and (state.at is None or state.at < retry_at)
+
+
+def due_emails(
+    page: Page, retry_at: datetime | None, now: datetime
+) -> Sequence[tuple[int, Address]]:
+    """Return the emails of a page that are due, with their places."""
+    emails = page.emails
+    if emails.is_new:
+        return list(enumerate(emails.addresses))
+    return [
+        (place, emails.addresses[place])
+        for place in emails.pending()
+        if is_due(emails.state(place), retry_at, now)
+    ]
+
+
+def decided(states: Mapping[int, EmailState]) -> dict[int, EmailState]:
+    """Return the states of emails that are not pending any more."""
+    return {place: state for place, state in states.items() if state.outcome is not _PENDING}
+
+
+def last_reply(states: dict[int, EmailState]) -> str:
+    """Return the mail server's last reply, with which a trace ends."""
+    return next(reversed(states.values())).reply if states else ""
+
+
+def seconds_until_due(page: Page, now: datetime) -> float | None:
+    """Return in how many seconds the work item of a settled page is needed again; None if it is
+    not: the page is done, parked, or all of its emails wait for a hold."""
+    pending = page.counts.pending
+    if not pending or page.parked or page.waiting.is_held:
+        return None
+    if page.waiting.next_try_at is None or pending > page.waiting.deferred:
+        return 0.0
+    return max(0.0, (page.waiting.next_try_at - now).total_seconds())
+
+
+def _waiting(page: Page, holds: Holds, now: datetime) -> WaitingReasons:
+    """Return what the emails of a page wait for.
+
+    A held email waits only for its hold: its own time counts again when the hold is lifted.
+    """
+    held_by: set[HoldKey] = set()
+    times: list[datetime] = []
+    replies: Counter[str] = Counter()
+    due = 0
+    for place in page.emails.pending():
+        state = page.emails.state(place)
+        hold = holds.covering(page.ref, page.emails.addresses[place]) if holds else None
+        if hold is not None:
+            held_by.add(hold.key)
+            replies[hold.reply] += 1
+        elif state.next_try_at is not None and state.next_try_at > now:
+            times.append(state.next_try_at)
+            replies[state.reply] += 1
+        else:
+            due += 1
+    if not replies:
+        return WaitingReasons()
+    [(reply, _)] = replies.most_common(1)
+    return WaitingReasons(
+        deferred=replies.total(),
+        next_try_at=min(times, default=None),
+        reply=reply,
+        held_by=tuple(sorted(held_by)),
+        is_held=bool(held_by) and not times and not due,
     )
-
-
-def recounted(planned: int, archived: Iterable[Entity]) -> Counts:
-    """Return the counts of a page according to the archive."""
-    tally = Counter(
-        (
-            EmailOutcome(entities.read(each, "Outcome", str)),
-            each.properties.get("WasInDoubt") is True,
-        )
-        for each in archived
-    )
-    return Counts(planned=planned) + _counts(tally)
-
-
-def _counts(tally: Mapping[tuple[EmailOutcome, bool], int]) -> Counts:
-    def count(outcome: EmailOutcome) -> int:
-        return tally[outcome, False] + tally[outcome, True]
-
-    return Counts(
-        accepted=count(EmailOutcome.ACCEPTED),
-        refused=count(EmailOutcome.REFUSED),
-        suppressed=count(EmailOutcome.SUPPRESSED),
-        in_doubt=count(EmailOutcome.IN_DOUBT),
-        possible_duplicates=sum(tally[outcome, True] for outcome in EmailOutcome),
-    )
-
-
-def _shared(
-    outcome: EmailOutcome, tries: int, was_in_doubt: bool, now: datetime
-) -> dict[str, Value]:
-    properties: dict[str, Value] = {
-        "Outcome": outcome.value,
-        "EmailSent": outcome is EmailOutcome.ACCEPTED,
-        "Tries": tries,
-        "At": now,
-    }
-    if was_in_doubt:
-        properties["WasInDoubt"] = True
-    return properties
-
-
-def _pending_properties(verdict: EmailVerdict, now: datetime) -> dict[str, Value]:
-    attempt = verdict.attempt
-    properties: dict[str, Value] = {"Tries": attempt.tries, "Reply": verdict.reply[:1000]}
-    if attempt.first_tried_at is not None:
-        properties["FirstTriedAt"] = attempt.first_tried_at
-    if attempt.was_in_doubt:
-        properties["WasInDoubt"] = True
-        properties["Doubts"] = attempt.doubts
-    if verdict.next_try_at is not None:
-        properties["NextTryAt"] = verdict.next_try_at
-        properties["TriedAt"] = now
-    return properties

@@ -9,25 +9,25 @@ erasure is finished by asking again.
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import AsyncIterator
 
 import msgspec
 
-from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
+from postroom.domain.audience.addresses import Address, address_key, parse_address
 from postroom.domain.errors import NoSuch
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
-from postroom.domain.messages.pages import page_partition
-from postroom.services import entities
+from postroom.domain.messages.page_emails import PageEmails
 from postroom.services.audience.address_trace import TraceService
 from postroom.services.audience.departures import Departures
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.messages.message_times import MessageTimes
-from postroom.services.messages.outcomes import EmailRecord, OutcomeService
-from postroom.storage import Delete, Entity, Insert, KeyRange, NotFound, Store
+from postroom.services.messages.page_rows import FREE, PageRows, page_entity
+from postroom.storage import Conflict, Store
 
 GONE = "(erased)"
 _AT_ONCE = 100
+_TRIES = 10
 
 
 class Erasure(msgspec.Struct, frozen=True):
@@ -47,16 +47,13 @@ class PersonalDataService:
         subscriptions: SubscriptionService,
         tracing: TraceService,
         times: MessageTimes,
-        outcomes: OutcomeService,
+        pages: PageRows,
     ) -> None:
-        self._emails = store.table(entities.MESSAGES)
-        self._archive = store.table(entities.ARCHIVE)
-        self._pages = store.table(entities.PAGES)
         self._subscriptions = subscriptions
         self._departures = Departures(store)
         self._tracing = tracing
         self._times = times
-        self._outcomes = outcomes
+        self._pages = pages
 
     async def erase(self, email: str) -> Erasure:
         """Forget a person."""
@@ -66,15 +63,32 @@ class PersonalDataService:
             await self._departures.forget(left.list_name, address)
         emails, waiting = 0, []
         async for message in self._all_messages():
-            for page in await self._outcomes.pages_for(message, address):
-                found = await self._outcomes.emails_of_page(message, page, address)
-                partition = page_partition(message.day, message.ref, int(page.row))
-                if any([await self._emails.get(partition, each.row) for each in found]):
-                    waiting.append(str(message.ref))
-                    continue
-                emails += sum([await self._rename(partition, each) for each in found])
-                await self._forget_bounds(message, page, partition, address_key(address))
-        return Erasure(address, lists, emails, list(dict.fromkeys(waiting)))
+            erased = await self._erase_emails(message, address)
+            if erased is None:
+                waiting.append(str(message.ref))
+            else:
+                emails += erased
+        return Erasure(address, lists, emails, waiting)
+
+    async def _erase_emails(self, message: Message, address: Address) -> int | None:
+        """Erase an address from the page of a message that holds it; return how many emails there
+        were, or None if the page has to wait for a sender."""
+        key = address_key(address)
+        for _ in range(_TRIES):
+            page = await self._pages.holding(message, key)
+            if page is None:
+                return 0
+            places = page.emails.places_of(key)
+            is_pending = any(page.emails.outcome(each) is EmailOutcome.PENDING for each in places)
+            if is_pending or page.claim != FREE:
+                return None
+            after = msgspec.structs.replace(page, emails=_without(page.emails, places))
+            try:
+                await self._pages.table.replace(page_entity(after), page.etag)
+            except Conflict:
+                continue
+            return len(places)
+        return None
 
     async def _all_messages(self) -> AsyncIterator[Message]:
         before: str | None = None
@@ -95,49 +109,12 @@ class PersonalDataService:
             left.append(str(subscriber.list_name))
         return left
 
-    async def _rename(self, partition: str, email: EmailRecord) -> int:
-        """Give the record of an email another name, in one step; return how many there were."""
-        found = await self._archive.get(partition, email.row)
-        if found is None:
-            return 0
-        nobody = f"erased-{secrets.token_hex(8)}@erased.invalid"
-        its_address = re.compile(re.escape(email.address), re.IGNORECASE)
-        properties = {
-            name: its_address.sub(GONE, value) if isinstance(value, str) else value
-            for name, value in found.properties.items()
-            if name != "EmailAddress"
-        }
-        try:
-            await self._archive.apply(
-                [Insert(Entity(partition, nobody, properties)), Delete(partition, email.row)]
-            )
-        except NotFound:
-            return 0  # by somebody else at this moment
-        return 1
 
-    async def _forget_bounds(
-        self, message: Message, page: Entity, partition: str, key: AddressKey
-    ) -> None:
-        """A page says between which rows it lies: another one that is still there has to do.
-
-        Without another one, the page ends where the one before it does: nobody looks there.
-        """
-        first, last = (entities.read(page, f"{end}Address", str) for end in ("First", "Last"))
-        if key not in (address_key(Address(first)), address_key(Address(last))):
-            return
-        rows = (await self._archive.query(KeyRange.only(partition))).entities
-        others = sorted(each.row for each in rows if first <= each.row <= last) or [
-            await self._end_of_page_before(message, int(page.row))
-        ]
-        bounds = {
-            "FirstAddress": others[0] if address_key(Address(first)) == key else first,
-            "LastAddress": others[-1] if address_key(Address(last)) == key else last,
-        }
-        await self._pages.merge(Entity(page.partition, page.row, bounds))
-
-    async def _end_of_page_before(self, message: Message, page: int) -> str:
-        if page == 0:
-            return ""
-        partition = entities.pages_partition(message.day, message.ref)
-        before = await self._pages.get(partition, entities.page_row(page - 1))
-        return "" if before is None else entities.read(before, "LastAddress", str)
+def _without(emails: PageEmails, places: list[int]) -> PageEmails:
+    """Return a page's emails without the addresses of some, also in the mail server's replies."""
+    for place in places:
+        state = emails.state(place)
+        its_address = re.compile(re.escape(emails.addresses[place]), re.IGNORECASE)
+        reply = its_address.sub(GONE, state.reply)
+        emails = emails.settled({place: msgspec.structs.replace(state, reply=reply)}).erased(place)
+    return emails

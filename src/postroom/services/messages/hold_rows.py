@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import Overtaken
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
@@ -60,7 +61,7 @@ class HoldService:
 
         def change(hold: Hold | None) -> Hold | None:
             if hold is None or not hold.is_open:
-                return opened(fault, hold, datetime.now(UTC))
+                return opened(fault, hold, clock.now())
             refused = tuple(dict.fromkeys((*hold.refused, *fault.refused)))[:_MOST_REFUSED]
             refusal = hold.refusal or fault.refusal
             changed = msgspec.structs.replace(hold, refused=refused, refusal=refusal)
@@ -70,7 +71,7 @@ class HoldService:
 
     async def claim_probe(self, key: HoldKey) -> Hold | None:
         """Claim the right to probe; None if it is not due, or another sender was faster."""
-        now = datetime.now(UTC)
+        now = clock.now()
         found = await self._get(key)
         if found is None or not found.is_due(now):
             return None
@@ -88,7 +89,7 @@ class HoldService:
                 return None
             if result is None:
                 return msgspec.structs.replace(hold, probing_until=None)
-            return probed(hold, result, datetime.now(UTC))
+            return probed(hold, result, clock.now())
 
         await self._change(key, change)
 
@@ -100,7 +101,7 @@ class HoldService:
         def change(hold: Hold | None) -> Hold | None:
             if hold is None or not hold.is_open:
                 return None
-            now = datetime.now(UTC)
+            now = clock.now()
             return msgspec.structs.replace(
                 hold, next_probe=now, interval=INTERVALS[0], probing_until=None
             )
@@ -127,7 +128,7 @@ class HoldService:
 
     async def tidy(self) -> None:
         """Record events that an interruption has lost, and delete old holds."""
-        now = datetime.now(UTC)
+        now = clock.now()
         for hold in await self.all():
             changed_at = hold.lifted_at or hold.since
             if _event_of(hold) != hold.told and now - changed_at > _UNTOLD:

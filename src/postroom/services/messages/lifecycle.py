@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import (
@@ -23,7 +24,7 @@ from postroom.domain.messages.messages import (
     day_of,
     with_status,
 )
-from postroom.domain.messages.pages import SCHEDULE_QUEUE, page_partition
+from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
 from postroom.observability import spans
 from postroom.services import entities
@@ -40,8 +41,9 @@ from postroom.services.messages.message_contents import (
     with_text,
 )
 from postroom.services.messages.message_rows import MessagePage, MessageRows
+from postroom.services.messages.page_rows import PageRows, PageSummary
 from postroom.services.optimistic import retry_on_conflict
-from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, Store
+from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
 
 _PAUSE_SECONDS: Final = 1.0
@@ -105,7 +107,7 @@ class MessageService:
             status=MessageStatus.PENDING,
             has_html=bool(bodies.html),
             has_text=bool(bodies.text),
-            created_at=datetime.now(UTC),
+            created_at=clock.now(),
             retry_of=retry_of,
             trace=spans.traceparent(),
         )
@@ -223,7 +225,7 @@ class MessageService:
 
         async def change() -> Message:
             old = await self._rows.get_for_change(ref)
-            return await self._rows.save(msgspec.structs.replace(old, retry_at=datetime.now(UTC)))
+            return await self._rows.save(msgspec.structs.replace(old, retry_at=clock.now()))
 
         return await retry_on_conflict(change, "message", ref)
 
@@ -293,7 +295,7 @@ class MessageService:
 
     async def _wake_scheduler(self, message: Message) -> None:
         """Put a queue message that the scheduler receives when the message is due, or now."""
-        due_in = (message.scheduled_at - datetime.now(UTC)).total_seconds()
+        due_in = (message.scheduled_at - clock.now()).total_seconds()
         await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))
 
 
@@ -317,8 +319,7 @@ class UnsentCheck:
     """Checks that none of a paused message was sent, so that it can still be edited."""
 
     def __init__(self, store: Store) -> None:
-        self._pages = store.table(entities.PAGES)
-        self._emails = store.table(entities.MESSAGES)
+        self._pages = PageRows(store)
 
     async def check(self, message: Message) -> None:
         """Raise `NotNow` if some of a message was sent, may have been, or is being sent."""
@@ -327,19 +328,17 @@ class UnsentCheck:
         await self._look(message)
 
     async def _look(self, message: Message) -> None:
-        partition = KeyRange.only(entities.pages_partition(message.day, message.ref))
-        async for row in self._pages.scan(partition):
-            if "," in row.row:
+        async for number, page in self._pages.summaries(message):
+            if page.owner:
                 raise NotNow("a sender is still busy with this message: try again in a moment")
-            if await self._was_sent(message, row):
+            if await self._was_sent(message, number, page):
                 raise NotNow("some of this message has been sent, so it can no longer be edited")
 
-    async def _was_sent(self, message: Message, page: Entity) -> bool:
-        counts = entities.counts_from(page)
+    async def _was_sent(self, message: Message, number: int, summary: PageSummary) -> bool:
+        counts = summary.counts
         if counts.accepted or counts.refused or counts.in_doubt or counts.possible_duplicates:
             return True
         if not counts.deferred:
             return False
-        partition = page_partition(message.day, message.ref, int(page.row))
-        emails = await self._emails.read(entities.EmailRow, partition)
-        return any(email.WasInDoubt for email in emails.values())
+        page = await self._pages.get(message.day, message.ref, number)
+        return page is not None and any(state.was_in_doubt for _, state in page.emails)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import NoSuch, Overtaken
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
@@ -92,7 +92,7 @@ class MessageRows:
         """
         await self._archive.upsert(entities.message_entity(message))
         entry = _due_entry(message)
-        ended = {entities.ENDED_AT: message.completed_at or datetime.now(UTC)}
+        ended = {entities.ENDED_AT: message.completed_at or clock.now()}
         await self._index.upsert(Entity(entities.DONE, entry.row, ended))
         for table, partition, row in (
             (self._messages, message.day, entities.message_row(message.ref)),

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import NoSuch
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
@@ -59,11 +60,11 @@ class MessageTimes:
 
     async def under_way(self, *, limit: int) -> list[Message]:
         """Return messages that are due and unfinished, the earliest first."""
-        return await self._open(KeyRange(stop=_row_at(datetime.now(UTC))), limit)
+        return await self._open(KeyRange(stop=_row_at(clock.now())), limit)
 
     async def to_come(self, *, limit: int) -> list[Message]:
         """Return messages that are not due yet, the earliest first."""
-        return await self._open(KeyRange(start=_row_at(datetime.now(UTC))), limit)
+        return await self._open(KeyRange(start=_row_at(clock.now())), limit)
 
     async def done(self, *, limit: int, before: str | None = None) -> NewestMessages:
         """Return finished messages, newest first."""
@@ -187,5 +188,5 @@ def _row_back(before: str | None, period: timedelta | None) -> str | None:
     try:
         end = datetime.fromisoformat((before or "").partition(",")[0]).astimezone(UTC)
     except (ValueError, OverflowError):
-        end = datetime.now(UTC)
+        end = clock.now()
     return _row_at(max(end, _FIRST_MOMENT + period) - period)

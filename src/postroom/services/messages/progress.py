@@ -9,12 +9,12 @@ a finished one has its sum (`Message.counts`), which never changes again.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.errors import NotNow
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import FINAL, Message
@@ -71,7 +71,7 @@ class ProgressService:
         if message.counts is not None:
             return Progress(message.counts)
         seen = self._remember(message.ref)
-        age = time.monotonic() - seen.at
+        age = clock.monotonic() - seen.at
         if age > max(_FRESH, _SHARE * seen.took) and seen.counting is None:
             seen.counting = asyncio.create_task(self._count(message, seen))
             seen.counting.add_done_callback(_ignore_failure)
@@ -80,10 +80,10 @@ class ProgressService:
         return Progress(seen.counts, seen.speed.per_second, seen.waiting)
 
     async def _count(self, message: Message, seen: LastCount) -> None:
-        started = time.monotonic()
+        started = clock.monotonic()
         try:
             counts, seen.waiting = await self._outcomes.counts_and_waiting(message)
-            now = time.monotonic()
+            now = clock.monotonic()
             seen.note(message, counts, now, now - started)
         finally:
             seen.counting = None

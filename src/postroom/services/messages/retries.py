@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
+from postroom import clock
 from postroom.domain.errors import NotNow
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
@@ -12,15 +11,18 @@ from postroom.services import entities
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.outcomes import OutcomeService
-from postroom.services.messages.waiting_reasons import waiting_of
+from postroom.services.messages.page_rows import PageRows
 from postroom.storage import AlreadyExists, Entity, NewMessage, Store
 
 
 class RetryService:
-    def __init__(self, store: Store, messages: MessageService, outcomes: OutcomeService) -> None:
+    def __init__(
+        self, store: Store, messages: MessageService, pages: PageRows, outcomes: OutcomeService
+    ) -> None:
         self._index = store.table(entities.INDEX)
         self._queue = store.queue(SEND_QUEUE)
         self._messages = messages
+        self._pages = pages
         self._outcomes = outcomes
 
     async def retry(self, ref: str) -> Message:
@@ -39,9 +41,9 @@ class RetryService:
         if message.status is MessageStatus.PAUSED:
             raise NotNow(f"the message {message.ref} is Paused: resume it first")
         pages = [
-            int(page.row)
-            async for page in self._outcomes.pages(message)
-            if waiting_of(page).next_try_at is not None
+            number
+            async for number, page in self._pages.summaries(message)
+            if page.waits_until is not None
         ]
         if not pages:
             raise NotNow(f"the message {message.ref} has no deferred emails")
@@ -69,7 +71,7 @@ class RetryService:
             message.list_name,
             message.subject,
             NewBodies(bodies.html, bodies.text or ""),  # the same email: no text is generated
-            datetime.now(UTC),
+            clock.now(),
             ref=await self._kept_ref(message.ref),
             retry_of=message.ref,
         )

@@ -6,8 +6,6 @@ there is `email:bob@x`, which says how the address is spelled.
 - Of several spellings the first that was verified stays, else the first that was added. The others'
   links lead to it. It is blocked if one of them was, and verified if one of them was.
 - A subscriber who has unsubscribed under another spelling is removed.
-- A message whose pages were being made is continued in the order of keys, without those who are on
-  a page already. Pages and work items stay as they are.
 """
 
 from __future__ import annotations
@@ -22,12 +20,8 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName, Subscriber
-from postroom.domain.messages.messages import Message, MessageStatus
-from postroom.domain.messages.pages import page_partition
 from postroom.services import entities
 from postroom.services.audience.departures import DepartedFrom, Departures
-from postroom.services.messages.message_rows import MessageRows
-from postroom.services.messages.outcomes import PageSearch
 from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import Delete, Entity, Insert, KeyRange, Merge, Replace, Store
 
@@ -45,32 +39,11 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
 
 
 async def convert(store: Store, keep: Keep) -> None:
-    """Convert all messages that are being queued, then all lists."""
-    rows = MessageRows(store)
-    async for message in rows.open_messages():
-        if MessageStatus.QUEUING in (message.status, message.paused_from):
-            await _convert_message(store, rows, message)
-            await keep()
+    """Convert all lists."""
     index = store.table(entities.LIST_INDEX)
     names = [ListName(each.row) async for each in index.scan(KeyRange.only(entities.BY_NAME))]
     for name in names:
         await _ListConversion(store, name, keep).run()
-
-
-async def _convert_message(store: Store, rows: MessageRows, message: Message) -> None:
-    """Remember which pages are in the order of spellings; those without emails stay empty."""
-    if message.first_keyed_page is not None:
-        return
-    pages, emails = store.table(entities.PAGES), store.table(entities.MESSAGES)
-    count = 0
-    async for page in PageSearch(store).pages(message):
-        count = int(page.row) + 1
-        if count <= message.queued_pages or "Members" not in page.properties:
-            continue
-        partition = KeyRange.only(page_partition(message.day, message.ref, int(page.row)))
-        if not (await emails.query(partition, limit=1)).entities:
-            await pages.merge(Entity(page.partition, page.row, {"Members": b""}))
-    await rows.save(msgspec.structs.replace(message, first_keyed_page=count))
 
 
 class _ListConversion:

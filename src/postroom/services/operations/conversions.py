@@ -25,7 +25,7 @@ import msgspec
 
 from postroom import clock
 from postroom.services import entities
-from postroom.services.operations import address_conversion
+from postroom.services.operations import address_conversion, page_conversion
 from postroom.storage import (
     Conflict,
     Entity,
@@ -54,8 +54,15 @@ class Conversion(msgspec.Struct, frozen=True):
     convert: Callable[[Store, Callable[[], Awaitable[None]]], Awaitable[None]]
 
 
+async def _key_subscribers(store: Store, keep: Callable[[], Awaitable[None]]) -> None:
+    # Pages first: those that are created again are compared with the list as it was.
+    await page_conversion.convert(store, keep)
+    await address_conversion.convert(store, keep)
+
+
 CONVERSIONS: Final = (
-    Conversion("key subscribers by case-folded address", address_conversion.convert),
+    Conversion("key subscribers by case-folded address", _key_subscribers),
+    Conversion("store the emails of a page in its own row", page_conversion.convert),
 )
 
 

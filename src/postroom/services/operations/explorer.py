@@ -14,6 +14,7 @@ import msgspec
 
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.services import entities
+from postroom.services.messages.page_rows import email_rows
 from postroom.storage import (
     EVERY_KEY,
     BlobInfo,
@@ -24,6 +25,7 @@ from postroom.storage import (
     QueryResult,
     StaleETag,
     Store,
+    StoreDamaged,
     Value,
 )
 
@@ -239,6 +241,17 @@ class ExplorerService:
             raise NoSuch("blob", name) from exc
         except StaleETag as exc:
             raise Overtaken("blob", name) from exc
+
+
+def rows_to_show(table: str, entity: Entity) -> list[Entity]:
+    """Return the rows that people see of an entity: a page is followed by its emails, whose packed
+    value is left out."""
+    if table != entities.PAGES:
+        return [entity]
+    try:
+        return email_rows(entity)
+    except (StoreDamaged, ValueError):
+        return [entity]
 
 
 def _behind(key: str) -> str:

@@ -62,6 +62,14 @@ class HistoryServices(Protocol):
     events: EventService
 
 
+async def recorded_server(store: Store) -> Server | None:
+    """Return the database server that senders worked with last, if any has been recorded."""
+    found = await store.table(TABLE).get(*_IDENTITY)
+    if found is None or "Server" not in found.properties:
+        return None
+    return Server(entities.read(found, "Server", str), entities.read(found, "ServerStart", str))
+
+
 class StoreHistory:
     """The marks of one store and one data folder."""
 
@@ -118,10 +126,7 @@ class StoreHistory:
 
     async def server(self) -> Server | None:
         """Return the database server that senders worked with last, if any has been recorded."""
-        found = await self._table.get(*_IDENTITY)
-        if found is None or "Server" not in found.properties:
-            return None
-        return Server(entities.read(found, "Server", str), entities.read(found, "ServerStart", str))
+        return await recorded_server(self._services.store)
 
     async def record_server(self, server: Server) -> None:
         """Record the server that senders work with from now on, and an event if it has another

@@ -22,14 +22,14 @@ from urllib.parse import quote
 
 from postroom.storage import limits
 from postroom.storage.azure import keys
-from postroom.storage.azure.properties import written_bytes, written_timestamp
+from postroom.storage.azure.properties import written_timestamp
 from postroom.storage.contract import KeyRange
 from postroom.storage.filters import AllOf, AnyOf, Comparison, Filter, Operator
 from postroom.storage.values import Value
 
 # Servers refuse longer request lines; Azurite's takes 16 KiB with all headers.
 _LONGEST_QUERY: Final = 12_000
-# How much of texts and bytes is compared: as much as fits.
+# How much of texts is compared: as much as fits.
 _CUTS: Final = (limits.COMPARABLE_TEXT, 100, 10)
 
 _WORDS = re.compile(
@@ -113,9 +113,7 @@ def _comparison(name: str, operator: Operator, value: Value, cut: int) -> str | 
         return f"{name} {operator} {_decimal(value)}"
     if isinstance(value, datetime):
         return _timestamp_comparison(name, operator, value)
-    if len(value) > cut:
-        return None
-    return f"{name} {operator} X'{written_bytes(value).hex()}'"
+    return None
 
 
 def _text_comparison(name: str, operator: Operator, value: str, cut: int) -> str:

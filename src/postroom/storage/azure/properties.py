@@ -41,10 +41,6 @@ def read_entity(found: Mapping[str, Any], etag: str) -> Entity:
     return Entity(keys.decode(str(partition)), keys.decode(str(row)), properties, etag)
 
 
-def written_bytes(value: bytes) -> bytes:
-    return _BYTES + value if value.startswith((_TEXT, _BYTES)) else value
-
-
 def written_timestamp(value: datetime) -> str:
     return str(codec.written_as(value))
 
@@ -58,7 +54,7 @@ def _written(value: Value) -> Any:
         return EntityProperty(value, EdmType.INT64)
     if isinstance(value, datetime):
         return EntityProperty(written_timestamp(value), EdmType.DATETIME)
-    return written_bytes(value)
+    return _BYTES + value if value.startswith((_TEXT, _BYTES)) else value
 
 
 def _read(value: Any) -> Value:

@@ -43,7 +43,7 @@ from postroom.storage.contract import (
 from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
 from postroom.storage.filters import Filter, matches
 from postroom.storage.tokens import decode_token, encode_token
-from postroom.storage.values import check_properties, entity_size
+from postroom.storage.values import Properties, check_properties, entity_size
 
 # A merge this large may make an entity too large. The service says so too, but measures in its own
 # way, and Azurite does not look.
@@ -100,6 +100,28 @@ class AzureTable(CheckedTable):
             with_etag = not isinstance(given, WITHOUT_ETAG)
             etags.append(str(first_answer["etag"]) if with_etag else "")
         return etags
+
+    async def _merge_where(
+        self, partition: str, rows: Sequence[str], changes: Properties, where: Filter
+    ) -> dict[str, Entity]:
+        """Read the rows, then merge under their ETags, until no other caller comes between."""
+        wanted, merged = set(rows), dict[str, Entity]()
+        while True:
+            between = KeyRange.between(rows[0], rows[-1])
+            found = await self._query(KeyRange.only(partition), between, where, 1000, None)
+            free = [each for each in found.entities if each.row in wanted - merged.keys()]
+            if not free:
+                return merged
+            try:
+                etags = await self._apply(
+                    partition,
+                    [Merge(Entity(partition, each.row, changes), each.etag) for each in free],
+                )
+            except (StaleETag, NotFound):
+                continue
+            for each, etag in zip(free, etags, strict=True):
+                merged[each.row] = Entity(partition, each.row, {**each.properties, **changes}, etag)
+            return merged
 
     async def _query(
         self,

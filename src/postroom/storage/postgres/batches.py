@@ -7,9 +7,10 @@ the whole statement back. That is one round trip, without a transaction to open 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from operator import attrgetter
+from typing import NamedTuple, TypeAlias
 
 import psycopg
 from psycopg.errors import UniqueViolation
@@ -29,10 +30,21 @@ from postroom.storage.contract import (
 )
 from postroom.storage.postgres.connection import Connection, joined, rows_of
 
-Found: TypeAlias = Mapping[str, tuple[int, str]]
-"""The rows of a batch that are there: their ETags and their properties as JSON."""
+Found: TypeAlias = Mapping[str, tuple[int, str, bytes | None]]
+"""The rows of a batch that are there: their ETags, their properties as JSON, their packed bytes."""
 
-_Row: TypeAlias = tuple[str, str, str]  # its key, its properties as JSON, the ETag it must have
+
+class _Row(NamedTuple):
+    """A row of a batch; `etag` is the one that it must have, or empty."""
+
+    row: str
+    properties: str = ""
+    packed: bytes | None = None
+    etag: str = ""
+
+
+_Kind: TypeAlias = tuple[str, bool]  # of operation, and whether rows of it have packed bytes
+_key = attrgetter("row")
 
 _DID_NOT_FIT = "PR001"  # raised by postroom.all_or_nothing
 _NO_ETAG = "-1"  # no row has it: what a caller gives that was never an ETag of ours is stale
@@ -45,28 +57,34 @@ _NO_ETAG = "-1"  # no row has it: what a caller gives that was never an ETag of 
 #
 # Rows come sorted and are taken as they come: two batches lock what they share in the same order. A
 # batch of several kinds, whose parts run one after the other, locks all its rows before (`gate`).
+#
+# `packed` is an array only if a row of the batch has packed bytes (`{packed}`): else it is NULL.
 _INSERT = """
-INSERT INTO postroom.{relation} (partition, row, etag, properties)
-SELECT %(partition)s, new.row, %(etag)s::bigint, new.properties::jsonb
+INSERT INTO postroom.{relation} (partition, row, etag, properties, packed)
+SELECT %(partition)s, new.row, %(etag)s::bigint, new.properties::jsonb, new.packed
 FROM unnest(string_to_array(%(insert_rows)s, chr(31)),
-            string_to_array(%(insert_properties)s, chr(31))) AS new (row, properties)
+            string_to_array(%(insert_properties)s, chr(31)),
+            {packed}) AS new (row, properties, packed)
 WHERE {gate}
 """
 _UPSERT = """
-INSERT INTO postroom.{relation} (partition, row, etag, properties)
-SELECT %(partition)s, new.row, %(etag)s::bigint, new.properties::jsonb
+INSERT INTO postroom.{relation} (partition, row, etag, properties, packed)
+SELECT %(partition)s, new.row, %(etag)s::bigint, new.properties::jsonb, new.packed
 FROM unnest(string_to_array(%(upsert_rows)s, chr(31)),
-            string_to_array(%(upsert_properties)s, chr(31))) AS new (row, properties)
+            string_to_array(%(upsert_properties)s, chr(31)),
+            {packed}) AS new (row, properties, packed)
 WHERE {gate}
 ON CONFLICT (partition, row)
-DO UPDATE SET etag = excluded.etag, properties = excluded.properties
+DO UPDATE SET etag = excluded.etag, properties = excluded.properties, packed = excluded.packed
 """
 # An expected ETag that is empty becomes NULL, and the row's own is compared with itself.
 _REPLACE = """
-UPDATE postroom.{relation} AS old SET etag = %(etag)s::bigint, properties = new.properties::jsonb
+UPDATE postroom.{relation} AS old
+SET etag = %(etag)s::bigint, properties = new.properties::jsonb, packed = new.packed
 FROM unnest(string_to_array(%(replace_rows)s, chr(31)),
             string_to_array(%(replace_properties)s, chr(31)),
-            string_to_array(%(replace_etags)s, chr(31), '')) AS new (row, properties, etag)
+            string_to_array(%(replace_etags)s, chr(31), ''),
+            {packed}) AS new (row, properties, etag, packed)
 CROSS JOIN LATERAL (
     SELECT ctid FROM postroom.{relation} AS entity
     WHERE entity.partition = %(partition)s AND entity.row = new.row OFFSET 0
@@ -95,7 +113,7 @@ _GATE = "(SELECT count FROM locked) >= 0"
 _DEMAND = "WITH {parts} SELECT postroom.all_or_nothing({counts}, %(wanted)s)"
 
 _LOOK = """
-SELECT found.row, found.etag, found.properties
+SELECT found.row, found.etag, found.properties, found.packed
 FROM unnest(string_to_array(%(rows)s, chr(31))) AS wanted (row)
 CROSS JOIN LATERAL (
     SELECT * FROM postroom.{relation} AS entity
@@ -114,9 +132,7 @@ async def write(
     kinds, values = _arranged(operations, etag)
     single = values["wanted"] == 1
     try:
-        cursor = await connection.execute(
-            _statement(relation, tuple(sorted(kinds)), single), values, prepare=True
-        )
+        cursor = await connection.execute(_statement(relation, kinds, single), values, prepare=True)
     except psycopg.DatabaseError as exc:
         if not is_misfit(exc):
             raise
@@ -130,7 +146,7 @@ def demand(
     """The statement and its values by which `write` would do the same; it fails (`is_misfit`) if a
     row is not as an operation expects."""
     kinds, values = _arranged(operations, etag)
-    return _statement(relation, tuple(sorted(kinds)), single=False), values
+    return _statement(relation, kinds, single=False), values
 
 
 def is_misfit(exc: psycopg.Error) -> bool:
@@ -140,19 +156,19 @@ def is_misfit(exc: psycopg.Error) -> bool:
 
 def _arranged(
     operations: Sequence[Operation], etag: int
-) -> tuple[Collection[str], dict[str, object]]:
-    """The kinds of operations, and all their rows as values of the statement."""
+) -> tuple[tuple[_Kind, ...], dict[str, object]]:
+    """Return the kinds of operations, and all their rows as values of the statement."""
     kinds: dict[str, list[_Row]] = {}
     for operation in operations:
         kinds.setdefault(_kind(operation), []).extend(_rows(operation))
     values: dict[str, object] = {"partition": _partition(operations[0]), "etag": str(etag)}
     for kind, rows in kinds.items():
-        values.update(_arrays(kind, sorted(rows)))
-    everything = sorted(row for rows in kinds.values() for row, _, _ in rows)
+        values.update(_arrays(kind, sorted(rows, key=_key)))
+    everything = sorted(each.row for rows in kinds.values() for each in rows)
     values["wanted"] = len(everything)
     if len(kinds) > 1:
         values["all_rows"] = joined(everything)
-    return kinds, values
+    return tuple((kind, f"{kind}_packed" in values) for kind in sorted(kinds)), values
 
 
 async def look(
@@ -165,12 +181,12 @@ async def look(
         _LOOK.format(relation=relation).encode(),
         {"partition": keys[0][0], "rows": joined([row for _, row in keys])},
     )
-    return {row: (etag, properties) for row, etag, properties in rows}
+    return {row: (etag, properties, packed) for row, etag, properties, packed in rows}
 
 
 def explain(table: str, operations: Sequence[SingleOperation], found: Found) -> None:
     """Raise the error of the first operation that does not fit the rows, if there is one."""
-    error = misfit(table, operations, {row: str(etag) for row, (etag, _) in found.items()})
+    error = misfit(table, operations, {row: str(etag) for row, (etag, _, _) in found.items()})
     if error is not None:
         raise error
 
@@ -179,23 +195,31 @@ def is_done(operations: Sequence[SingleOperation], found: Found, etag: int) -> b
     """Whether an earlier attempt has succeeded: one row with the batch's ETag proves it for all."""
     if all(isinstance(operation, Delete) for operation in operations):
         return not found
-    return any(found_etag == etag for found_etag, _ in found.values())
+    return any(found_etag == etag for found_etag, _, _ in found.values())
 
 
 @lru_cache(maxsize=1024)
-def _statement(relation: str, kinds: tuple[str, ...], single: bool) -> bytes:
-    """The SQL for these kinds of operations together."""
+def _statement(relation: str, kinds: tuple[_Kind, ...], single: bool) -> bytes:
+    """Return the SQL for these kinds of operations together."""
     gate = _GATE if len(kinds) > 1 else "true"
-    parts = {kind: _PARTS[kind].format(relation=relation, gate=gate) for kind in kinds}
+    parts = {
+        kind: _PARTS[kind].format(
+            relation=relation,
+            gate=gate,
+            packed=f"%({kind}_packed)b::bytea[]" if has_packed else "NULL::bytea[]",
+        )
+        for kind, has_packed in kinds
+    }
+    [first, *others] = parts
     if single:  # nothing to take back, and no error in the server's log for a duplicate
-        suffix = " ON CONFLICT DO NOTHING" if kinds == ("insert",) else ""
-        return (parts[kinds[0]] + suffix).encode()
-    if kinds in (("insert",), ("upsert",)):  # these fail as a whole, or never
-        return parts[kinds[0]].encode()
+        suffix = " ON CONFLICT DO NOTHING" if first == "insert" else ""
+        return (parts[first] + suffix).encode()
+    if not others and first in ("insert", "upsert"):  # these fail as a whole, or never
+        return parts[first].encode()
     queries = [f"{kind} AS ({part} RETURNING 1)" for kind, part in parts.items()]
-    if len(kinds) > 1:
+    if others:
         queries.insert(0, _LOCKED.format(relation=relation))
-    counts = " + ".join(_count_of(kind) for kind in kinds)
+    counts = " + ".join(_count_of(kind) for kind in parts)
     return _DEMAND.format(parts=", ".join(queries), counts=counts).encode()
 
 
@@ -221,24 +245,26 @@ def _rows(operation: Operation) -> list[_Row]:
     """What an operation has for the arrays of its part of the statement."""
     match operation:
         case InsertMany(_, rows, shared):
-            return [(row, text, "") for row, text in codec.encode_alike(rows, shared).items()]
+            return [_Row(row, text) for row, text in codec.encode_alike(rows, shared).items()]
         case DeleteMany(_, rows):
-            return [(row, "", "") for row in rows]
+            return [_Row(row) for row in rows]
         case Delete(_, row, etag):
-            return [(row, "", _expected(etag))]
+            return [_Row(row, etag=_expected(etag))]
         case Insert(entity) | Upsert(entity):
-            return [(entity.row, codec.encode(entity.properties), "")]
+            return [_Row(entity.row, *codec.encode(entity.properties))]
         case Replace(entity, etag) | Merge(entity, etag):
-            return [(entity.row, codec.encode(entity.properties), _expected(etag))]
+            return [_Row(entity.row, *codec.encode(entity.properties), _expected(etag))]
 
 
-def _arrays(kind: str, rows: Sequence[_Row]) -> dict[str, str]:
-    """The arrays of one part of the statement."""
-    arrays = {f"{kind}_rows": joined([row for row, _, _ in rows])}
+def _arrays(kind: str, rows: Sequence[_Row]) -> dict[str, object]:
+    """Return the arrays of one part of the statement."""
+    arrays: dict[str, object] = {f"{kind}_rows": joined([each.row for each in rows])}
     if kind != "delete":
-        arrays[f"{kind}_properties"] = joined([properties for _, properties, _ in rows])
+        arrays[f"{kind}_properties"] = joined([each.properties for each in rows])
+        if any(each.packed is not None for each in rows):
+            arrays[f"{kind}_packed"] = [each.packed for each in rows]
     if kind in ("replace", "delete"):
-        arrays[f"{kind}_etags"] = joined([etag for _, _, etag in rows])
+        arrays[f"{kind}_etags"] = joined([each.etag for each in rows])
     return arrays
 
 

@@ -85,8 +85,6 @@ class Conditions:
             form = _FLOAT
         elif isinstance(value, datetime):
             form, tag = _TAGGED_TEXT, codec.TIMESTAMP
-        elif isinstance(value, bytes):
-            form, tag = _TAGGED_TEXT, codec.BYTES
         return form.format(
             name=f"{self._value(comparison.name)}::text",
             operator=_OPERATORS[comparison.operator],

@@ -103,8 +103,21 @@ CREATE TABLE postroom.lease (
 );
 """
 
+# Bytes apart from the other properties: who changes or reads only those does not touch them.
+# They are packed already, so PostgreSQL need not try to compress them.
+_VERSION_2 = b"""
+DO $$
+DECLARE relation text;
+BEGIN
+    FOR relation IN SELECT entity_table.relation FROM postroom.entity_table LOOP
+        EXECUTE format('ALTER TABLE postroom.%I ADD COLUMN packed bytea,'
+            ' ALTER COLUMN packed SET STORAGE EXTERNAL', relation);
+    END LOOP;
+END $$;
+"""
+
 # Step n brings version n - 1 to version n. A step that was ever released is never changed.
-STEPS = (_VERSION_1,)
+STEPS = (_VERSION_1, _VERSION_2)
 VERSION = len(STEPS)
 
 # Rows are found by their key only, so dead ones cost room and no time; room on each page keeps a
@@ -115,9 +128,11 @@ CREATE TABLE IF NOT EXISTS postroom.{relation} (
     row text COLLATE "C" NOT NULL,
     etag bigint NOT NULL,
     properties jsonb NOT NULL,
+    packed bytea,
     PRIMARY KEY (partition, row)
 ) WITH (fillfactor = 90, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_scale_factor = 0.05)
 """
+_STORE_PACKED = "ALTER TABLE postroom.{relation} ALTER COLUMN packed SET STORAGE EXTERNAL"
 _REGISTER_TABLE = b"""
 INSERT INTO postroom.entity_table (name, relation) VALUES (%(name)s, %(relation)s)
 ON CONFLICT DO NOTHING
@@ -172,6 +187,7 @@ async def create_table(connection: Connection, name: str) -> None:
     async with connection.transaction():
         await connection.execute(_LOCK)
         await connection.execute(_CREATE_TABLE.format(relation=relation).encode())
+        await connection.execute(_STORE_PACKED.format(relation=relation).encode())
         await connection.execute(_REGISTER_TABLE, {"name": name, "relation": relation})
 
 

@@ -43,14 +43,37 @@ from postroom.storage.postgres.connection import (
 )
 from postroom.storage.postgres.together import Writing
 from postroom.storage.tokens import decode_token, encode_token
-from postroom.storage.values import check_properties
+from postroom.storage.values import Properties, check_properties
 
 _GET = """
-SELECT etag, properties FROM postroom.{relation} WHERE partition = %(partition)s AND row = %(row)s
+SELECT etag, properties, packed FROM postroom.{relation}
+WHERE partition = %(partition)s AND row = %(row)s
 """
 _QUERY = """
-SELECT partition, row, properties, etag FROM postroom.{relation} WHERE {condition}
+SELECT partition, row, properties, packed, etag FROM postroom.{relation} WHERE {condition}
 ORDER BY partition, row LIMIT %(limit)s
+"""
+
+# The types of the changed properties (`codec`) take the place of those that they had.
+_MERGE_WHERE = """
+UPDATE postroom.{relation} AS entity
+SET etag = %(etag)s::bigint,
+    properties = entity.properties || %(changes)s::jsonb || jsonb_build_object('@',
+        coalesce(entity.properties -> '@', '{{}}') - string_to_array(%(names)s, chr(31))
+        || coalesce(%(changes)s::jsonb -> '@', '{{}}'))
+FROM unnest(string_to_array(%(rows)s, chr(31))) AS wanted (row)
+CROSS JOIN LATERAL (
+    SELECT ctid FROM postroom.{relation} AS entity
+    WHERE entity.partition = %(partition)s AND entity.row = wanted.row OFFSET 0
+) AS found
+WHERE entity.ctid = found.ctid AND {condition}
+RETURNING entity.row, entity.properties, entity.packed
+"""
+_MERGED_BEFORE = """
+SELECT entity.row, entity.properties, entity.packed
+FROM unnest(string_to_array(%(rows)s, chr(31))) AS wanted (row)
+JOIN postroom.{relation} AS entity
+ON entity.partition = %(partition)s AND entity.row = wanted.row AND entity.etag = %(etag)s::bigint
 """
 
 _READ = """
@@ -79,8 +102,38 @@ class PostgresTable(CheckedTable):
         rows = await self._fetch(self._get_sql, {"partition": partition, "row": row})
         if not rows:
             return None
-        etag, properties = rows[0]
-        return Entity(partition, row, codec.decode(properties), str(etag))
+        etag, properties, packed = rows[0]
+        return Entity(partition, row, codec.decode(properties, packed), str(etag))
+
+    async def _merge_where(
+        self, partition: str, rows: Sequence[str], changes: Properties, where: Filter
+    ) -> dict[str, Entity]:
+        condition = conditions.Conditions()
+        condition.matching(where)
+        etag = secrets.randbits(63)
+        values = {
+            **condition.values,
+            "partition": partition,
+            "rows": joined(rows),
+            "etag": str(etag),
+            "changes": codec.encode(changes).text,
+            "names": joined(list(changes)),
+        }
+        names = {"relation": self._relation, "condition": condition.sql}
+        sql = _MERGE_WHERE.format(**names).encode()
+        merged_before = _MERGED_BEFORE.format(**names).encode()
+
+        async def work(connection: Connection, again: bool) -> list[tuple[Any, ...]]:
+            try:
+                found = await rows_of(connection, merged_before, values) if again else []
+                return [*found, *await rows_of(connection, sql, values)]
+            except UndefinedTable:
+                return []
+
+        return {
+            row: Entity(partition, row, codec.decode(properties, packed), str(etag))
+            for row, properties, packed in await self._database.run(work)
+        }
 
     async def _query(
         self,
@@ -94,8 +147,8 @@ class PostgresTable(CheckedTable):
         wanted = conditions.of_query(partitions, rows, where, last)
         sql = _QUERY.format(relation=self._relation, condition=wanted.sql).encode()
         found = [
-            Entity(partition, row, codec.decode(properties), str(etag))
-            for partition, row, properties, etag in await self._fetch(
+            Entity(partition, row, codec.decode(properties, packed), str(etag))
+            for partition, row, properties, packed, etag in await self._fetch(
                 sql, {**wanted.values, "limit": limit + 1}
             )
         ]
@@ -206,7 +259,7 @@ def _without_merge(operation: SingleOperation, found: batches.Found) -> Operatio
     if not isinstance(operation, Merge):
         return operation
     entity = operation.entity
-    etag, properties = found[entity.row]
-    merged = {**codec.decode(properties), **entity.properties}
+    etag, properties, packed = found[entity.row]
+    merged = {**codec.decode(properties, packed), **entity.properties}
     check_properties(merged)
     return Replace(Entity(entity.partition, entity.row, merged), str(etag))

@@ -89,8 +89,6 @@ def _stored_as(value: Value) -> tuple[str, str]:
         return "IN ('real', 'integer')", f"'{codec.FLOAT}'"
     if isinstance(value, datetime):
         return "= 'text'", f"'{codec.TIMESTAMP}'"
-    if isinstance(value, bytes):
-        return "= 'text'", f"'{codec.BYTES}'"
     return "= 'text'", "NULL"
 
 

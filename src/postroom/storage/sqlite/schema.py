@@ -7,6 +7,7 @@ are not listed here: they are made by their first write (`tables.py`).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -64,7 +65,10 @@ CREATE TABLE lease (
 """
 
 # The step at index n brings a file from version n to version n + 1.
-STEPS = (_VERSION_1,)
+STEPS: tuple[Callable[[apsw.Connection], object], ...] = (
+    lambda connection: connection.execute(_VERSION_1),
+    lambda connection: _keep_bytes_apart(connection),
+)
 VERSION = len(STEPS)
 
 _DAY = 24 * 3600 * 1_000_000
@@ -76,14 +80,21 @@ def prepare(connection: apsw.Connection, path: Path) -> None:
         if _version(connection, path) < VERSION:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                for step in STEPS[_version(connection, path) :]:
-                    connection.execute(step)
+                for number in range(_version(connection, path), VERSION):
+                    STEPS[number](connection)
                 connection.pragma("application_id", APPLICATION_ID)
                 connection.pragma("user_version", VERSION)
                 connection.execute("COMMIT")
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
+
+
+def _keep_bytes_apart(connection: apsw.Connection) -> None:
+    """Give every table of entities a column for bytes, apart from the other properties."""
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE name GLOB 't_*'").fetchall()
+    for (name,) in tables:
+        connection.execute(f'ALTER TABLE "{name}" ADD COLUMN packed BLOB')
 
 
 def remove_abandoned_uploads(connection: apsw.Connection) -> None:

@@ -34,13 +34,13 @@ from postroom.storage.contract import (
     Upsert,
 )
 from postroom.storage.errors import StoreDamaged
-from postroom.storage.filters import Filter
+from postroom.storage.filters import Filter, matches
 from postroom.storage.sqlite import conditions
 from postroom.storage.sqlite.connection import Readers
 from postroom.storage.sqlite.errors import is_missing_table
 from postroom.storage.sqlite.writer import Unfit, Writer
 from postroom.storage.tokens import decode_token, encode_token
-from postroom.storage.values import check_properties
+from postroom.storage.values import Properties, check_properties
 
 PREFIX = "t_"
 
@@ -50,14 +50,17 @@ CREATE TABLE IF NOT EXISTS {table} (
     row TEXT NOT NULL,
     etag INTEGER NOT NULL,
     properties TEXT NOT NULL,
+    packed BLOB,
     PRIMARY KEY (partition, row)
 ) STRICT, WITHOUT ROWID
 """
-_GET = "SELECT etag, properties FROM {table} WHERE partition = ? AND row = ?"
+_GET = "SELECT etag, properties, packed FROM {table} WHERE partition = ? AND row = ?"
 # The whole answer in one step, as one JSON array (see `writer.py` for why).
 _SELECT = """
-SELECT json_group_array(json_array(partition, row, json(properties), etag)) FROM (
-    SELECT partition, row, properties, etag FROM {table}
+SELECT json_group_array(
+    json_array(partition, row, json(properties), etag, iif(packed IS NULL, NULL, hex(packed)))
+) FROM (
+    SELECT partition, row, properties, packed, etag FROM {table}
     WHERE {condition} ORDER BY partition, row LIMIT ?
 )
 """
@@ -72,7 +75,7 @@ SELECT '[' || coalesce(
 ) || ']'
 FROM json_each(?) AS wanted CROSS JOIN {table} ON partition = wanted.value
 """
-_read_rows = msgspec.json.Decoder(list[tuple[str, str, dict[str, Any], int]]).decode
+_read_rows = msgspec.json.Decoder(list[tuple[str, str, dict[str, Any], int, str | None]]).decode
 
 # -- Writing a page in one step: the rows are the names of one JSON object (see `writer.py`).
 _INSERT_ALL = (
@@ -80,8 +83,16 @@ _INSERT_ALL = (
     " SELECT ?1, key, ?2, value FROM json_each(?3) WHERE TRUE"
 )
 _UPSERT_ALL = (
-    _INSERT_ALL
-    + " ON CONFLICT DO UPDATE SET etag = excluded.etag, properties = excluded.properties"
+    _INSERT_ALL + " ON CONFLICT DO UPDATE"
+    " SET etag = excluded.etag, properties = excluded.properties, packed = excluded.packed"
+)
+# Rows with packed bytes one by one: each holds as much as a hundred others.
+_INSERT_PACKED = (
+    "INSERT INTO {table} (partition, row, etag, properties, packed) VALUES (?1, ?2, ?3, ?4, ?5)"
+)
+_UPSERT_PACKED = (
+    _INSERT_PACKED + " ON CONFLICT DO UPDATE"
+    " SET etag = excluded.etag, properties = excluded.properties, packed = excluded.packed"
 )
 # What rows share is appended to their own: as text, for half the time of `json_patch`.
 _INSERT_MANY = (
@@ -102,7 +113,7 @@ _DELETE_RANGE = "DELETE FROM {table} WHERE partition = ?1 AND row BETWEEN ?2 AND
 
 # -- Writing one row under a condition. Without an ETag its own is compared with itself.
 _REPLACE = (
-    "UPDATE {table} SET etag = ?4, properties = ?5"
+    "UPDATE {table} SET etag = ?4, properties = ?5, packed = ?6"
     " WHERE partition = ?1 AND row = ?2 AND etag = coalesce(?3, etag)"
 )
 _DELETE = "DELETE FROM {table} WHERE partition = ?1 AND row = ?2 AND etag = coalesce(?3, etag)"
@@ -121,11 +132,33 @@ class SqliteTable(CheckedTable):
 
     async def _get(self, partition: str, row: str) -> Entity | None:
         def read(connection: apsw.Connection) -> Entity | None:
-            for etag, properties in self._rows(connection, _GET, (partition, row)):
-                return Entity(partition, row, codec.decode(properties), str(etag))
-            return None
+            return self._entity(connection, partition, row)
 
         return await self._readers.run(read)
+
+    def _entity(self, connection: apsw.Connection, partition: str, row: str) -> Entity | None:
+        for etag, properties, packed in self._rows(connection, _GET, (partition, row)):
+            return Entity(partition, row, codec.decode(properties, packed), str(etag))
+        return None
+
+    async def _merge_where(
+        self, partition: str, rows: Sequence[str], changes: Properties, where: Filter
+    ) -> dict[str, Entity]:
+        etag = _new_etag()
+
+        def merge(connection: apsw.Connection) -> dict[str, Entity]:
+            merged: dict[str, Entity] = {}
+            for row in rows:
+                found = self._entity(connection, partition, row)
+                if found is not None and matches(where, found.properties):
+                    properties = {**found.properties, **changes}
+                    check_properties(properties)
+                    new = (partition, row, None, etag, *codec.encode(properties))
+                    self._execute(connection, _REPLACE, new)
+                    merged[row] = Entity(partition, row, properties, str(etag))
+            return merged
+
+        return await self._writer.run(merge)
 
     async def _query(
         self,
@@ -142,8 +175,8 @@ class SqliteTable(CheckedTable):
         def read(connection: apsw.Connection) -> list[Entity]:
             for (answer,) in self._rows(connection, sql, (*values, limit + 1)):
                 return [
-                    Entity(partition, row, codec.restored(properties), str(etag))
-                    for partition, row, properties, etag in _read_rows(answer)
+                    Entity(partition, row, codec.restored(properties, _bytes(packed)), str(etag))
+                    for partition, row, properties, etag, packed in _read_rows(answer)
                 ]
             return []
 
@@ -219,6 +252,8 @@ class SqliteTable(CheckedTable):
             self._execute(connection, _INSERT_ALL, (partition, etag, batch.inserts))
         if batch.upserts:
             self._execute(connection, _UPSERT_ALL, (partition, etag, batch.upserts))
+        for sql, row, (text, packed) in batch.packed:
+            self._execute(connection, sql, (partition, row, etag, text, packed))
         for rows, shared in batch.many:
             rest = "}" if shared == "{}" else "," + shared[1:]
             self._execute(connection, _INSERT_MANY, (partition, etag, rows, shared, rest))
@@ -230,8 +265,8 @@ class SqliteTable(CheckedTable):
                 self._execute(connection, _DELETE, (partition, operation.row, expected))
             else:
                 row = operation.entity.row
-                properties = self._properties(connection, operation)
-                self._execute(connection, _REPLACE, (partition, row, expected, etag, properties))
+                encoded = self._encoded(connection, operation)
+                self._execute(connection, _REPLACE, (partition, row, expected, etag, *encoded))
 
     def _delete(self, connection: apsw.Connection, partition: str, rows: Sequence[str]) -> None:
         """Rows in their order."""
@@ -242,16 +277,17 @@ class SqliteTable(CheckedTable):
         else:
             self._execute(connection, _DELETE_ALL, (partition, _json(rows)))
 
-    def _properties(self, connection: apsw.Connection, operation: Replace | Merge) -> str:
-        """What the row will hold. For a merge only the writing thread can know."""
+    def _encoded(self, connection: apsw.Connection, operation: Replace | Merge) -> codec.Encoded:
+        """Return what the row will hold. For a merge only the writing thread can know."""
         entity = operation.entity
         if isinstance(operation, Replace):
             return codec.encode(entity.properties)
-        for _, properties in self._rows(connection, _GET, (entity.partition, entity.row)):
-            merged = {**codec.decode(properties), **entity.properties}
-            check_properties(merged)
-            return codec.encode(merged)
-        return ""
+        found = self._entity(connection, entity.partition, entity.row)
+        if found is None:
+            return codec.Encoded("")
+        merged = {**found.properties, **entity.properties}
+        check_properties(merged)
+        return codec.encode(merged)
 
     def _execute(self, connection: apsw.Connection, sql: str, values: Sequence[object]) -> None:
         connection.execute(sql.format(table=self._table), values)
@@ -261,7 +297,7 @@ class SqliteTable(CheckedTable):
         etags = {
             row: str(etag)
             for partition, row in map(key_of, singly(operations))
-            for etag, _ in self._rows(connection, _GET, (partition, row))
+            for etag, _, _ in self._rows(connection, _GET, (partition, row))
         }
         return misfit(self.name, operations, etags) or StoreDamaged(
             f"{self.name}: a batch was refused although its rows fit"
@@ -288,21 +324,26 @@ def _new_etag() -> int:
 class _Batch:
     """A batch as the statements take it, made ready before it gets to the writing thread."""
 
-    __slots__ = ("deletes", "etag", "inserts", "many", "others", "partition", "upserts")
+    __slots__ = ("deletes", "etag", "inserts", "many", "others", "packed", "partition", "upserts")
 
     def __init__(self, partition: str, etag: int, operations: Sequence[Operation]) -> None:
         inserts: dict[str, str] = {}
         upserts: dict[str, str] = {}
         deletes: list[str] = []
         self.many: list[tuple[str, str]] = []  # rows with what is their own, and what they share
+        self.packed: list[tuple[str, str, codec.Encoded]] = []
         self.others: list[Replace | Merge | Delete] = []
         for operation in operations:
-            if isinstance(operation, Insert):
-                inserts[operation.entity.row] = codec.encode(operation.entity.properties)
-            elif isinstance(operation, Upsert):
-                upserts[operation.entity.row] = codec.encode(operation.entity.properties)
+            if isinstance(operation, Insert | Upsert):
+                row, encoded = operation.entity.row, codec.encode(operation.entity.properties)
+                is_new = isinstance(operation, Insert)
+                if encoded.packed is not None:
+                    sql = _INSERT_PACKED if is_new else _UPSERT_PACKED
+                    self.packed.append((sql, row, encoded))
+                else:
+                    (inserts if is_new else upserts)[row] = encoded.text
             elif isinstance(operation, InsertMany):
-                self.many.append((_json(operation.rows), codec.encode(operation.shared)))
+                self.many.append((_json(operation.rows), codec.encode(operation.shared).text))
             elif isinstance(operation, DeleteMany):
                 deletes += operation.rows
             elif isinstance(operation, Delete) and operation.etag is None:
@@ -314,6 +355,10 @@ class _Batch:
         self.inserts = _json(inserts) if inserts else ""
         self.upserts = _json(upserts) if upserts else ""
         self.deletes = sorted(deletes)
+
+
+def _bytes(written: str | None) -> bytes | None:
+    return None if written is None else bytes.fromhex(written)
 
 
 def _json(rows: Mapping[str, object] | Sequence[str]) -> str:

@@ -106,18 +106,18 @@ async def test_emails_are_paged_and_found_by_their_outcome(
     found: list[str] = []
     after: str | None = None
     for _ in range(10):
-        page = await services.outcomes.page(message, limit=2, after=after)
+        page = await services.outcomes.slice(message, limit=2, after=after)
         found += [each.address for each in page.emails]
         if (after := page.next) is None:
             break
     assert found == made
-    refused = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED)
+    refused = await services.outcomes.slice(message, outcome=EmailOutcome.REFUSED)
     assert [each.address for each in refused.emails] == [made[4]]
     monkeypatch.setattr("postroom.services.messages.outcomes._MOST_PAGES", 1)
-    first = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED)
+    first = await services.outcomes.slice(message, outcome=EmailOutcome.REFUSED)
     assert (first.emails, first.next is None) == ([], False)
-    second = await services.outcomes.page(message, outcome=EmailOutcome.REFUSED, after=first.next)
+    second = await services.outcomes.slice(message, outcome=EmailOutcome.REFUSED, after=first.next)
     assert [each.address for each in second.emails] == [made[4]]
     for bad in ("nonsense", "WyJhIl0", "WyJhIiwiYiJd"):
         with pytest.raises(InvalidValue):
-            await services.outcomes.page(message, after=bad)
+            await services.outcomes.slice(message, after=bad)

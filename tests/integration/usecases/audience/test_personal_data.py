@@ -29,8 +29,7 @@ async def sent_to(
     await fill(store, ListName(name), count)
     message = await fan_out_whole(store, (await schedule(services, name)).ref)
     for page in range(message.queued_pages if done else 0):
-        emails = await services.outcomes.page_emails(message, page)
-        await settle(services, message, page, [ACCEPTED, REFUSED][: len(emails)])
+        await settle(services, message, page, [ACCEPTED, REFUSED])
     return message
 
 
@@ -63,6 +62,19 @@ async def test_whoever_is_erased_is_named_nowhere_and_the_others_are_found(
     assert len([each async for each in services.outcomes.emails(message)]) == 5
     for other in set(range(5)) - {number}:
         assert await services.outcomes.email(message, address_of(other)) is not None
+
+
+async def test_pages_without_any_address_left_hide_no_other_page(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, size=1, pages=20)
+    message = await sent_to(services, store, 9)
+    for number in (4, 5, 8):
+        await services.personal_data.erase(address_of(number))
+    for number in (0, 3, 6, 7):
+        assert await services.outcomes.email(message, address_of(number)) is not None
+    last = await services.pages.last_address(message, 8)
+    assert last == (7, address_of(7)), "an interrupted fan-out continues behind it"
 
 
 async def test_an_email_that_waits_is_told(services: Services, store: Store) -> None:

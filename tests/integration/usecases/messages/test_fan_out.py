@@ -15,7 +15,7 @@ from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.storage import Insert, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
-from tests.integration.usecases.making import address_of, fill, make_list, rows_of, schedule
+from tests.integration.usecases.making import address_of, fill, make_list, schedule
 from tests.integration.usecases.pages import check_pages, fan_out_whole, settle, use_small_pages
 
 
@@ -44,9 +44,9 @@ async def test_fan_out_interrupted_after_any_write_makes_every_page_once(
         assert done.queued_pages == 7
         assert died == fate.is_dead
 
-    # Begin, three windows of (their pages, 3+3+1 batches of emails, 3+3+1 items, progress), end.
+    # Begin, three windows of (their pages, 3+3+1 items, progress), end.
     needed = await cut_after_each_write(attempt, stride=stride)
-    assert needed >= 1 + 3 * 2 + 7 + 7 + 1
+    assert needed >= 1 + 3 * 2 + 7 + 1
 
 
 async def test_fan_out_that_is_interrupted_again_and_again_comes_to_its_end(
@@ -111,46 +111,6 @@ async def come(store: Store, name: ListName, locals_: list[str]) -> None:
         await store.table(entities.LISTS).apply(rows)
 
 
-async def test_a_page_whose_people_all_left_is_done_and_those_of_the_next_are_not_lost(
-    services: Services, store: Store
-) -> None:
-    name = await make_list(services)
-    made = await fill(store, name, 25)
-    message = await schedule(services)
-    assert await dies(fan_out_whole(Fated(store, Fate(2)), message.ref))  # the pages' rows only
-    left = [*made[:10], made[12], made[22]]
-    for each in left:
-        await services.subscriptions.remove(name, each.address)
-    # Interrupted again where one page is written and not counted, another counted and not queued.
-    for writes in range(9):
-        await dies(fan_out_whole(Fated(store, Fate(writes)), message.ref))
-    done = await fan_out_whole(store, message.ref)
-    assert await check_pages(store, done) == [each.address for each in made if each not in left]
-    counts = await services.outcomes.counts(done)
-    assert (counts.planned, counts.pending) == (13, 13)
-
-
-async def test_a_thousand_who_come_into_the_range_of_a_page_push_nobody_out(
-    services: Services, store: Store, engine: str
-) -> None:
-    if engine == "azure":
-        return  # the same code, and many requests
-    name = await make_list(services)
-    made = await fill(store, name, 10)
-    message = await schedule(services)
-    assert await dies(fan_out_whole(Fated(store, Fate(2)), message.ref))
-    table = store.table(entities.LISTS)
-    for start in range(0, 1_050, 50):
-        rows = []
-        for number in range(start, start + 50):
-            address = Address(f"user000000a{number:05}@example.com")
-            new = new_subscriber(name, address, verified=True)
-            rows += [Insert(entities.subscriber_entity(new)), Insert(entities.lookup_entity(new))]
-        await table.apply(rows)
-    done = await fan_out_whole(store, message.ref)
-    assert await check_pages(store, done) == [each.address for each in made]
-
-
 async def test_two_fan_outs_at_once_make_every_page_once(
     services: Services, store: Store, stride: int
 ) -> None:
@@ -200,7 +160,8 @@ async def test_a_page_that_a_sender_has_finished_is_not_made_again(
     name = await make_list(services)
     wanted = [each.address for each in await fill(store, name, 30)]
     message = await schedule(services)
-    assert await dies(fan_out_whole(Fated(store, Fate(1 + 1 + 3 + 3)), message.ref))
+    # Queuing, the pages, their work items; not how many are queued.
+    assert await dies(fan_out_whole(Fated(store, Fate(3)), message.ref))
     current = await services.messages.get(message.ref)
     assert current.queued_pages == 0
     await settle(services, current, 0, [EmailOutcome.ACCEPTED] * 10)
@@ -212,7 +173,6 @@ async def test_a_page_that_a_sender_has_finished_is_not_made_again(
     assert (counts.planned, counts.accepted, counts.pending) == (30, 14, 16)
     records_found = [r async for r in services.outcomes.emails(done)]
     assert [r.address for r in records_found] == wanted
-    assert await rows_of(store, entities.MESSAGES, f"{done.day},{done.ref},000000") == []
 
 
 async def test_whoever_pauses_or_cancels_stops_fan_out_and_it_goes_on_where_it_was(
@@ -220,7 +180,7 @@ async def test_whoever_pauses_or_cancels_stops_fan_out_and_it_goes_on_where_it_w
 ) -> None:
     name = await make_list(services)
     wanted = [each.address for each in await fill(store, name, 45)]
-    for write in (2, 6, 10, 12):
+    for write in (2, 3, 5, 7):
         message = await schedule(services)
         fate = Fate(before={write: lambda ref=message.ref: services.messages.pause(ref)})  # type: ignore[misc]
         with pytest.raises(Superseded):

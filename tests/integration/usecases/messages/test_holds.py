@@ -3,26 +3,34 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from postroom.domain.errors import Invalid, NotNow
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.page_emails import EmailState
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler.held_pages import HeldPages
 from postroom.sender.faults.restoring import Restoring
-from postroom.sender.pages.claims import Claims
-from postroom.sender.policy import Attempt, EmailVerdict
 from postroom.services.events import Severity
 from postroom.services.messages import lifecycle
 from postroom.services.messages.holds import ACCOUNT, Fault, HoldKey, Refusal, message_key
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.page_rows import FREE
 from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import Store
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.wiring import Services
 from tests.integration.usecases.making import address_of, bodies_of, fill, make_list, schedule
-from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, settle_waiting
+from tests.integration.usecases.pages import (
+    check_sum,
+    claimed,
+    fan_out_whole,
+    record,
+    settle,
+    settle_waiting,
+)
 
 AWAY = Fault(FaultScope.ACCOUNT, ACCOUNT, "The mail server is unreachable", "connection refused")
 FAILED = Result(ResultKind.HELD, "still refused", FaultScope.ACCOUNT, "It is away")
@@ -70,18 +78,18 @@ async def test_pages_go_on_when_their_hold_is_lifted_and_one_page_probes(
     [shown] = (await services.message_holds.standing(message)).holds
     assert shown.reason == AWAY.reason
 
-    scheduler = HeldPages(Services(store))
+    scheduler = HeldPages(services)
     item = str(WorkItem(message.day, message.ref, 0, restarted=True))
     await scheduler.look(message)
     assert await bodies_of(store, SEND_QUEUE) == []
     await services.message_holds.try_now(message.ref)
-    probing = HeldPages(Services(store))
+    probing = HeldPages(services)
     for _ in range(3):  # one item, however often it looks
         await probing.look(message)
     assert await bodies_of(store, SEND_QUEUE) == [item]
     await services.holds.probed(ACCOUNT, ACCEPTED)
     # Also a scheduler that was not there when the hold was lifted finds the page.
-    await HeldPages(Services(store)).look(message)
+    await HeldPages(services).look(message)
     assert await bodies_of(store, SEND_QUEUE) == [item]
     with pytest.raises(NotNow):
         await services.message_holds.try_now(message.ref)
@@ -97,7 +105,7 @@ async def test_who_was_refused_by_a_reply_about_us_is_pending_again(
         Fault(FaultScope.ACCOUNT, ACCOUNT, "Nearly all are refused", "550 no", "550 no", refused)
     )
     for _ in range(2):  # it can be repeated
-        await Restoring(Services(store), "a sender").restore()
+        await Restoring(services).restore()
     counts = await check_sum(services, message)
     assert (counts.accepted, counts.refused, counts.pending) == (1, 1, 3)
     [hold] = await services.holds.all()
@@ -110,7 +118,7 @@ async def test_deferred_emails_are_due_at_once_if_somebody_asks(services: Servic
     with pytest.raises(NotNow, match="no deferred emails"):
         await services.retries.retry(message.ref)
     later = datetime.now(UTC) + timedelta(hours=4)
-    deferred = EmailVerdict(EmailOutcome.PENDING, "450 busy", Attempt(1), later)
+    deferred = EmailState(reply="450 busy", tries=1, next_try_at=later)
     await settle_waiting(services, message, WaitingReasons(5, later, "450 busy"), deferred)
     standing = await services.message_holds.standing(message)
     assert (standing.counts.deferred, standing.waiting.reply) == (5, "450 busy")
@@ -134,12 +142,10 @@ async def test_a_paused_message_can_be_edited_until_some_of_it_was_sent(
     assert (edited.subject, edited.status) == ("Another", MessageStatus.PAUSED)
     with pytest.raises(Invalid, match="recipients have been planned"):
         await services.messages.edit(message.ref, scheduled_at=datetime.now(UTC))
-    item = WorkItem(message.day, message.ref, 0)
-    claims = Claims(services.store, "a sender")
-    claim = await claims.take(item, "an item", 60)
+    page = await claimed(services.store, message, 0)
     with pytest.raises(NotNow, match="still busy"):
         await services.messages.edit(message.ref, subject="Meanwhile")
-    await claims.give_up(claim)
+    await record(services.store, page, msgspec.structs.replace(page, claim=FREE))
     await settle(services, message, 0, [EmailOutcome.ACCEPTED])
     with pytest.raises(NotNow, match="has been sent"):
         await services.messages.edit(message.ref, subject="Too late")
@@ -153,5 +159,5 @@ async def test_a_hold_of_a_message_ends_with_it(services: Services, store: Store
     await services.holds.open(other)
     [hold] = (await services.message_holds.standing(message)).holds
     assert hold.scope is FaultScope.MESSAGE
-    await HeldPages(Services(store)).forget(message)
+    await HeldPages(services).forget(message)
     assert list((await services.holds.open_holds()).by_key) == ["provider:x.example"]

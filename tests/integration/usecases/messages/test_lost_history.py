@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.messages.messages import MessageStatus
+from postroom.domain.messages.pages import WorkItem
+from postroom.scheduler import fan_out
 from postroom.sender.faults.lost_history import LostHistory
+from postroom.sender.pages.claims import Claims, PageTaken
 from postroom.sender.sender_settings import SenderSettings
 from postroom.services.events import Severity
+from postroom.services.messages.page_rows import Page
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import Entity, KeyRange, Server, Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list, schedule
-from tests.integration.usecases.pages import fan_out_whole
+from tests.integration.usecases.pages import check_sum, fan_out_whole
 
 
 async def set_back(store: Store, by: timedelta) -> None:
@@ -63,3 +67,45 @@ async def test_a_change_of_servers_is_recorded_and_reported_once(
     [event] = (await services.events.page(least=Severity.WARNING)).events
     assert "timeline 1 before" in event.text
     assert "timeline 2 now" in event.text
+
+
+async def test_a_page_that_is_created_again_after_a_failover_waits_for_senders_that_remember_it(
+    services: Services, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await make_list(services)
+    readers = [each.address for each in await fill(store, name, 3)]
+    old, new = Server("system 1, timeline 1", "1"), Server("system 1, timeline 2", "2")
+    await StoreHistory(services, tmp_path).record_server(old)
+    monkeypatch.setattr(type(store), "server", new)
+    due = await schedule(services, name)
+    item = WorkItem(due.day, due.ref, 0)
+    settings = SenderSettings("http://localhost", tmp_path / "journals")
+    lost = LostHistory(services, "me", settings, None, lambda _: False)
+    lost.remember(item, {readers[1]})
+    lost.suspect(item)
+
+    message = await fan_out_whole(store, due.ref)
+    other = Claims(services.pages, "other", 60.0)
+    assert isinstance((await other.take([item]))[item], PageTaken)
+    await lost.watch(is_behind=False)
+
+    page = (await other.take([item]))[item]
+    assert isinstance(page, Page)
+    assert [state.was_in_doubt for _, state in page.emails] == [False, True, False]
+    assert (await check_sum(services, message)).pending == 3
+    lost.close()
+
+
+async def test_a_page_that_no_sender_remembers_is_taken_without_doubt(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    name = await make_list(services)
+    await fill(store, name, 3)
+    await StoreHistory(services, tmp_path).record_server(Server("system 1, timeline 1", "1"))
+    monkeypatch.setattr(type(store), "server", Server("system 1, timeline 2", "2"))
+    monkeypatch.setattr(fan_out, "_SENDERS_COMPARE", timedelta(0))
+    message = await fan_out_whole(store, (await schedule(services, name)).ref)
+    item = WorkItem(message.day, message.ref, 0)
+    page = (await Claims(services.pages, "other", 60.0).take([item]))[item]
+    assert isinstance(page, Page)
+    assert not page.claim.doubtful

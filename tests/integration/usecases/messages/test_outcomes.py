@@ -1,20 +1,27 @@
 """What became of each email: counted, listed, found by halving; and decisions on doubts."""
 
+import msgspec
 import pytest
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
-from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.pages import SEND_QUEUE
 from postroom.scheduler.completion import Completion
-from postroom.sender import doubts
 from postroom.sender.pages.claims import Claims
+from postroom.services.messages.page_rows import FREE
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import bodies_of, fill, make_list, schedule
-from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, use_small_pages
+from tests.integration.usecases.pages import (
+    check_sum,
+    fan_out_whole,
+    record,
+    settle,
+    use_small_pages,
+)
 
 ACCEPTED, REFUSED = EmailOutcome.ACCEPTED, EmailOutcome.REFUSED
 SUPPRESSED, IN_DOUBT = EmailOutcome.SUPPRESSED, EmailOutcome.IN_DOUBT
@@ -109,12 +116,13 @@ async def test_a_page_in_a_senders_hands_is_not_decided_on(
     services: Services, store: Store
 ) -> None:
     message, made = await in_doubt(services, store, "contoso1")
-    item = WorkItem(message.day, message.ref, 0)
-    claim = await Claims(store, "a sender").take(item, "its item", 60)
+    found = await services.pages.get(message.day, message.ref, 0)
+    assert found is not None
+    page = await Claims(services.pages, "a sender", 60).take_over(found, doubtful=False)
     with pytest.raises(Overtaken):
         await services.doubts.decide(message, made[1], was_sent=False)
     assert (await check_sum(services, message)).in_doubt == 1
-    await Claims(store, "a sender").give_up(claim)
+    await record(store, page, msgspec.structs.replace(page, claim=FREE))
     await services.doubts.decide(message, made[1], was_sent=False)
 
 
@@ -126,10 +134,8 @@ async def test_a_page_in_a_senders_hands_is_not_decided_on(
     ],
 )
 async def test_a_decision_that_is_interrupted_anywhere_can_be_brought_to_its_end(
-    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch, was_sent: bool
+    services: Services, store: Store, was_sent: bool
 ) -> None:
-    monkeypatch.setattr(doubts, "_CLAIM_SECONDS", 0.0)  # a dead one's claim runs out at once
-
     async def attempt(fate: Fate, writes: int) -> None:
         message, made = await in_doubt(services, store, f"list{writes}")
         died = await dies(

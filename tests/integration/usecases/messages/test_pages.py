@@ -1,7 +1,10 @@
-"""Pages in a sender's hands: taken together, read again, settled with their work items."""
+"""Pages that senders claim: in groups, once each, and settled with their work items."""
 
+import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from postroom.domain.messages.emails import EmailOutcome
@@ -12,19 +15,28 @@ from postroom.sender.journal.recovery import Recovery
 from postroom.sender.pages import allowed_recipients as recipients_module
 from postroom.sender.pages.allowed_recipients import Recipients
 from postroom.sender.pages.claims import Claims, PageLost, PageTaken
-from postroom.sender.pages.page import PageStore
+from postroom.sender.pages.settler import Settler
+from postroom.sender.pages.settling import settled
 from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services import entities
-from postroom.services.entities import EmailRow
+from postroom.services.messages.holds import Holds
+from postroom.services.messages.page_rows import FREE, Page, PageRows
 from postroom.storage import QueueMessage, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import address_of, fill, make_list, rows_of, schedule
-from tests.integration.usecases.pages import check_sum, fan_out_whole, use_small_pages, verdict
+from tests.integration.usecases.pages import (
+    check_sum,
+    claimed,
+    fan_out_whole,
+    record,
+    state,
+    use_small_pages,
+)
 
-ACCEPTED, SUPPRESSED = EmailOutcome.ACCEPTED, EmailOutcome.SUPPRESSED
+ACCEPTED = EmailOutcome.ACCEPTED
 LEASE = 60.0
-OVERDUE = 0.0  # a lease that has run out at once: another sender may take the page over
+OVERDUE = -0.001  # a lease that has run out at once: another sender may take the page over
 
 
 @pytest.fixture(autouse=True)
@@ -45,61 +57,98 @@ async def received(store: Store) -> dict[WorkItem, QueueMessage]:
     return {parse_work_item(message.body): message for message in messages}
 
 
-def item_of(message: Message, number: int, *, restarted: bool = False) -> WorkItem:
-    return WorkItem(message.day, message.ref, number, restarted)
+def items_of(message: Message, *numbers: int) -> list[WorkItem]:
+    return [WorkItem(message.day, message.ref, number) for number in numbers]
 
 
-def items_of(message: Message, *numbers: int) -> dict[WorkItem, str]:
-    return {item_of(message, number): f"item {number}" for number in numbers}
+def claims_of(store: Store, owner: str, lease: float = LEASE) -> Claims:
+    return Claims(PageRows(store), owner, lease)
 
 
-async def test_neighbours_are_taken_together(
+def all_accepted(page: Page) -> Page:
+    states = dict.fromkeys(page.emails.pending(), state(ACCEPTED))
+    return settled(page, states, Holds(), datetime.now(UTC))
+
+
+async def test_pages_are_claimed_and_settled_in_groups(
     services: Services, store: Store, message: Message
 ) -> None:
-    await services.subscriptions.remove(message.list_name, address_of(4))
-    pages = PageStore(store)
-    claims = await Claims(store, "me").take_together(items_of(message, 1, 2, 3), LEASE)
-    assert [claim.item.page for claim in claims] == [1, 2, 3]
-    loaded = await pages.load_together(claims)
-    every = {a: email for page in loaded if page is not None for a, email in page.emails.items()}
-    allowed = await Recipients(store).allowed(message.list_name, every)
-    assert set(allowed) == {address_of(number) for number in (3, 5, 6, 7, 8, 9)}
-    for page, numbers in zip(loaded, ([3, 4, 5], [6, 7, 8], [9]), strict=True):
-        assert page is not None
-        assert sorted(page.emails) == [address_of(number) for number in numbers]
-        assert page.counts.planned == len(numbers)
-    for number in (1, 2, 3):
-        with pytest.raises(PageTaken):
-            await Claims(store, "other").take(item_of(message, number), "another item", LEASE)
-    for claim, page in zip(claims, loaded, strict=True):
-        assert page is not None
-        outcomes = {
-            address: verdict(ACCEPTED if address in allowed else SUPPRESSED)
-            for address in page.emails
-        }
-        await pages.settle(claim, page, outcomes, parked=False)
+    items = items_of(message, 1, 3)
+    taken = await claims_of(store, "me").take(items)
+    pages = [page for page in taken.values() if isinstance(page, Page)]
+    assert [list(page.emails.addresses) for page in pages] == [
+        [address_of(number) for number in (3, 4, 5)],
+        [address_of(9)],
+    ]
+    others = await claims_of(store, "other").take(items_of(message, 0, 1, 2, 3))
+    assert [isinstance(page, Page) for page in others.values()] == [True, False, True, False]
+    assert isinstance(others[items[0]], PageTaken)
+    settler = Settler(store)
+    await asyncio.gather(*(settler.settle(all_accepted(page), page.etag) for page in pages))
     counts = await check_sum(services, message)
-    assert (counts.accepted, counts.suppressed, counts.pending) == (6, 1, 3)
+    assert (counts.accepted, counts.pending) == (4, 6)
+    assert await claims_of(store, "third").take(items) == dict.fromkeys(items)
 
 
-@pytest.mark.parametrize("case", ["apart", "restarted", "taken"])
-async def test_others_are_left_to_be_taken_one_by_one(
-    store: Store, message: Message, case: str
-) -> None:
-    mine = Claims(store, "me")
+async def test_of_many_senders_each_page_has_one(store: Store, message: Message) -> None:
+    items = items_of(message, 0, 1, 2, 3)
+    results = await asyncio.gather(
+        *(claims_of(store, f"sender {number}").take(items) for number in range(6))
+    )
+    for item in items:
+        assert len([each for each in results if isinstance(each[item], Page)]) == 1
+
+
+async def test_a_claim_that_is_given_up_leaves_no_doubt(store: Store, message: Message) -> None:
+    """Unless it was taken over from a sender that may have sent emails, or we may have."""
     items = items_of(message, 0, 1, 2)
-    if case == "apart":
-        items = items_of(message, 0, 2)
-    elif case == "restarted":
-        items[item_of(message, 3, restarted=True)] = "item 3"
-    else:
-        await Claims(store, "other").take(item_of(message, 1), "another item", LEASE)
-    assert await mine.take_together(items, LEASE) == []
-    for item, identity in items_of(message, 0, 2).items():
-        claim = await mine.take(item, identity, LEASE)
-        loaded = await PageStore(store).load(claim)
-        assert loaded is not None
-        assert len(loaded.emails) == 3
+    mine = Claims(PageRows(store), "me", OVERDUE, has_sent=lambda item: item.page == 1)
+    taken = await mine.take(items)
+    third = taken[items[2]]
+    assert isinstance(third, Page)
+    await mine.take_over(third, doubtful=True)
+    await mine.give_up(items)
+    await claims_of(store, "other").give_up(items)
+    others = (await claims_of(store, "other").take(items)).values()
+    assert [isinstance(page, Page) and page.claim.doubtful for page in others] == [
+        False,
+        True,
+        True,
+    ]
+
+
+async def test_a_page_that_is_gone_needs_no_work(store: Store, message: Message) -> None:
+    [item] = items_of(message, 77)
+    assert await claims_of(store, "me").take([item]) == {item: None}
+
+
+async def test_a_page_that_another_sender_has_taken_over_is_lost_alone(
+    services: Services, store: Store, message: Message
+) -> None:
+    taken = await claims_of(store, "me").take(items_of(message, 0, 1, 2))
+    pages = [page for page in taken.values() if isinstance(page, Page)]
+    assert len(pages) == 3
+    over = await claims_of(store, "other").take_over(pages[1], doubtful=True)
+    settler = Settler(store)
+    results = await asyncio.gather(
+        *(settler.settle(all_accepted(page), page.etag) for page in pages), return_exceptions=True
+    )
+    assert [isinstance(each, PageLost) for each in results] == [False, True, False]
+    counts = await check_sum(services, message)
+    assert (counts.accepted, counts.pending) == (6, 4)
+    assert list(await claims_of(store, "me").renew(pages)) == []
+    assert list(await claims_of(store, "other").renew([over])) == [1]
+
+
+async def test_a_renewed_claim_has_a_new_etag_and_time(store: Store, message: Message) -> None:
+    mine = claims_of(store, "me")
+    page = await claimed(store, message, 0, "me")
+    renewed = (await mine.renew([page]))[0]
+    assert renewed.etag != page.etag
+    assert renewed.claim.until > page.claim.until
+    with pytest.raises(PageLost):
+        await Settler(store).settle(all_accepted(page), page.etag)
+    await Settler(store).settle(all_accepted(page), renewed.etag)
 
 
 async def test_subscribers_are_found_among_any_number_of_others(
@@ -112,7 +161,7 @@ async def test_subscribers_are_found_among_any_number_of_others(
     await services.subscriptions.remove(name, address_of(7))
     recipients = Recipients(store)
     for wanted in ([], [7], [8], range(60), range(0, 60, 3), [0, 59, 7, 20, 21], range(0, 60, 11)):
-        addresses = {address_of(number): EmailRow(made[number].guid) for number in wanted}
+        addresses = {address_of(number): made[number].guid for number in wanted}
         found = await recipients.allowed(name, addresses)
         assert {each for each in addresses if each in found} == set(addresses) - {address_of(7)}
         for number in wanted:
@@ -120,7 +169,7 @@ async def test_subscribers_are_found_among_any_number_of_others(
                 assert found[address_of(number)].guid == made[number].guid
 
 
-async def test_a_work_item_ends_after_all_else_wherever_that_is_interrupted(
+async def test_a_work_item_ends_after_its_page_wherever_that_is_interrupted(
     services: Services, store: Store
 ) -> None:
     async def attempt(fate: Fate, writes: int) -> None:
@@ -135,117 +184,94 @@ async def test_a_work_item_ends_after_all_else_wherever_that_is_interrupted(
         counts = await check_sum(services, message)
         assert (counts.accepted, counts.pending) == (2, 0)
         rows = await rows_of(store, entities.PAGES, f"{message.day},{message.ref}")
-        assert [row.row for row in rows] == ["000000"], "no claim is left"
+        assert [row.row for row in rows] == ["000000"]
 
-    # The claim, the archive, the emails, the page, the work item.
-    assert await cut_after_each_write(attempt) == 5
+    # The claim, the page, the work item.
+    assert await cut_after_each_write(attempt) == 3
 
 
 async def settle_as(store: Store, owner: str, item: WorkItem, queued: QueueMessage) -> None:
-    pages = PageStore(store)
-    claim = await Claims(store, owner).take(item, queued.id, OVERDUE)
-    loaded = await pages.load(claim)
-    assert loaded is not None
-    outcomes = {address: verdict(ACCEPTED) for address in loaded.emails}
-    await pages.settle(claim, loaded, outcomes, parked=False, item=queued)
+    page = (await claims_of(store, owner, OVERDUE).take([item]))[item]
+    if isinstance(page, Page):
+        await Settler(store).settle(all_accepted(page), page.etag, queued)
+    else:
+        assert page is None, page
+        await store.queue(SEND_QUEUE).delete(queued)
 
 
-async def test_who_has_lost_a_page_cannot_settle_it(store: Store, message: Message) -> None:
-    pages = PageStore(store)
-    item = item_of(message, 0)
-    claim = await Claims(store, "me").take(item, "the item", LEASE)
-    loaded = await pages.load(claim)
-    assert loaded is not None
-    await Claims(store, "other").take_over(item, "the item", LEASE, claim.etag)
-    with pytest.raises(PageLost):
-        await pages.settle(claim, loaded, {}, parked=False)
-
-
-async def test_what_two_dead_senders_had_one_after_the_other_is_in_doubt(
+async def test_pages_of_two_dead_senders_one_after_the_other_are_in_doubt(
     services: Services, store: Store, message: Message, tmp_path: Path
 ) -> None:
     """The second took the page over, and died before it could record the doubt."""
-    item = item_of(message, 0)
+    [item] = items_of(message, 0)
     work = (await received(store))[item]
-    await Claims(store, "first").take(item, work.id, OVERDUE)
-    taken = await Claims(store, "second").take(item, work.id, LEASE)
-    assert taken.doubtful
+    await claims_of(store, "first", OVERDUE).take([item])
+    taken = (await claims_of(store, "second").take([item]))[item]
+    assert isinstance(taken, Page)
+    assert taken.claim.doubtful
     journal = Journal(tmp_path, "second")
     journal.page_taken(item.partition, work.id, work.receipt, str(item))
     journal.close()
 
-    await Recovery(
-        Services(store), "alive", RetryPlan(), WhenInDoubt.HOLD, LEASE
-    ).settle_dead_senders(tmp_path)
+    await Recovery(Services(store), RetryPlan(), WhenInDoubt.HOLD).settle_dead_senders(tmp_path)
 
-    emails = await services.outcomes.page_emails(message, 0)
-    assert {each.outcome for each in emails} == {EmailOutcome.IN_DOUBT}
+    page = await services.pages.get(message.day, message.ref, 0)
+    assert page is not None
+    assert {each.outcome for _, each in page.emails} == {EmailOutcome.IN_DOUBT}
+    assert page.claim == FREE
 
 
 async def test_a_page_of_a_dead_neighbour_is_left_to_its_journal(
-    services: Services, store: Store, message: Message, tmp_path: Path
+    store: Store, message: Message, tmp_path: Path
 ) -> None:
-    """Its lease has run out; whoever took it over now would doubt every email."""
-    item = item_of(message, 0)
+    """Its lease has run out; a sender that took it over now would doubt every email."""
+    [item] = items_of(message, 0)
     work = (await received(store))[item]
-    await Claims(store, "dead").take(item, work.id, LEASE)
+    await claims_of(store, "dead", OVERDUE).take([item])
     journal = Journal(tmp_path, "dead")
     journal.page_taken(item.partition, work.id, work.receipt, str(item))
     journal.close()
-    alive = Claims(store, "alive", lambda owner: has_journal(tmp_path, owner))
+    alive = Claims(PageRows(store), "alive", LEASE, lambda owner: has_journal(tmp_path, owner))
 
-    with pytest.raises(PageTaken):
-        await alive.take(item, work.id, LEASE)
-    await Recovery(
-        Services(store), "alive", RetryPlan(), WhenInDoubt.HOLD, LEASE
-    ).settle_dead_senders(tmp_path)
-    taken = await alive.take(item, work.id, LEASE)
+    assert isinstance((await alive.take([item]))[item], PageTaken)
+    await Recovery(Services(store), RetryPlan(), WhenInDoubt.HOLD).settle_dead_senders(tmp_path)
+    taken = (await alive.take([item]))[item]
 
-    assert not taken.doubtful
+    assert isinstance(taken, Page)
+    assert not taken.claim.doubtful
     assert not has_journal(tmp_path, "dead")
 
 
 async def test_a_neighbour_that_stays_away_is_doubted_in_the_end(
-    store: Store, message: Message, tmp_path: Path
+    store: Store, message: Message
 ) -> None:
-    item = item_of(message, 0)
-    work = (await received(store))[item]
-    await Claims(store, "suspended").take(item, work.id, -2 * LEASE)
-    alive = Claims(store, "alive", lambda _: True)
-    assert (await alive.take(item, work.id, LEASE)).doubtful
+    [item] = items_of(message, 0)
+    await claims_of(store, "suspended", -2 * LEASE).take([item])
+    taken = (await Claims(PageRows(store), "alive", LEASE, lambda _: True).take([item]))[item]
+    assert isinstance(taken, Page)
+    assert taken.claim.doubtful
 
 
 @pytest.mark.parametrize("sent", [False, True])
 async def test_our_own_claim_from_before_an_outage_is_in_doubt_only_if_we_sent(
     store: Store, message: Message, sent: bool
 ) -> None:
-    item = item_of(message, 0)
-    work = (await received(store))[item]
-    mine = Claims(store, "me", has_sent=lambda _: sent)
-    await mine.take(item, work.id, OVERDUE)
-    assert (await mine.take(item, work.id, LEASE)).doubtful is sent
+    [item] = items_of(message, 0)
+    await claims_of(store, "me", OVERDUE).take([item])
+    mine = Claims(PageRows(store), "me", LEASE, has_sent=lambda _: sent)
+    taken = (await mine.take([item]))[item]
+    assert isinstance(taken, Page)
+    assert taken.claim.doubtful is sent
 
 
-async def test_a_page_whose_rows_somebody_removed_late_is_counted_from_the_archive(
-    services: Services, store: Store, message: Message
+async def test_a_claim_lasts_no_longer_than_a_lease_whatever_its_clock_said(
+    store: Store, message: Message
 ) -> None:
-    """Who had lost the page archives and removes its emails, and only then hears of it."""
-    item = item_of(message, 0)
-    pages, other = PageStore(store), Claims(store, "other")
-    claim = await Claims(store, "late").take(item, "the item", OVERDUE)
-    loaded = await pages.load(claim)
-    assert loaded is not None
-    over = await other.take(item, "the item", LEASE)
-    seen = await pages.load(over)
-    assert seen is not None
-    await pages.settle(over, seen, {}, parked=False)
-    verdicts = {address: verdict(ACCEPTED) for address in loaded.emails}
-    with pytest.raises(PageLost):
-        await pages.settle(claim, loaded, verdicts, parked=False)
-
-    again = await other.take(item, "the item", LEASE)
-    found = await pages.load(again)
-    assert found is not None
-    counts = await pages.settle(again, found, {}, parked=False)
-    assert (counts.accepted, counts.pending) == (3, 0)
-    await check_sum(services, message)
+    page = await claimed(store, message, 0)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    late = msgspec.structs.replace(page.claim, until=tomorrow)
+    await record(store, page, msgspec.structs.replace(page, claim=late))
+    [item] = items_of(message, 0)
+    found = (await claims_of(store, "other").take([item]))[item]
+    assert isinstance(found, PageTaken)
+    assert found.free_at < datetime.now(UTC) + timedelta(seconds=LEASE + 1)

@@ -123,13 +123,13 @@ async def test_emails_are_found_from_the_beginning_of_an_address_on(
     everybody = [record.address async for record in services.outcomes.emails(message)]
     for start in (0, 3, 4, 11):
         prefix = everybody[start].partition("@")[0]
-        page = await services.outcomes.page(message, prefix=prefix)
+        page = await services.outcomes.slice(message, prefix=prefix)
         assert [each.address for each in page.emails] == [everybody[start]]
-    page = await services.outcomes.page(message, prefix="user", limit=5)
-    rest = await services.outcomes.page(message, prefix="user", after=page.next)
+    page = await services.outcomes.slice(message, prefix="user", limit=5)
+    rest = await services.outcomes.slice(message, prefix="user", after=page.next)
     assert [each.address for each in page.emails + rest.emails] == everybody
-    assert (await services.outcomes.page(message, prefix="zoe")).emails == []
-    found = await services.outcomes.page(message, prefix="user", outcome=REFUSED)
+    assert (await services.outcomes.slice(message, prefix="zoe")).emails == []
+    found = await services.outcomes.slice(message, prefix="user", outcome=REFUSED)
     assert [each.address for each in found.emails] == refused
 
 

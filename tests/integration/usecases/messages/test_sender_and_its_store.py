@@ -4,36 +4,39 @@ record."""
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
 import pytest
 
+from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.messages import Message
-from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
+from postroom.domain.messages.page_emails import EmailState
+from postroom.domain.messages.pages import SEND_QUEUE
+from postroom.mail.mailing import Recipient
 from postroom.sender import Sender, SenderSettings
-from postroom.sender.faults import store_outages as store_outages
-from postroom.sender.pages import active_pages as active
+from postroom.sender.faults import store_outages
 from postroom.sender.pages.active_pages import ActivePage, Leases
-from postroom.sender.pages.claims import Claim, Claims
-from postroom.sender.pages.page import PageStore
+from postroom.sender.pages.allowed_recipients import Recipients
+from postroom.sender.pages.claims import Claims
+from postroom.sender.pages.settler import Settler
+from postroom.sender.pages.settling import settled
 from postroom.sender.policy import RetryPlan
-from postroom.services import entities
+from postroom.services.messages.holds import Holds
+from postroom.services.messages.page_rows import Page, page_entity
 from postroom.storage import LeaseLost, QueueMessage, Step, Store, StoreUnavailable
 from postroom.transport.registry import open_transport
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated
-from tests.integration.usecases.making import fill, make_list, rows_of, schedule
+from tests.integration.usecases.making import fill, make_list, schedule
 from tests.integration.usecases.pages import check_sum, fan_out_whole
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
 
 LEASE = 60.0
 SELDOM = RetryPlan()
-STEPS = 4
-"""Archive, emails, page with claim, work item."""
-
-Secured: TypeAlias = tuple[Claim, QueueMessage | None]
+STEPS = 2
+"""The page, the work item."""
 
 
 async def ready(services: Services) -> Message:
@@ -128,61 +131,87 @@ async def test_a_page_that_is_released_can_be_received_again_at_once(
         assert server.copies() == dict.fromkeys(readers, 1)
 
 
-async def test_who_comes_back_too_late_records_nothing(
+async def test_a_sender_that_comes_back_too_late_records_nothing(
     services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Suspended between the answers and their record, while another sender took the page over."""
+    """Suspended between the replies and their record, while another sender took the page over."""
     message = await ready(services)
-    item = WorkItem(message.day, message.ref, 0, restarted=False)
-    other = Claims(services.store, "another sender")
-    taken: list[Claim] = []
+    taken: list[Page] = []
+    renew = Leases.renew
 
-    async def take_over_first(
-        leases: Leases, held: ActivePage, claim: Claim, **how: bool
-    ) -> Secured:
-        found = await other.find(item)
-        assert found is not None
-        taken.append(await other.take_over(item, "an item", 60, found.etag))
-        return await secure(leases, held, claim, **how)
+    async def take_over_first(leases: Leases, mine: ActivePage) -> bool:
+        if not taken:
+            assert mine.page is not None
+            other = Claims(services.pages, "another sender", LEASE)
+            taken.append(await other.take_over(mine.page, doubtful=True))
+        return await renew(leases, mine)
 
     async def is_taken_over() -> bool:
         return bool(taken)
 
-    secure = Leases.secure
-    monkeypatch.setattr(Leases, "secure", take_over_first)
-    monkeypatch.setattr(active, "_now", lambda now=active._now: now() + LEASE / 2 + 1)
+    monkeypatch.setattr(Leases, "renew", take_over_first)
+    monkeypatch.setattr(Leases, "is_overdue", lambda *_: True)
     with running_recording_smtp(keep_content=False) as server:
         async with sender(services.store, server, tmp_path):
             await eventually(is_taken_over)
         assert server.copies() == dict.fromkeys(readers, 1)
-    assert await rows_of(services.store, entities.ARCHIVE, item.partition) == []
-    loaded = await PageStore(services.store).load(taken[0])
-    assert loaded is not None
-    assert sorted(loaded.emails) == readers
+    page = await services.pages.get(message.day, message.ref, 0)
+    assert page is not None
+    assert (page.etag, page.claim.owner) == (taken[0].etag, "another sender")
     assert (await check_sum(services, message)).pending == len(readers)
 
 
-async def test_who_takes_its_own_page_again_after_it_lost_the_answers_doubts_it(
+async def test_a_sender_that_takes_its_own_page_again_without_its_results_doubts_it(
     services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = await ready(services)
-    lost: list[Claim] = []
+    lost: list[Page] = []
+    settle = Settler.settle
 
-    async def lose_once(leases: Leases, held: ActivePage, claim: Claim, **how: bool) -> Secured:
+    async def lose_once(
+        settler: Settler, page: Page, etag: str, item: QueueMessage | None = None
+    ) -> None:
         if not lost:
-            lost.append(claim)
-            await services.store.queue(SEND_QUEUE).release(held.message)
+            lost.append(page)
+            assert item is not None
+            await services.store.queue(SEND_QUEUE).release(item)
             raise LeaseLost("suspended for too long")
-        return await secure(leases, held, claim, **how)
+        await settle(settler, page, etag, item)
 
     async def is_done() -> bool:
         return (await services.outcomes.counts(message)).pending == 0
 
-    secure = Leases.secure
-    monkeypatch.setattr(Leases, "secure", lose_once)
+    monkeypatch.setattr(Settler, "settle", lose_once)
     with running_recording_smtp(keep_content=False) as server:
         async with sender(services.store, server, tmp_path, lease=1.0):
             await eventually(is_done)
         assert server.copies() == dict.fromkeys(readers, 2)
     counts = await check_sum(services, message)
     assert counts.accepted == counts.possible_duplicates == len(readers)
+
+
+async def test_an_email_that_becomes_due_while_subscribers_are_read_is_not_suppressed(
+    services: Services, readers: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = await ready(services)
+    page = await services.pages.get(message.day, message.ref, 0)
+    assert page is not None
+    due_at = datetime.now(UTC) + timedelta(seconds=4)
+    deferred = EmailState(reply="451 later", tries=1, next_try_at=due_at)
+    after = settled(page, {0: deferred}, Holds(), datetime.now(UTC))
+    await services.pages.table.replace(page_entity(after), page.etag)
+    allowed = Recipients.allowed
+
+    async def read_slowly(*arguments: Any) -> dict[Address, Recipient]:
+        found = await allowed(*arguments)
+        await asyncio.sleep((due_at - datetime.now(UTC)).total_seconds() + 0.1)
+        return found
+
+    async def is_done() -> bool:
+        return (await services.outcomes.counts(message)).pending == 0
+
+    monkeypatch.setattr(Recipients, "allowed", read_slowly)
+    with running_recording_smtp(keep_content=False) as server:
+        async with sender(services.store, server, tmp_path):
+            await eventually(is_done)
+        assert server.copies() == dict.fromkeys(readers, 1)

@@ -97,16 +97,16 @@ async def test_an_internationalised_domain_is_known_in_both_spellings(store: Sto
 
 @only_sqlite
 async def test_a_page_of_which_nobody_can_go_waits_for_a_moment_if_that_helps(store: Store) -> None:
-    limits = DomainLimits(store, DomainRates({"slow.example": EmailRate(4)}))
+    # Its clock stands still: on a busy machine the pause might be over before it is begun.
+    limits = DomainLimits(store, DomainRates({"slow.example": EmailRate(4)}), lambda: NOW)
     some = recipients(*(f"user{number}@slow.example" for number in range(12)))
-    loop = asyncio.get_running_loop()
-    started = loop.time()
     going, later = await limits.admit(some)
     assert (len(going), len(later)) == (4, 8)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
     going, later = await limits.admit(some[4:])
-    assert 0.5 < loop.time() - started < 20
-    assert 3 <= len(going) <= 8
-    assert len(going) + len(later) == 8
+    assert loop.time() - started > 0.5
+    assert (len(going), len(later)) == (4, 4)
 
 
 @only_sqlite

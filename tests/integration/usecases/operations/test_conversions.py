@@ -9,12 +9,14 @@ import pytest
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
-from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.page_emails import ERASED
+from postroom.domain.messages.pages import page_partition
 from postroom.services import entities
-from postroom.services.operations import address_conversion, conversions
+from postroom.services.operations import address_conversion, conversions, page_conversion
 from postroom.services.operations.conversions import Conversion, bring_up_to_date
-from postroom.storage import Entity, SchemaTooNew, Store
+from postroom.storage import Entity, KeyRange, SchemaTooNew, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
 from tests.integration.usecases.making import rows_of
@@ -24,6 +26,7 @@ from tests.services.old_stores import fill_with
 from tests.services.recording_smtp import running_recording_smtp
 
 LIST = ListName("news")
+PERSON_5 = "person05@example.org"
 RECIPIENTS = {
     f"{name}@example.org" for name in ("Zoe", "Bob", "alice", "ann.lee", "both", "carol", "dup")
 }
@@ -106,7 +109,6 @@ async def test_messages_that_were_under_way_reach_everybody_once(
 async def test_emails_of_earlier_messages_are_found_in_any_spelling(old: Services) -> None:
     await bring_up_to_date(old.store)
     message = await message_called(old, "Done")
-    assert message.first_keyed_page is None
     sent = [each.address async for each in old.outcomes.emails(message)]
     for spelling in (str.lower, str.upper, str.title):
         found = [
@@ -119,7 +121,7 @@ async def test_emails_of_earlier_messages_are_found_in_any_spelling(old: Service
             for local, _, domain in (address.partition("@") for address in sent)
         ]
         assert sum(found, Counter()).keys() == set(sent)
-    page = await old.outcomes.page(message, prefix="BO")
+    page = await old.outcomes.slice(message, prefix="BO")
     assert sorted(each.address for each in page.emails) == [
         "Bob@example.org",
         "Both@example.org",
@@ -150,6 +152,70 @@ async def test_an_interrupted_conversion_is_finished_by_the_next_process(old: Se
         if row.row.startswith("guid:")
     }
     assert len(guids) == 13, "one for each spelling that was on the list, without left@"
+
+
+async def test_emails_that_were_rows_are_part_of_their_pages(store: Store) -> None:
+    await fill_with(store, "rows")  # see `make_rows.py.txt`
+    services = Services(store)
+
+    async def keep() -> None:
+        pass
+
+    for writes in range(1, 100):
+        try:
+            await page_conversion.convert(Fated(store, Fate(writes)), keep)
+        except PowerCut:
+            continue
+        break
+    assert writes > 2, "it was interrupted, and got further each time"
+    await bring_up_to_date(store)
+
+    before = [row async for row in store.table(entities.PAGES).scan()]
+    await page_conversion.convert(store, keep)
+    assert [row async for row in store.table(entities.PAGES).scan()] == before
+    for table in (entities.MESSAGES, entities.ARCHIVE):
+        assert [row async for row in store.table(table).scan() if "," in row.partition] == []
+    done = await message_called(services, "Done")
+    assert await check_sum(services, done) == Counts(planned=21, accepted=14, refused=7)
+    sending = await message_called(services, "Sending")
+    assert await check_sum(services, sending) == Counts(
+        planned=21, accepted=7, refused=2, in_doubt=1, possible_duplicates=1, deferred=1
+    )
+    deferred = await services.pages.get(sending.day, sending.ref, 1)
+    assert deferred is not None
+    state = deferred.emails.state(1)
+    assert (state.tries, state.doubts, state.reply) == (3, 1, "451 later")
+    assert state.next_try_at == deferred.waiting.next_try_at
+    parked = await services.pages.get(sending.day, sending.ref, 3)
+    assert parked is not None
+    assert parked.parked
+    for number in (4, 5):
+        claimed = await services.pages.get(sending.day, sending.ref, number)
+        assert claimed is not None
+        assert claimed.claim.owner == "a dead sender"
+    queuing = await fan_out_whole(store, (await message_called(services, "Queuing")).ref)
+    found = [str(each.address) async for each in services.outcomes.emails(queuing)]
+    assert found == [*(f"person{number:02}@example.org" for number in range(20)), "Zoe@example.org"]
+
+
+async def test_an_email_that_was_erased_hides_no_other_one(
+    store: Store,
+) -> None:
+    await fill_with(store, "rows")
+    services = Services(store)
+    done = await message_called(services, "Done")
+    archive = store.table(entities.ARCHIVE)
+    partition = page_partition(done.day, done.ref, 1)
+    [email] = (await archive.query(KeyRange.only(partition), KeyRange.only(PERSON_5))).entities
+    erased = f"erased-{'f' * 16}@erased.invalid"
+    await archive.insert(Entity(partition, erased, email.properties))
+    await archive.delete(partition, email.row)
+    await bring_up_to_date(store)
+    found = [str(each.address) async for each in services.outcomes.emails(done)]
+    assert found.count(ERASED) == 1
+    assert PERSON_5 not in found
+    for address in set(found) - {ERASED}:
+        assert await services.outcomes.email(done, Address(address)) is not None, address
 
 
 async def test_one_of_many_processes_converts(store: Store) -> None:

@@ -14,6 +14,7 @@ from postroom.domain.messages.messages import day_of
 from postroom.services import entities
 from postroom.services.audience.list_growth import EVERY, LATEST, TABLE
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.page_rows import page_row
 from postroom.services.operations.health import STUCK, Grade, HealthService
 from postroom.storage import Entity, open_store
 from postroom.wiring import Services
@@ -94,7 +95,7 @@ async def page_of(services: Services, ref: str, number: int, counts: Counts) -> 
     }
     table = services.store.table(entities.PAGES)
     partition = entities.pages_partition(message.day, message.ref)
-    await table.upsert(Entity(partition, entities.page_row(number), properties))
+    await table.upsert(Entity(partition, page_row(number), properties))
 
 
 async def test_progress_is_the_sum_of_the_pages_and_gets_newer(services: Services) -> None:

@@ -102,7 +102,7 @@ async def test_emails_by_outcome_and_beginning(
     outcomes = services.outcomes
     for outcome in (None, *EmailOutcome):
         for prefix in ("", made[10][:9], made[7], "a", "zoe"):
-            page = await outcomes.page(message, outcome=outcome, prefix=prefix)
+            page = await outcomes.slice(message, outcome=outcome, prefix=prefix)
             whole = await outcomes.whole(message, outcome=outcome, prefix=prefix, most=22)
             assert whole == page.emails, (outcome, prefix)
     assert await outcomes.whole(message, most=21) is None

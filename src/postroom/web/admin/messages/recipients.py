@@ -45,7 +45,7 @@ async def index(visit: Visit) -> Response:
             await outcomes.whole(message, outcome=outcome, prefix=prefix, most=sorting.max_rows)
         )
     if shown is None:
-        page = await outcomes.page(
+        page = await outcomes.slice(
             message, outcome=outcome, prefix=prefix, limit=ROWS_SHOWN, after=after
         )
         shown = page.emails

@@ -16,6 +16,7 @@ from postroom.services.operations.explorer import (
     check_changeable,
     check_container_changeable,
     reason_closed,
+    rows_to_show,
 )
 from postroom.services.resources.operations import ValueKind, kind_of, parse_value, show_value
 from postroom.storage import BlobInfo, Entity, InvalidRequest, Value
@@ -26,6 +27,14 @@ from postroom.web.requests.visit import Endpoint, Visit
 _AT_ONCE = 50
 _NEW_PROPERTIES = 2  # empty fields at the end of the form
 _MOST_PROPERTIES = 260
+_EMAIL_COLUMNS: Final = {
+    "EmailAddress": "Email address",
+    "Outcome": "Outcome",
+    "Tries": "Attempts",
+    "Reply": "Reply",
+    "At": "At",
+    "NextTryAt": "Next attempt",
+}
 _BLOBS: Final = Sortable[BlobInfo](
     {
         "name": SortColumn("Name", lambda each: each.name),
@@ -101,7 +110,7 @@ async def rows(visit: Visit) -> Response:
         base=base,
         partition=partition,
         prefix=prefix,
-        rows=[_row(entity) for entity in found.entities],
+        rows=[_row(rows_to_show(name, entity)[0]) for entity in found.entities],
         further=_link(here, partition=partition, prefix=prefix, after=found.next)
         if found.next
         else "",
@@ -256,12 +265,22 @@ def _form(
         problem=problem,
         can_change=name in CHANGEABLE,
         has_theirs=any(line.theirs is not None for line in lines),
+        emails=_emails(name, entity),
+        email_columns=_EMAIL_COLUMNS.values(),
         here=_entity_url(name, entity.partition, entity.row),
         delete_url=_link(
             f"/explorer/tables/{quote(name)}/delete", partition=entity.partition, row=entity.row
         ),
         rows_url=_link(f"/explorer/tables/{quote(name)}/rows", partition=entity.partition),
     )
+
+
+def _emails(table: str, entity: Entity) -> list[list[str]]:
+    """Return the emails of a page: the texts of `_EMAIL_COLUMNS`."""
+    return [
+        [show_value(row.properties.get(name, "")) for name in _EMAIL_COLUMNS]
+        for row in rows_to_show(table, entity)[1:]
+    ]
 
 
 def _lines(entity: Entity) -> list[Line]:

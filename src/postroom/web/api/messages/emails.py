@@ -56,7 +56,7 @@ async def read_emails(
     message = await services.messages.get(ref)
     cursor = Cursor(after, IndexName.EMAILS, message.ref)
     with cursor.checked():
-        page = await services.outcomes.page(
+        page = await services.outcomes.slice(
             message, outcome=outcome, limit=limit, after=cursor.last
         )
     return respond_with_items(map(describe_email, page.emails), cursor.next(page.next))

@@ -1,0 +1,301 @@
+"""The emails of a page as one value: a hundred of them take a few kilobytes and one write.
+
+They are kept by column, because most emails of a page are alike: one byte for each email says its
+outcome, another one which of the page's replies it got. A column that is all zeros is left out.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.messages.emails import Counts, EmailOutcome
+
+T = TypeVar("T", str, int)
+
+LONGEST_REPLY: Final = 1000
+"""Characters: longer replies are cut."""
+
+_OUTCOMES: Final = (
+    EmailOutcome.PENDING,
+    EmailOutcome.ACCEPTED,
+    EmailOutcome.REFUSED,
+    EmailOutcome.SUPPRESSED,
+    EmailOutcome.IN_DOUBT,
+)
+"""By their code. Codes are stored: append only."""
+_CODES: Final = {outcome: code for code, outcome in enumerate(_OUTCOMES)}
+_PENDING, _ACCEPTED, _REFUSED, _SUPPRESSED, _IN_DOUBT = range(5)
+_MOST: Final = 255
+_GUID_BYTES: Final = 16
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class EmailState(msgspec.Struct, frozen=True, gc=False):
+    """Where an email stands after its last attempt.
+
+    `at` is when that was, `next_try_at` when a pending email is due again. `doubts` counts the
+    attempts that were handed over without a reply: each may have delivered a copy.
+    """
+
+    outcome: EmailOutcome = EmailOutcome.PENDING
+    reply: str = ""
+    tries: int = 0
+    doubts: int = 0
+    at: datetime | None = None
+    next_try_at: datetime | None = None
+    first_tried_at: datetime | None = None
+
+    @property
+    def was_in_doubt(self) -> bool:
+        return self.doubts > 0
+
+
+UNTRIED: Final = EmailState()
+
+ERASED: Final = Address("erased@erased.invalid")
+"""Stands for every address that was erased on request."""
+
+
+class _Packed(msgspec.Struct, array_like=True, gc=False):
+    """The stored form. Fields are only ever appended, each with a default."""
+
+    addresses: str
+    guids: bytes
+    outcomes: bytes = b""
+    tries: bytes = b""
+    doubts: bytes = b""
+    replies: list[str] = []
+    reply_of: bytes = b""
+    moments: list[int] = []
+    at_of: bytes = b""
+    next_tries: dict[int, int] = {}
+    first_tries: dict[int, int] = {}
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was settled yet."""
+        return not (
+            self.outcomes
+            or self.tries
+            or self.doubts
+            or self.reply_of
+            or self.at_of
+            or self.next_tries
+            or self.first_tries
+        )
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Packed).decode
+
+
+class PageEmails:
+    """The emails of a page, in the order of their addresses' keys. Never changes."""
+
+    __slots__ = ("_packed", "addresses")
+
+    def __init__(self, packed: _Packed) -> None:
+        self._packed = packed
+        self.addresses: Sequence[Address] = [Address(each) for each in packed.addresses.split("\n")]
+
+    @classmethod
+    def planned(cls, guids: Mapping[Address, SubscriberGuid]) -> PageEmails:
+        """Return a new page for these addresses, in this order."""
+        packed = bytes.fromhex("".join(guids.values()).replace("-", ""))
+        return cls(_Packed("\n".join(guids), packed))
+
+    @classmethod
+    def unpacked(cls, stored: bytes) -> PageEmails:
+        """Return what `packed` has packed. `msgspec.DecodeError`."""
+        return cls(_decode(stored))
+
+    def packed(self) -> bytes:
+        return _encode(self._packed)
+
+    def __len__(self) -> int:
+        return len(self.addresses)
+
+    def __iter__(self) -> Iterator[tuple[Address, EmailState]]:
+        return ((address, self.state(place)) for place, address in enumerate(self.addresses))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was settled yet."""
+        return self._packed.is_new
+
+    def guid(self, place: int) -> SubscriberGuid:
+        """Return the GUID that the subscriber had when the page was planned."""
+        start = place * _GUID_BYTES
+        return SubscriberGuid(str(uuid.UUID(bytes=self._packed.guids[start : start + _GUID_BYTES])))
+
+    def places_of(self, key: AddressKey) -> list[int]:
+        """Return where emails to an address are, however it is spelled: one, or none.
+
+        A message that was queued when spellings were subscribers of their own may have several.
+        """
+        return [place for place, each in enumerate(self.addresses) if address_key(each) == key]
+
+    def outcome(self, place: int) -> EmailOutcome:
+        outcomes = self._packed.outcomes
+        return _OUTCOMES[outcomes[place]] if outcomes else EmailOutcome.PENDING
+
+    def state(self, place: int) -> EmailState:
+        packed = self._packed
+        if packed.is_new:
+            return UNTRIED  # the common case for a sender
+        reply, at = _at(packed.reply_of, place), _at(packed.at_of, place)
+        return EmailState(
+            outcome=_OUTCOMES[_at(packed.outcomes, place)],
+            reply=packed.replies[reply - 1] if reply else "",
+            tries=_at(packed.tries, place),
+            doubts=_at(packed.doubts, place),
+            at=_moment(packed.moments[at - 1]) if at else None,
+            next_try_at=_moment(packed.next_tries.get(place)),
+            first_tried_at=_moment(packed.first_tries.get(place)),
+        )
+
+    def pending(self) -> Sequence[int]:
+        """Return where the emails are that are not done."""
+        outcomes = self._packed.outcomes
+        if not outcomes:
+            return range(len(self))
+        return [place for place, code in enumerate(outcomes) if code == _PENDING]
+
+    def counts(self, deferred: int = 0) -> Counts:
+        """Return this page's part of the sum."""
+        count, doubts = self._packed.outcomes.count, self._packed.doubts
+        return Counts(
+            planned=len(self),
+            accepted=count(_ACCEPTED),
+            refused=count(_REFUSED),
+            suppressed=count(_SUPPRESSED),
+            in_doubt=count(_IN_DOUBT),
+            possible_duplicates=sum(
+                1 for place, number in enumerate(doubts) if number and self._packed.outcomes[place]
+            )
+            if doubts and self._packed.outcomes
+            else 0,
+            deferred=deferred,
+        )
+
+    def settled(self, states: Mapping[int, EmailState]) -> PageEmails:
+        """Return the page with these emails in their new states, and the others as they are."""
+        if not states:
+            return self
+        columns = _Columns(self._packed, len(self))
+        for place, state in states.items():
+            columns.put(place, state)
+        page = PageEmails.__new__(PageEmails)
+        page._packed = columns.packed()
+        page.addresses = self.addresses
+        return page
+
+    def erased(self, place: int) -> PageEmails:
+        """Return the page without the address and the GUID of one email, which still counts."""
+        addresses = [*self.addresses]
+        addresses[place] = ERASED
+        start, end = place * _GUID_BYTES, (place + 1) * _GUID_BYTES
+        guids = self._packed.guids
+        packed = msgspec.structs.replace(
+            self._packed,
+            addresses="\n".join(addresses),
+            guids=guids[:start] + bytes(_GUID_BYTES) + guids[end:],
+        )
+        return PageEmails(packed)
+
+
+class _Columns:
+    """The columns of a page while they are changed."""
+
+    def __init__(self, packed: _Packed, count: int) -> None:
+        self._before = packed
+        self._outcomes = bytearray(packed.outcomes or count)
+        self._tries = bytearray(packed.tries or count)
+        self._doubts = bytearray(packed.doubts or count)
+        self._reply_of = bytearray(packed.reply_of or count)
+        self._at_of = bytearray(packed.at_of or count)
+        self._next_tries = dict(packed.next_tries)
+        self._first_tries = dict(packed.first_tries)
+        # At most one of each for an email before, and one for its new state: the number of any
+        # fits into a byte.
+        self._replies = {reply: number for number, reply in enumerate(packed.replies, 1)}
+        self._moments = {moment: number for number, moment in enumerate(packed.moments, 1)}
+
+    def put(self, place: int, state: EmailState) -> None:
+        self._outcomes[place] = _CODES[state.outcome]
+        self._tries[place] = min(state.tries, _MOST)
+        self._doubts[place] = min(state.doubts, _MOST)
+        self._reply_of[place] = _number(self._replies, state.reply[:LONGEST_REPLY])
+        self._at_of[place] = _number(self._moments, _microseconds(state.at))
+        _put(self._next_tries, place, state.next_try_at)
+        _put(self._first_tries, place, state.first_tried_at)
+
+    def packed(self) -> _Packed:
+        replies, reply_of = list(self._replies), self._reply_of
+        moments, at_of = list(self._moments), self._at_of
+        if self._before.replies or self._before.moments:
+            replies, reply_of = _without_unused(replies, reply_of)
+            moments, at_of = _without_unused(moments, at_of)
+        return _Packed(
+            addresses=self._before.addresses,
+            guids=self._before.guids,
+            outcomes=_stored(self._outcomes),
+            tries=_stored(self._tries),
+            doubts=_stored(self._doubts),
+            replies=replies,
+            reply_of=_stored(reply_of),
+            moments=moments,
+            at_of=_stored(at_of),
+            next_tries=self._next_tries,
+            first_tries=self._first_tries,
+        )
+
+
+def _number(known: dict[T, int], value: T | None) -> int:
+    """Return the number of a value in its list, to which it is added if it is new; 0 for none."""
+    if not value:
+        return 0
+    number = known.get(value)
+    if number is None:
+        number = known[value] = len(known) + 1
+    return number
+
+
+def _without_unused(values: list[T], numbers: bytearray) -> tuple[list[T], bytearray]:
+    known: dict[T, int] = {}
+    used = bytearray(_number(known, values[number - 1]) if number else 0 for number in numbers)
+    return list(known), used
+
+
+def _put(column: dict[int, int], place: int, moment: datetime | None) -> None:
+    if moment is None:
+        column.pop(place, None)
+    else:
+        column[place] = _microseconds(moment)
+
+
+@lru_cache(maxsize=16)
+def _microseconds(moment: datetime | None) -> int:
+    """Return the microseconds since 1970. Emails of a page mostly share a moment."""
+    return 0 if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def _moment(microseconds: int | None) -> datetime | None:
+    return None if microseconds is None else _EPOCH + microseconds * _MICROSECOND
+
+
+def _at(column: bytes, place: int) -> int:
+    return column[place] if column else 0
+
+
+def _stored(column: bytearray) -> bytes:
+    return bytes(column) if any(column) else b""
