@@ -136,15 +136,12 @@ class Completion:
         has changed a page since it was read, it stays as it is; if it was parked again, it is put
         back again.
         """
-        partition = entities.pages_partition(message.day, message.ref)
-        start = KeyRange(start=page_row(self.reached(message.ref)))
-        where = eq(PARKED, True) & eq(OWNER, "")
-        found = await self._pages.table.read(
-            PageSummary, partition, start, where=where, limit=limit
+        found = await self._pages.marked(
+            message, eq(PARKED, True) & eq(OWNER, ""), self.reached(message.ref), limit
         )
         if found:
-            await self._put(message, [int(row) for row in found])
-            await self._pages.table.merge_where(partition, found, {PARKED: False}, where)
+            await self._put(message, [int(each.row) for each in found])
+            await self._pages.unmark(found, PARKED)
         return len(found)
 
     async def _put(self, message: Message, numbers: list[int]) -> None:

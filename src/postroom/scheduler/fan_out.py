@@ -110,7 +110,9 @@ class FanOut:
             ]
         )
         last = max(known)
-        message = await self._save(msgspec.structs.replace(message, queued_pages=last + 1))
+        # The row of a cancelled message is gone if archiving it was interrupted: nothing to save.
+        if last >= message.queued_pages:
+            message = await self._save(msgspec.structs.replace(message, queued_pages=last + 1))
         _, address = await self._pages.last_address(message, last)
         return message, address or None
 

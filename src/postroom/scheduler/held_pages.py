@@ -5,10 +5,12 @@ When a probe is due, one page of any message gets one: a sender sends a single e
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TypeGuard
 
 from postroom import clock
 from postroom.domain.messages.messages import Message
@@ -18,8 +20,8 @@ from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.messages.holds import Hold, HoldKey, Holds, message_key
 from postroom.services.messages.page_rows import OWNER, PageSummary
-from postroom.services.messages.waiting_reasons import HELD
-from postroom.storage import KeyRange, eq
+from postroom.services.messages.waiting_reasons import HELD, waiting_of
+from postroom.storage import Entity, KeyRange, eq
 
 _FRESH_SECONDS = 0.5
 _TIDY_SECONDS = 5.0
@@ -30,7 +32,7 @@ _READ_AT_ONCE = 1000
 
 class HeldPages:
     def __init__(self, services: SchedulerServices) -> None:
-        self._pages = services.store.table(entities.PAGES)
+        self._pages = services.pages
         self._queue = services.store.queue(SEND_QUEUE)
         self._holds = services.holds
         self._known = Holds()
@@ -88,7 +90,7 @@ class HeldPages:
         held: dict[str, PageSummary] = {}
         start: str | None = None
         while True:
-            found = await self._pages.read(
+            found = await self._pages.table.read(
                 PageSummary, partition, KeyRange(start=start), where=eq(HELD, True)
             )
             held |= found
@@ -102,15 +104,19 @@ class HeldPages:
         partition = entities.pages_partition(message.day, message.ref)
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
+            found = await asyncio.gather(*(self._pages.table.get(partition, row) for row in some))
             await self._put(message, some)
-            await self._pages.merge_where(
-                partition, some, {HELD: False}, eq(HELD, True) & eq(OWNER, "")
-            )
+            await self._pages.unmark([each for each in found if _is_marked(each)], HELD)
 
     async def _put(self, message: Message, rows: Iterable[str]) -> None:
         await self._queue.put_many(
             [str(WorkItem(message.day, message.ref, int(row), restarted=True)) for row in rows]
         )
+
+
+def _is_marked(page: Entity | None) -> TypeGuard[Entity]:
+    """Return whether a page waits for a hold, and no sender works on it."""
+    return page is not None and waiting_of(page).is_held and not page.properties.get(OWNER)
 
 
 def _is_free(page: PageSummary, holds: Holds) -> bool:

@@ -149,14 +149,16 @@ class Sender:
         if not items:
             self._window.rest()
         groups: dict[MessageRef, list[ActivePage]] = {}
+        again: list[tuple[ActivePage, QueueMessage]] = []
+        broken: list[tuple[QueueMessage, Invalid]] = []
         for message in items:
             try:
                 item = parse_work_item(message.body)
             except Invalid as exc:
-                await self._set_aside(message, exc)
+                broken.append((message, exc))
                 continue
             if (known := self._pages.get(item.partition)) is not None:
-                await self._receive_again(known, message)
+                again.append((known, message))
                 continue
             # First of all: if we are killed, the next sender can release it at once.
             self._journal.page_taken(item.partition, message.id, message.receipt, message.body)
@@ -166,6 +168,11 @@ class Sender:
             task = asyncio.create_task(self._work_on(group))
             self._groups.add(task)
             task.add_done_callback(self._groups.discard)
+        # Last, because the store may fail: every page above must have its task by then.
+        for known, message in again:
+            await self._receive_again(known, message)
+        for message, why in broken:
+            await self._set_aside(message, why)
 
     def stop(self) -> set[asyncio.Task[None]]:
         """Stop sending, and let everything else finish.

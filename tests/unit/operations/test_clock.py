@@ -8,13 +8,7 @@ import postroom
 from postroom import clock
 
 SOURCES = Path(postroom.__file__).parent
-READS_THE_CLOCK = (
-    "host",
-    "services/accounts",
-    "services/audience",
-    "services/operations",
-    "services/queues",
-)
+READS_THE_CLOCK = ("host", "scheduler", "sender", "services")
 DIRECT = re.compile(r"datetime\.now\(|\btime\.(time|monotonic|clock_gettime)\b")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address, domain_of
 from postroom.mail.mailing import Recipient
 from postroom.mail.wire_addresses import ascii_domain
@@ -31,7 +31,7 @@ class _Limited(msgspec.Struct, frozen=True):
 
 
 class DomainLimits:
-    def __init__(self, store: Store, rates: DomainRates, clock: Clock = time.time) -> None:
+    def __init__(self, store: Store, rates: DomainRates, clock: Clock = clock.timestamp) -> None:
         self._throttle = StoredLimits(store, DOMAIN)
         self._rates = rates
         self._clock = clock

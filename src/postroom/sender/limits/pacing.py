@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Sequence
 from typing import Final
 
+from postroom import clock
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.sender.limits.email_rates import EmailRate, reserve
 from postroom.sender.limits.stored_limits import OVERALL, Clock, Found, Moments, StoredLimits
@@ -27,7 +27,7 @@ class PacedTransport(Transport):
     ones finish soon and their data is still fresh."""
 
     def __init__(
-        self, transport: Transport, store: Store, rate: EmailRate, clock: Clock = time.time
+        self, transport: Transport, store: Store, rate: EmailRate, clock: Clock = clock.timestamp
     ) -> None:
         self._transport = transport
         self._throttle = StoredLimits(store, OVERALL)

@@ -84,7 +84,7 @@ class Leases:
         while True:
             await asyncio.sleep(self._seconds / 3)
             for taken in list(pages()):
-                if taken.sending is None or taken.changing.locked():
+                if taken.sending is None or taken.changing.locked() or taken.has_ended:
                     continue  # before, nothing takes long; or it is being settled
                 try:
                     async with taken.changing:
@@ -117,6 +117,8 @@ class Leases:
         except LeaseLost:
             taken.is_item_lost = True
         else:
+            if taken.has_ended:  # meanwhile
+                return True
             self._journal.page_renewed(taken.item.partition, taken.message.receipt)
         renewed = (await self._claims.renew([taken.page])).get(taken.page.number)
         if renewed is None:

@@ -149,6 +149,9 @@ class PageWork:
                 await self._end(each, release_for=wait)
             return None
         claimed = await self._claims.take([each.item for each in group])
+        # Again, unless it was read just now: a message that was paused before the claim may be
+        # edited, and this process may have been suspended meanwhile.
+        message = await self._current(message.ref) or message
         ready: list[ActivePage] = []
         for each in group:
             page = claimed[each.item]
@@ -214,7 +217,9 @@ class PageWork:
             return
         if page.waiting.is_held:
             await self._take_back_if_lifted(page)
-        await self._end(taken, release_for=seconds_until_due(page, clock.now()))
+        if not await self._end(taken, release_for=seconds_until_due(page, clock.now())):
+            with suppress(StoreOutage):
+                await self._put_again(page)
 
     async def _send_and_settle(
         self, message: Message, taken: ActivePage, allowed: dict[Address, Recipient]
@@ -229,7 +234,7 @@ class PageWork:
         current = await self._until_done(lambda: self.mailings.message(page.ref), taken)
         status = message.status if current is None else current.status
         if status is MessageStatus.CANCELLED:
-            states = self._cancelled(page) | decided(states)
+            states = self._cancelled(page, states)
         holds = await self.faults.holds()
         parked = status is MessageStatus.PAUSED
         after = settled(page, states, holds, clock.now(), parked=parked)
@@ -243,8 +248,6 @@ class PageWork:
     ) -> dict[int, EmailState]:
         """Send what is due; return the new states of the page's emails, by their places."""
         judge = self._judge()
-        if message.status is MessageStatus.CANCELLED:
-            return self._cancelled(page)
         if page.claim.doubtful:
             # From a sender whose journal is unavailable: every email without a record is in doubt.
             return {
@@ -338,15 +341,22 @@ class PageWork:
                         return
                     raise PageLost
                 try:
-                    await self._settler.settle(after, taken.etag, taken.finished_item(after))
+                    await self._write(taken, after)
                 except PageLost:
                     # Its ETag may have changed by our own renewal, whose reply was lost.
                     if not await self._leases.renew(taken):
                         raise
-                    await self._settler.settle(after, taken.etag, taken.finished_item(after))
+                    await self._write(taken, after)
 
         await self._until_done(record, taken)
         self._unsettled.discard(taken.item.partition)
+
+    async def _write(self, taken: ActivePage, after: Page) -> None:
+        if taken.is_item_lost:
+            # Perhaps deleted by a sender that had nothing to do, because the page was held. Put
+            # first: a page that is queued twice only costs an extra look.
+            await self._put_again(after)
+        await self._settler.settle(after, taken.etag, taken.finished_item(after))
 
     async def _is_recorded(self, after: Page) -> bool:
         """Return whether a write whose reply was lost has been done."""
@@ -366,10 +376,17 @@ class PageWork:
             with suppress(StoreOutage):  # the scheduler checks every half minute
                 await self._queue.put(str(page.item(restarted=True)))
 
+    async def _put_again(self, page: Page) -> None:
+        """Put another work item for a page that is not done."""
+        delay = seconds_until_due(page, clock.now())
+        if delay is not None:
+            await self._queue.put(str(page.item(restarted=True)), delay=delay)
+
     async def _end(
         self, taken: ActivePage, *, finished: bool = False, release_for: float | None = None
-    ) -> None:
-        """Let go of a work item: delete it if it is `finished`, or release it for some seconds."""
+    ) -> bool:
+        """Let go of a work item: delete it if it is `finished`, or release it for some seconds.
+        Return False if another sender has received it, and may have deleted it."""
         # Before the item is released: we may receive it again at once.
         taken.has_ended = True
         self._journal.page_ended(taken.item.partition)
@@ -379,18 +396,25 @@ class PageWork:
                 await self._queue.delete(taken.message)
             elif release_for is not None:
                 await self._queue.release(taken.message, delay=release_for, count_attempt=False)
-        except (LeaseLost, StoreOutage) as exc:
+        except LeaseLost:
+            return taken.is_item_lost  # then another one was put
+        except StoreOutage as exc:
             log.info("page %s: its work item comes back: %s", taken.item.partition, exc)
+        return True
 
     def _judge(self) -> Judge:
         return Judge(clock.now(), self._settings.retry, self._settings.in_doubt)
 
-    def _cancelled(self, page: Page) -> dict[int, EmailState]:
+    def _cancelled(self, page: Page, states: dict[int, EmailState]) -> dict[int, EmailState]:
+        """Return the new states with all emails suppressed that are still pending. One that was in
+        doubt stays marked."""
         judge = self._judge()
+        pending = {place: page.emails.state(place) for place in page.emails.pending()} | states
         return {
-            place: judge.suppressed(CANCELLED, page.emails.state(place))
-            for place in page.emails.pending()
-        }
+            place: judge.suppressed(CANCELLED, state)
+            for place, state in pending.items()
+            if state.outcome is EmailOutcome.PENDING
+        } | decided(states)
 
 
 def _seconds_until(moment: datetime) -> float:

@@ -8,9 +8,9 @@ for its last reply does not keep others from being sent.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
+from postroom import clock
 from postroom.domain.messages.pages import PAGE_SIZE
 
 _SECONDS = 2.0
@@ -19,7 +19,7 @@ _SHORTEST = 0.001  # below this, the clock is too coarse
 
 class Window:
     def __init__(
-        self, at_once: int, most: int, clock: Callable[[], float] = time.monotonic
+        self, at_once: int, most: int, clock: Callable[[], float] = clock.monotonic
     ) -> None:
         """`at_once`: how many emails the transport can have in progress."""
         self._fewest = min(most, 1 + math.ceil(at_once / PAGE_SIZE))

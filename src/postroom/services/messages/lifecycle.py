@@ -41,7 +41,7 @@ from postroom.services.messages.message_contents import (
     with_text,
 )
 from postroom.services.messages.message_rows import MessagePage, MessageRows
-from postroom.services.messages.page_rows import PageRows, PageSummary
+from postroom.services.messages.page_rows import FREE, Page, PageRows
 from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
@@ -328,17 +328,16 @@ class UnsentCheck:
         await self._look(message)
 
     async def _look(self, message: Message) -> None:
-        async for number, page in self._pages.summaries(message):
-            if page.owner:
+        async for page in self._pages.whole(message):
+            if page.claim != FREE:
                 raise NotNow("a sender is still busy with this message: try again in a moment")
-            if await self._was_sent(message, number, page):
+            if _was_sent(page):
                 raise NotNow("some of this message has been sent, so it can no longer be edited")
 
-    async def _was_sent(self, message: Message, number: int, summary: PageSummary) -> bool:
-        counts = summary.counts
-        if counts.accepted or counts.refused or counts.in_doubt or counts.possible_duplicates:
-            return True
-        if not counts.deferred:
-            return False
-        page = await self._pages.get(message.day, message.ref, number)
-        return page is not None and any(state.was_in_doubt for _, state in page.emails)
+
+def _was_sent(page: Page) -> bool:
+    """Return whether an email of the page was sent, or may have been and is pending again."""
+    counts = page.counts
+    if counts.accepted or counts.refused or counts.in_doubt:
+        return True
+    return not page.emails.is_new and any(state.was_in_doubt for _, state in page.emails)

@@ -7,7 +7,7 @@ row, are not read.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Final
@@ -23,7 +23,16 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.services import entities
 from postroom.services.entities import read, read_optional
 from postroom.services.messages.waiting_reasons import WaitingReasons, waiting_of, with_waiting
-from postroom.storage import Entity, KeyRange, Store, StoreDamaged, Value
+from postroom.storage import (
+    Conflict,
+    Entity,
+    Filter,
+    KeyRange,
+    Merge,
+    Store,
+    StoreDamaged,
+    Value,
+)
 
 OWNER: Final = "Owner"
 """The sender that has claimed a page, or empty."""
@@ -36,6 +45,7 @@ PARKED: Final = "Parked"
 _PIECE_BYTES: Final = 60_000  # of what a property can hold
 _PIECES: Final = frozenset({"Emails", *(f"Emails{number}" for number in range(2, 20))})
 _AT_ONCE: Final = 1000
+_MOST_MARKED: Final = 100  # what one batch of the store holds
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -229,6 +239,34 @@ class PageRows:
             if len(found) < _AT_ONCE:
                 return
             start = entities.behind(next(reversed(found)))
+
+    async def whole(self, message: Message) -> AsyncIterator[Page]:
+        """Yield the pages of a message with their emails."""
+        partition = entities.pages_partition(message.day, message.ref)
+        async for entity in self.table.scan(KeyRange.only(partition)):
+            yield page_from(entity)
+
+    async def marked(
+        self, message: Message, where: Filter, first: int = 0, limit: int = _MOST_MARKED
+    ) -> list[Entity]:
+        """Return the rows of some pages, from one on, that match `where`."""
+        partition = KeyRange.only(entities.pages_partition(message.day, message.ref))
+        start = KeyRange(start=page_row(first))
+        return (await self.table.query(partition, start, where=where, limit=limit)).entities
+
+    async def unmark(self, rows: Sequence[Entity], mark: str) -> None:
+        """Remove a mark from pages, except from those that somebody has changed since they were
+        read: a sender may have set it again."""
+        changes = [
+            Merge(Entity(each.partition, each.row, {mark: False}), each.etag) for each in rows
+        ]
+        while changes:
+            try:
+                await self.table.apply(changes)
+            except Conflict as exc:
+                del changes[exc.operation]
+            else:
+                return
 
     async def holding(self, message: Message, key: AddressKey) -> Page | None:
         """Return the page on which the email to an address is, if there is one."""
