@@ -1,5 +1,7 @@
 """One suite for every engine: each test gets a new, empty store of each kind."""
 
+import inspect
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +11,8 @@ import pytest
 from postroom.storage import Store, Table, open_store
 from tests.services.azurite import Azurite
 from tests.services.postgres import PostgresServer
+from tests.simulation.memory_data import MemoryData
+from tests.simulation.memory_store import MemoryStore
 
 CONNECTION_STRING = "POSTROOM_AZURE_CONNECTION_STRING"
 ON_ONE_ENGINE = pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
@@ -22,9 +26,24 @@ class StoreAddress:
     engine: str
     url: str
     environment: dict[str, str] = field(default_factory=dict)
+    memory: MemoryData | None = None
+    """The data of the simulation's engine, which no other process can open."""
 
 
-@pytest.fixture(params=["sqlite", "postgres", "azure"])
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out tests on the simulation's engine that need an address for other processes."""
+    items[:] = [
+        item
+        for item in items
+        if not (
+            isinstance(item, pytest.Function)
+            and "[memory" in item.name
+            and "address" in inspect.signature(item.function).parameters
+        )
+    ]
+
+
+@pytest.fixture(params=["sqlite", "postgres", "azure", "memory"])
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -34,7 +53,9 @@ def address(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[StoreAddress]:
     """An empty store that nobody else uses."""
-    if engine == "sqlite":
+    if engine == "memory":
+        yield StoreAddress(engine, "memory:", memory=MemoryData(time.time))
+    elif engine == "sqlite":
         yield StoreAddress(engine, f"sqlite:///{tmp_path / 'store.db'}")
     elif engine == "postgres":
         server: PostgresServer = request.getfixturevalue("postgres")
@@ -47,16 +68,20 @@ def address(
         yield StoreAddress(engine, "azure://", environment)
 
 
+async def open_at(address: StoreAddress) -> Store:
+    return await open_store(address.url) if address.memory is None else MemoryStore(address.memory)
+
+
 @pytest.fixture
 async def store(address: StoreAddress) -> AsyncIterator[Store]:
-    async with await open_store(address.url) as opened:
+    async with await open_at(address) as opened:
         yield opened
 
 
 @pytest.fixture
 async def other_store(address: StoreAddress, store: Store) -> AsyncIterator[Store]:
     """The same store, opened a second time: another process, as far as the engine can tell."""
-    async with await open_store(address.url) as opened:
+    async with await open_at(address) as opened:
         yield opened
 
 

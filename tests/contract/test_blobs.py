@@ -132,6 +132,7 @@ async def expect_nothing_but(byte: bytes, reading: AsyncIterator[bytes]) -> None
         assert set(piece) == set(byte)
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "postgres", "azure"], indirect=True)
 async def test_a_hundred_megabytes_pass_through_in_flat_memory(bodies: Container) -> None:
     size, piece = 100 * MIB, b"0123456789abcdef" * 65_536
     await bodies.put("warm-up.bin", stream_of(*[piece] * 12))

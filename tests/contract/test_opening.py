@@ -53,7 +53,12 @@ async def test_data_outlives_the_process(address: StoreAddress) -> None:
 
 async def test_a_store_says_what_it_is(store: Store, engine: str) -> None:
     info = await store.info()
-    words = {"sqlite": "SQLite 3.", "postgres": "PostgreSQL", "azure": "Azure Storage"}
+    words = {
+        "sqlite": "SQLite 3.",
+        "postgres": "PostgreSQL",
+        "azure": "Azure Storage",
+        "memory": "memory",
+    }
     assert info.engine.startswith(words[engine])
     assert info.location
     assert info.schema_version >= 1
