@@ -75,6 +75,10 @@ test-changed: setup services ## Run the tests that belong to your changes since 
 test-long: setup services ## Run what takes too long for every change: five times the kills, use cases on Azurite
 	@POSTROOM_LONG_TESTS=1 $(BIN)/pytest -n 2 tests/acceptance tests/contract tests/integration/usecases $(ARGS)
 
+.PHONY: simulate
+simulate: setup ## Simulate deliveries with faults: 10,000 seeds, or ARGS='--count 100000' or '--seed 123'
+	@$(BIN)/python -m tests.simulation $(ARGS)
+
 .PHONY: lint
 lint: setup ## Check style, types and layers
 	@$(BIN)/ruff check .

@@ -1,0 +1,112 @@
+"""Run the simulation: `make simulate ARGS='--seed 123'` replays one seed with its trace."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from tests.simulation.bugs import BUGS
+from tests.simulation.judge import Violation
+from tests.simulation.scenario import Simulation
+from tests.simulation.template import template
+from tests.simulation.times import make_smaller
+
+_AT_ONCE = 50  # seeds, between two collections of garbage
+
+
+def main() -> int:
+    options = _options()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # The order of a set of strings must be the same in every process.
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606
+    _prepare(options.bug)
+    if options.seed is not None:
+        return _replay(options.seed)
+    return _run(options.first, options.count, options.jobs, stop_early=options.bug is not None)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay one seed, and print its trace")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=10_000, help="how many seeds")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, and look for it")
+    return parser.parse_args()
+
+
+def _prepare(bug: str | None) -> None:
+    """Load whatever is loaded once in a process: no run may differ from the same one later."""
+    make_smaller()
+    for recipients in range(1, 8):
+        template(recipients)
+    for seed in range(10):
+        Simulation(seed).run()
+    if bug is not None:
+        BUGS[bug]()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def _replay(seed: int) -> int:
+    simulation = Simulation(seed, print)
+    try:
+        simulation.run()
+    except Violation as exc:
+        print(exc)
+        return 1
+    print(f"seed {seed}: nothing is wrong (schedule {simulation.loop.schedule:016x})")
+    return 0
+
+
+def _run(first: int, count: int, jobs: int, *, stop_early: bool) -> int:
+    began = time.monotonic()
+    starts = range(first, first + count, _AT_ONCE)
+    counts = [min(_AT_ONCE, first + count - start) for start in starts]
+    schedules: set[int] = set()
+    failures: list[str] = []
+    ran = 0
+    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+        for some, wrong in pool.map(_run_some, starts, counts):
+            schedules |= some
+            failures += wrong
+            ran += len(some) + len(wrong)
+            if failures and stop_early:
+                pool.shutdown(cancel_futures=True)
+                break
+    for failure in failures[:20]:
+        print(failure)
+    seconds = time.monotonic() - began
+    print(
+        f"{ran:,} seeds, {len(schedules):,} distinct schedules, {len(failures)} failures"
+        f" in {seconds:.0f} s"
+    )
+    if failures:
+        print(f"Replay one with: make simulate ARGS='--seed {failures[0].split()[1].strip(':')}'")
+    return 1 if failures else 0
+
+
+def _run_some(first: int, count: int) -> tuple[set[int], list[str]]:
+    schedules: set[int] = set()
+    failures: list[str] = []
+    for seed in range(first, first + count):
+        simulation = Simulation(seed)
+        try:
+            simulation.run()
+        except Violation as exc:
+            failures.append(str(exc))
+        else:
+            schedules.add(simulation.loop.schedule)
+    gc.collect()
+    return schedules, failures
+
+
+if __name__ == "__main__":
+    sys.exit(main())
