@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import get_args
 
 import msgspec
 
@@ -179,6 +181,7 @@ class CheckedTable(Table):
         where: Filter | None = None,
         limit: int = limits.QUERY_ROWS,
     ) -> dict[str, S]:
+        _check_kind(kind)
         check_key(partition)
         check_range(rows)
         if where is not None:
@@ -193,6 +196,7 @@ class CheckedTable(Table):
     async def read_partitions(
         self, kind: type[S], partitions: Collection[str]
     ) -> dict[str, dict[str, S]]:
+        _check_kind(kind)
         check_keys(partitions)
         try:
             return await self._read_partitions(kind, partitions)
@@ -501,6 +505,14 @@ def misfit(
 def described(table: str, partition: str, row: str) -> str:
     """A row, as errors name it."""
     return f"{table}({partition!r}, {row!r})"
+
+
+@lru_cache(maxsize=64)
+def _check_kind(kind: type[msgspec.Struct]) -> None:
+    """Refuse a struct that names bytes: they are stored apart, and are not read."""
+    for field in msgspec.structs.fields(kind):
+        if field.type is bytes or bytes in get_args(field.type):
+            raise InvalidValue(f"{field.name}: bytes cannot be read as part of a struct; use query")
 
 
 def check_count(what: str, count: int, most: int) -> None:
