@@ -36,7 +36,7 @@ class ProcessState(StrEnum):
 
 class ProcessEvent(StrEnum):
     REPORTED_READY = "reported that it is ready"
-    DRAIN_REQUESTED = "was told to drain, or reported that it drains"
+    DRAIN_REQUESTED = "was asked to drain, or reported that it drains"
     ENDED_WELL = "ended with status 0"
     ENDED_BADLY = "ended with another status, or was killed"
     KILLED_BY_US = "was killed after its drain limit or handler timeout"
@@ -54,7 +54,7 @@ TRANSITIONS: Mapping[tuple[ProcessState, ProcessEvent], ProcessState] = {
     (
         ProcessState.DRAINING,
         ProcessEvent.REPORTED_READY,
-    ): ProcessState.DRAINING,  # told while it started
+    ): ProcessState.DRAINING,  # requested while it started
     (ProcessState.DRAINING, ProcessEvent.DRAIN_REQUESTED): ProcessState.DRAINING,
     (ProcessState.DRAINING, ProcessEvent.ENDED_WELL): ProcessState.STOPPED,
     (ProcessState.DRAINING, ProcessEvent.ENDED_BADLY): ProcessState.CRASHED,

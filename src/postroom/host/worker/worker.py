@@ -92,7 +92,7 @@ def _prepare(spec: WorkerSpec, output: int) -> None:
     if spec.folder:
         os.chdir(spec.folder)
         sys.path.insert(0, spec.folder)
-    # WorkerLine by line, so that output is not lost when the process is killed; no text can fail.
+    # Line by line, so that output is not lost when the process is killed; no text can fail.
     sys.stdout, sys.stderr = (
         open(number, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         for number in (1, 2)
