@@ -30,9 +30,9 @@ from postroom.errors import PostroomError
 from postroom.mail.mailing import Recipient
 from postroom.mail.system_mail import compile_notice
 from postroom.services.audience.lists import ListService
+from postroom.services.concurrency import run_periodically
 from postroom.services.entities import read
 from postroom.services.events import Event, EventService, Severity
-from postroom.services.periodic import run_periodically
 from postroom.storage import Entity, Store
 from postroom.transport.contract import ResultKind, Transport, Unwatched
 

@@ -20,10 +20,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -36,6 +36,7 @@ STALLED = 75
 
 _LOOK_SECONDS = 0.5
 _END_SECONDS = 10.0
+_CANCEL_AGAIN_SECONDS = 1.0
 
 
 class Doing(msgspec.Struct, frozen=True):
@@ -226,3 +227,19 @@ def end_at_once() -> None:
     """End this process; its parent starts another."""
     sys.stderr.flush()
     os._exit(STALLED)
+
+
+async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel tasks, and return when all of them have ended, with any result.
+
+    A cancellation can get lost: an interrupted library may raise its own error instead, which the
+    task then handles. So it is repeated every second.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        ended, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN_SECONDS)
+        for task in ended:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.debug("%r ended with %r", task, error)

@@ -29,13 +29,12 @@ from postroom.services.accounts.api_keys import ApiKeyService
 from postroom.services.accounts.audit import AuditService
 from postroom.services.accounts.sessions import SessionService
 from postroom.services.accounts.users import UserService
-from postroom.services.audience.address_trace import TraceService
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
 from postroom.services.audience.list_growth import GrowthService, ListCounts
 from postroom.services.audience.list_sizes import EstimateService, ListSizes
 from postroom.services.audience.lists import ListService, LogoService
-from postroom.services.audience.personal_data import PersonalDataService
+from postroom.services.audience.personal_data import PersonalDataService, TraceService
 from postroom.services.audience.subscriber_search import SubscriberSearch
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.events import EventService, Severity

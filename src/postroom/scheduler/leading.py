@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable
 
 from postroom import clock
-from postroom.cancellation import end_tasks
 from postroom.domain.errors import NoSuch, Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
@@ -22,7 +21,7 @@ from postroom.scheduler.fan_out import FanOut, Superseded
 from postroom.scheduler.services import SchedulerServices
 from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Lease, LeaseLost, StoreOutage
-from postroom.watchdog import Doing
+from postroom.watchdog import Doing, end_tasks
 
 log = logging.getLogger(__name__)
 

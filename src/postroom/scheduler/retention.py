@@ -17,8 +17,8 @@ from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
+from postroom.services.concurrency import run_periodically
 from postroom.services.messages.page_rows import PageSummary
-from postroom.services.periodic import run_periodically
 from postroom.services.queues.attempts import AttemptRetention
 from postroom.services.row_ranges import remove_rows
 from postroom.storage import Entity, KeyRange

@@ -14,7 +14,6 @@ import secrets
 import socket
 from contextlib import nullcontext, suppress
 
-from postroom.cancellation import end_tasks
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
@@ -33,7 +32,7 @@ from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
 from postroom.transport.contract import Transport
 from postroom.tuning import kept_on_one_core
-from postroom.watchdog import Doing
+from postroom.watchdog import Doing, end_tasks
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from postroom.encryption import DecryptionError, Keyring, is_encrypted
+from postroom.services.concurrency import retry_on_conflict
 from postroom.services.entities import read_optional
-from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import Entity, Store
 
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {

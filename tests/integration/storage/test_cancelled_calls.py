@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from postroom.cancellation import end_tasks
 from postroom.storage.postgres.connection import Connection, Database
 from postroom.storage.postgres.engine import parameters_of
+from postroom.watchdog import end_tasks
 from tests.services.postgres import PostgresServer
 
 # A statement that is interrupted and answers with a full disk instead.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.domain.errors import Overtaken
-from postroom.services.optimistic import retry_on_conflict
+from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import StaleETag
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from postroom.domain.errors import Overtaken
 from postroom.services import entities
-from postroom.services.optimistic import retry_on_conflict
+from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import (
     Entity,
     Insert,

@@ -28,9 +28,9 @@ from postroom.encryption import DecryptionError, Keyring
 from postroom.services.accounts import second_factor
 from postroom.services.accounts.passwords import Passwords, check_password
 from postroom.services.accounts.second_factor import CODES, TooManyCodes
+from postroom.services.concurrency import retry_on_conflict
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
-from postroom.services.optimistic import retry_on_conflict
 from postroom.services.stored_secrets import SecretRows
 from postroom.storage import (
     AlreadyExists,

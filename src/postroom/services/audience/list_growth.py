@@ -32,8 +32,7 @@ from postroom.domain.errors import Overtaken
 from postroom.domain.messages.messages import day_of
 from postroom.services import entities
 from postroom.services.audience.lists import ListService
-from postroom.services.optimistic import retry_on_conflict
-from postroom.services.periodic import run_periodically
+from postroom.services.concurrency import retry_on_conflict, run_periodically
 from postroom.storage import Entity, KeyRange, Lease, NotFound, Store, Value
 
 TABLE = "growth"

@@ -39,8 +39,8 @@ from postroom.domain.audience.addresses import Address, canonical_mailbox
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Overtaken
 from postroom.domain.rate_limits import client_network, may_be_shared
+from postroom.services.concurrency import retry_on_conflict
 from postroom.services.entities import read
-from postroom.services.optimistic import retry_on_conflict
 from postroom.services.row_ranges import remove_rows
 from postroom.storage import Batch, Conflict, Entity, Insert, KeyRange, Store, Value
 

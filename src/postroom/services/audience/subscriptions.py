@@ -28,7 +28,7 @@ from postroom.services.audience.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup_limits import SignupLimits
 from postroom.services.audience.subscriber_rows import SubscriberRows, insertion, new_subscriber
-from postroom.services.optimistic import retry_on_conflict
+from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import (
     AlreadyExists,
     Batch,

@@ -19,6 +19,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.errors import Overtaken
+from postroom.services.concurrency import retry_on_conflict
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
 from postroom.services.messages.holds import (
@@ -33,7 +34,6 @@ from postroom.services.messages.holds import (
     opened,
     probed,
 )
-from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import Conflict, Entity, KeyRange, NotFound, Store, Value
 from postroom.transport.contract import FaultScope, Result
 

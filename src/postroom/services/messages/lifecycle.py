@@ -28,6 +28,7 @@ from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
 from postroom.observability import spans
 from postroom.services import entities
+from postroom.services.concurrency import retry_on_conflict
 from postroom.services.events import EventService, Severity
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.holds import ACCOUNT, message_key
@@ -42,7 +43,6 @@ from postroom.services.messages.message_contents import (
 )
 from postroom.services.messages.message_rows import MessagePage, MessageRows
 from postroom.services.messages.page_rows import FREE, Page, PageRows
-from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
 

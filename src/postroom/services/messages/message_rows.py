@@ -17,7 +17,7 @@ from postroom.domain.errors import NoSuch, Overtaken
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
 from postroom.services import entities
-from postroom.services.optimistic import retry_on_conflict
+from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
 
 

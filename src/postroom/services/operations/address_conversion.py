@@ -22,7 +22,7 @@ from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.services import entities
 from postroom.services.audience.departures import DepartedFrom, Departures
-from postroom.services.optimistic import retry_on_conflict
+from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Delete, Entity, Insert, KeyRange, Merge, Replace, Store
 
 _ROWS: Final = 1000  # of one look at the store

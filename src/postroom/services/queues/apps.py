@@ -24,7 +24,7 @@ from postroom.domain.queues.matching import Match, match
 from postroom.domain.queues.queue_names import segments
 from postroom.encryption import DecryptionError, Keyring, without_key
 from postroom.services import entities
-from postroom.services.optimistic import retry_on_conflict
+from postroom.services.concurrency import retry_on_conflict
 from postroom.services.queues.hosts import AppStatus, HostReport, HostStatusService
 from postroom.services.stored_secrets import SecretRows
 from postroom.storage import (

@@ -10,9 +10,9 @@ from msgspec import Meta
 
 from postroom.domain.audience.list_properties import PROPERTIES, ListProperty
 from postroom.domain.audience.lists import MailingList, Subscriber
-from postroom.services.audience.address_trace import Trace
 from postroom.services.audience.files.columns import Meaning
 from postroom.services.audience.files.import_report import ImportReport
+from postroom.services.audience.personal_data import Trace
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.services.resources.messages import (
     MessageSummary,

@@ -37,8 +37,8 @@ from postroom.services.audience.files.import_report import ImportReport, Rejecte
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
 from postroom.services.audience.list_growth import Figures, ListCounts, figures_of
 from postroom.services.audience.lists import ListService
+from postroom.services.concurrency import retry_on_conflict
 from postroom.services.events import EventService
-from postroom.services.optimistic import retry_on_conflict
 from postroom.storage import Conflict, Entity, KeyRange, NotFound, Operation, Replace, Store, Table
 
 CHUNK_LINES = 20_000

@@ -16,7 +16,7 @@ from postroom.domain.errors import Invalid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.services.accounts.users import Role
-from postroom.services.audience.address_trace import Departure, TracedEmails
+from postroom.services.audience.personal_data import Departure, TracedEmails
 from postroom.services.messages.outcomes import EmailRecord
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
