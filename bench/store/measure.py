@@ -12,15 +12,13 @@ from bench.figures import Figure
 from bench.store import mail, ours
 from postroom.storage import Store
 
-PAGES = 1000
+PARTITIONS = 1000
 
 
 class Raw(Protocol):
     """The same work with a driver alone."""
 
-    def write_pages(self, pages: range) -> None: ...
-    def put_work_items(self, pages: range) -> None: ...
-    def settle_pages(self) -> int: ...
+    def write_entities(self, partitions: range) -> None: ...
 
 
 async def seconds(call: Awaitable[object]) -> float:
@@ -29,50 +27,28 @@ async def seconds(call: Awaitable[object]) -> float:
     return time.perf_counter() - started
 
 
-def seconds_of(call: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
-
-
 async def bulk(
-    store: Store,
-    raw: Raw,
-    effort: Effort,
-    baseline_is: str,
-    share: float,
-    enough: float | None = None,
+    store: Store, raw: Raw, effort: Effort, baseline_is: str, share: float
 ) -> list[Figure]:
-    """Entities in batches of 100, and a sender's bookkeeping, next to the raw driver."""
-    our_writes, raw_writes, our_settling, raw_settling = [], [], [], []
-    count = effort.size(PAGES, 20)
+    """Entities in batches of 100, in turns with the raw driver."""
+    our_writes, raw_writes = [], []
+    count = effort.size(PARTITIONS, 20)
     for turn in range(effort.turns):
-        pages = range(turn * count, (turn + 1) * count)
-        raw_writes.append(seconds_of(lambda pages=pages: raw.write_pages(pages)))  # type: ignore[misc]
-        our_writes.append(await seconds(ours.write_pages(store, pages)))
-        raw.put_work_items(pages)
-        await ours.put_work_items(store, pages)
-        raw_settling.append(seconds_of(raw.settle_pages))
-        our_settling.append(await seconds(ours.settle_pages(store)))
-    emails = count * mail.PAGE
+        partitions = range(turn * count, (turn + 1) * count)
+        started = time.perf_counter()
+        raw.write_entities(partitions)
+        raw_writes.append(time.perf_counter() - started)
+        our_writes.append(await seconds(ours.write_entities(store, partitions)))
+    entities = count * mail.PAGE
     return [
         Figure(
             "entities written in batches of 100",
-            emails / statistics.median(our_writes),
+            entities / statistics.median(our_writes),
             "entities/s",
-            emails / statistics.median(raw_writes),
+            entities / statistics.median(raw_writes),
             baseline_is,
             share,
-        ),
-        Figure(
-            "claim + read + archive + delete of pages of 100",
-            emails / statistics.median(our_settling),
-            "emails/s",
-            emails / statistics.median(raw_settling),
-            baseline_is,
-            share,
-            or_value=enough,
-        ),
+        )
     ]
 
 
@@ -81,7 +57,7 @@ async def growth(make: Callable[[], Awaitable[Store]], effort: Effort) -> list[F
     small, large = await make(), await make()
     few, many = 100, effort.size(10_000, 200)
     for store, pages in ((small, few), (large, many)):
-        await ours.write_pages(store, range(pages))
+        await ours.write_entities(store, range(pages))
         await ours.put_work_items(store, range(pages))
     figures = []
     for what, call, count in (

@@ -15,14 +15,14 @@ from bench.figures import Figure
 from bench.store import mail
 from bench.store.raw_sqlite import RawSqlite
 
-_ROW_BY_ROW = "SELECT row, properties FROM message WHERE partition = ? ORDER BY row"
+_ROW_BY_ROW = "SELECT row, properties FROM entity WHERE partition = ? ORDER BY row"
 _AT_ONCE = f"SELECT json_group_array(json_array(row, json(properties))) FROM ({_ROW_BY_ROW})"
 
 
 def figure(raw: RawSqlite) -> Figure:
     """A page of 100 that is in the table already, while another thread computes."""
     partition = mail.partition(0)
-    raw.write_pages(range(1))
+    raw.write_entities(range(1))
     with _busy_thread():
         rows = _milliseconds(lambda: _read_rows(raw.connection, partition))
         once = _milliseconds(lambda: _read_at_once(raw.connection, partition))

@@ -7,59 +7,25 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from bench.store import mail
-from postroom.storage import Delete, Entity, Insert, KeyRange, Queue, QueueMessage, Store
+from postroom.storage import Insert, KeyRange, Store
 
-AT_ONCE = 16  # pages in hand, as a sender has
-QUEUE = "mail/send"
+AT_ONCE = 16  # batches, as many as a sender has pages
+TABLE = "bench"
+QUEUE = "bench/items"
 
 
-async def write_pages(store: Store, pages: range) -> None:
-    """Fan-out: 100 entities a batch, each page a partition."""
-    table = store.table("message")
+async def write_entities(store: Store, partitions: range) -> None:
+    """Insert 100 entities per batch, each batch a partition."""
+    table = store.table(TABLE)
 
-    async def write(page: int) -> None:
-        await table.apply([Insert(entity) for entity in mail.email_page(page)])
+    async def write(number: int) -> None:
+        await table.apply([Insert(entity) for entity in mail.entities(number)])
 
-    await _concurrently(write, pages, AT_ONCE)
+    await _concurrently(write, partitions, AT_ONCE)
 
 
 async def put_work_items(store: Store, pages: range) -> None:
     await store.queue(QUEUE).put_many([mail.work_item(page) for page in pages])
-
-
-async def settle_pages(store: Store) -> int:
-    """A sender's bookkeeping: claim, read the page, archive it, delete it, delete the item.
-
-    As a sender does: 8 pages a claim, at most 16 in hand.
-    """
-    queue, settled = store.queue(QUEUE), 0
-    in_hand: set[asyncio.Task[None]] = set()
-    while items := await queue.receive(AT_ONCE // 2, lease=60):
-        settled += len(items)
-        in_hand |= {asyncio.create_task(_settle(store, queue, item)) for item in items}
-        while len(in_hand) > AT_ONCE // 2:
-            done, in_hand = await asyncio.wait(in_hand, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-    await asyncio.gather(*in_hand)
-    return settled
-
-
-async def _settle(store: Store, queue: Queue, item: QueueMessage) -> None:
-    day, ref, page, _ = item.body.split(",")
-    partition = f"{day},{ref},{page}"
-    table, archive = store.table("message"), store.table("messagearchive")
-    emails = (await table.query(KeyRange.only(partition))).entities
-    assert len(emails) == mail.PAGE
-    await archive.apply([Insert(_accepted(email)) for email in emails])
-    await table.apply([Delete(partition, email.row) for email in emails])
-    await queue.delete(item)
-
-
-def _accepted(email: Entity) -> Entity:
-    return Entity(
-        email.partition, email.row, {**email.properties, "Status": "accepted", "EmailSent": True}
-    )
 
 
 async def put_singly(store: Store, queue: str, tasks: int, count: int) -> None:
@@ -73,14 +39,14 @@ async def put_singly(store: Store, queue: str, tasks: int, count: int) -> None:
 
 
 async def point_reads(store: Store, pages: int, count: int) -> None:
-    table = store.table("message")
+    table = store.table(TABLE)
     for number in range(count):
         page = number * 7919 % pages
         assert await table.get(mail.partition(page), mail.addresses(page)[number % mail.PAGE])
 
 
 async def page_reads(store: Store, pages: int, count: int) -> None:
-    table = store.table("message")
+    table = store.table(TABLE)
     for number in range(count):
         partition = mail.partition(number * 7919 % pages)
         assert len((await table.query(KeyRange.only(partition))).entities) == mail.PAGE

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Awaitable, Callable
 
 from bench.effort import Effort
 from bench.figures import Figure
-from bench.store import measure, ours
+from bench.store import bookkeeping, measure, ours
 from bench.store.raw_postgres import RawPostgres, put_from_tasks
 from postroom.storage import Store, open_store
 from tests.services.postgres import PostgresServer
+
+RAW = "raw psycopg"
 
 
 async def figures(server: PostgresServer, effort: Effort) -> list[Figure]:
@@ -24,10 +25,12 @@ async def figures(server: PostgresServer, effort: Effort) -> list[Figure]:
     raw_url = server.create_database()
     async with await make() as store:
         raw = RawPostgres(raw_url)
-        found = await measure.bulk(store, raw, effort, "raw psycopg", 0.4)
+        found = await measure.bulk(store, raw, effort, RAW, 0.4)
         raw.close()
         found.append(await puts(store, raw_url, effort))
-    found += await steadiness(make, effort)
+    found += await bookkeeping.figures(
+        make, lambda: RawPostgres(server.create_database()), RAW, effort, bookkeeping.TARGET
+    )
     found += await measure.arrivals(make_twice)
     found += await measure.growth(make, effort)
     return found
@@ -44,27 +47,6 @@ async def puts(store: Store, raw_url: str, effort: Effort) -> Figure:
         64 * 50 / statistics.median(ours_took),
         "puts/s",
         64 * 50 / statistics.median(raw_took),
-        "raw psycopg",
+        RAW,
         0.4,
     )
-
-
-async def steadiness(make: Callable[[], Awaitable[Store]], effort: Effort) -> list[Figure]:
-    """The rate of a sender's bookkeeping must not fall with the number of recipients."""
-    rates = {}
-    few, many = effort.size(500, 20), effort.size(2000, 40)
-    for pages in (few, many):
-        async with await make() as store:
-            await ours.write_pages(store, range(pages))
-            await ours.put_work_items(store, range(pages))
-            rates[pages] = pages * 100 / await measure.seconds(ours.settle_pages(store))
-    return [
-        Figure(
-            "the same bookkeeping with 200,000 recipients",
-            rates[many],
-            "emails/s",
-            rates[few],
-            "with 50,000",
-            0.8,
-        )
-    ]

@@ -10,76 +10,82 @@ from psycopg_pool import AsyncConnectionPool
 
 from bench.store import mail
 
+_WINDOW = 10  # pages in one transaction of fan-out
+_CLAIM = 8
+
 _encode = msgspec.json.Encoder().encode
 
 
 class RawPostgres:
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(url, autocommit=True)
-        for table in ("message", "archive"):
-            self.connection.execute(
-                f"CREATE TABLE {table} (partition text NOT NULL, row text NOT NULL,"
-                " etag bigint NOT NULL, properties jsonb NOT NULL, PRIMARY KEY (partition, row))"
-            )
         self.connection.execute(
-            "CREATE TABLE queue (id bigserial PRIMARY KEY,"
-            " visible_at timestamptz NOT NULL DEFAULT now(), body text NOT NULL);"
+            "CREATE TABLE entity (partition text NOT NULL, row text NOT NULL,"
+            "  etag bigint NOT NULL, properties jsonb NOT NULL, PRIMARY KEY (partition, row));"
+            " CREATE TABLE page (number bigint PRIMARY KEY, owner text NOT NULL,"
+            "  etag bigint NOT NULL, packed bytea NOT NULL) WITH (fillfactor = 50);"
+            " CREATE TABLE queue (id bigserial PRIMARY KEY,"
+            "  visible_at timestamptz NOT NULL DEFAULT now(), body text NOT NULL);"
             " CREATE INDEX queue_ready ON queue (visible_at, id)"
         )
 
-    def write_pages(self, pages: range) -> None:
-        for page in pages:
+    def write_entities(self, partitions: range) -> None:
+        for number in partitions:
             self.connection.execute(
-                "INSERT INTO message SELECT %s, row, 1, properties"
+                "INSERT INTO entity SELECT %s, row, 1, properties"
                 " FROM unnest(%s::text[], %s::jsonb[]) AS new (row, properties)",
                 (
-                    mail.partition(page),
-                    mail.addresses(page),
+                    mail.partition(number),
+                    mail.addresses(number),
                     [_encode(mail.PROPERTIES).decode() for _ in range(mail.PAGE)],
                 ),
             )
 
-    def put_work_items(self, pages: range) -> None:
-        self.connection.execute(
-            "INSERT INTO queue (body) SELECT unnest(%s::text[])",
-            ([mail.work_item(page) for page in pages],),
-        )
+    def plan_pages(self, count: int) -> None:
+        """Insert pages and their work items, ten in one transaction."""
+        packed = mail.packed_page()
+        for first in range(0, count, _WINDOW):
+            numbers = list(range(first, min(first + _WINDOW, count)))
+            with self.connection.transaction():
+                self.connection.execute(
+                    "INSERT INTO page SELECT number, '', 1, %s FROM unnest(%s::bigint[]) AS number",
+                    (packed, numbers),
+                )
+                self.connection.execute(
+                    "INSERT INTO queue (body) SELECT number::text"
+                    " FROM unnest(%s::bigint[]) AS number",
+                    (numbers,),
+                )
 
     def settle_pages(self) -> int:
+        """Claim, read and record all pages, eight at a time."""
         settled = 0
-        while items := self._claim(8):
-            for identity, body in items:
-                self._settle(identity, body.rpartition(",")[0])
-                settled += 1
+        while items := self._receive():
+            claimed = self.connection.execute(
+                "UPDATE page SET owner = 'bench', etag = etag + 1"
+                " WHERE number = ANY(%s) AND owner = '' RETURNING number, packed",
+                ([int(body) for _, body in items],),
+            ).fetchall()
+            with self.connection.transaction():
+                self.connection.execute(
+                    "UPDATE page SET owner = '', etag = etag + 1, packed = new.packed"
+                    " FROM unnest(%s::bigint[], %s::bytea[]) AS new (number, packed)"
+                    " WHERE page.number = new.number",
+                    ([number for number, _ in claimed], [packed for _, packed in claimed]),
+                )
+                self.connection.execute(
+                    "DELETE FROM queue WHERE id = ANY(%s)", ([identity for identity, _ in items],)
+                )
+            settled += len(claimed)
         return settled
 
-    def _claim(self, limit: int) -> list[tuple[int, str]]:
+    def _receive(self) -> list[tuple[int, str]]:
         return self.connection.execute(
             "UPDATE queue SET visible_at = now() + interval '60 s' WHERE id IN"
             " (SELECT id FROM queue WHERE visible_at <= now() ORDER BY visible_at, id"
             "  LIMIT %s FOR UPDATE SKIP LOCKED) RETURNING id, body",
-            (limit,),
+            (_CLAIM,),
         ).fetchall()
-
-    def _settle(self, identity: int, partition: str) -> None:
-        emails = self.connection.execute(
-            "SELECT row, properties::text FROM message WHERE partition = %s ORDER BY row",
-            (partition,),
-        ).fetchall()
-        changed = [
-            _encode(
-                {**msgspec.json.decode(properties), "Status": "accepted", "EmailSent": True}
-            ).decode()
-            for _, properties in emails
-        ]
-        with self.connection.transaction():
-            self.connection.execute(
-                "INSERT INTO archive SELECT %s, row, 1, properties"
-                " FROM unnest(%s::text[], %s::jsonb[]) AS new (row, properties)",
-                (partition, [row for row, _ in emails], changed),
-            )
-            self.connection.execute("DELETE FROM message WHERE partition = %s", (partition,))
-            self.connection.execute("DELETE FROM queue WHERE id = %s", (identity,))
 
     def close(self) -> None:
         self.connection.close()
