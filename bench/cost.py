@@ -30,14 +30,15 @@ def figures(effort: Effort) -> list[Figure]:
 
         small = asyncio.run(count_requests(fresh("small"), _SMALL))
         large = asyncio.run(count_requests(fresh("large"), _LARGE))
-        idle = asyncio.run(count_idle_requests(fresh("idle"), effort.size(_IDLE_SECONDS, 5)))
+        seconds = effort.size(_IDLE_SECONDS, 5)
+        idle = asyncio.run(count_idle_requests(fresh("idle"), seconds))
     pages = (_LARGE - _SMALL) / PAGE_SIZE
     found = []
     for service in ("table", "queue", "blob"):
         a_page = (large[service] - small[service]) / pages
         for what, counted, used in (
             ("a page of 100 emails", a_page, getattr(A_PAGE, service)),
-            ("an idle minute", idle[service], getattr(AN_IDLE_MINUTE, service)),
+            ("an idle minute", idle[service] * 60 / seconds, getattr(AN_IDLE_MINUTE, service)),
         ):
             found.append(
                 Figure(

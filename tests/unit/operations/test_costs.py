@@ -23,5 +23,5 @@ def test_prices_are_for_ten_thousand_requests() -> None:
 
 
 def test_a_million_emails_cost_a_small_part_of_a_request_each() -> None:
-    assert monthly_cost(1_000_000, 1, Prices()).requests.total < 150_000
+    assert monthly_cost(1_000_000, 1, Prices()).requests.total < 45_000
     assert Requests(1, 2, 3).total == 6

@@ -95,8 +95,8 @@ class Requests(msgspec.Struct, frozen=True):
         return self.table + self.queue + self.blob
 
 
-A_PAGE: Final = Requests(table=10, queue=2.3)
-"""A page of up to 100 emails, from its fan-out to its archive."""
+A_PAGE: Final = Requests(table=2.3, queue=2)
+"""A page of up to 100 emails, from its fan-out to its last outcome."""
 
 A_MESSAGE: Final = Requests(table=50, queue=30, blob=25)
 """A message, besides its pages."""
@@ -104,8 +104,8 @@ A_MESSAGE: Final = Requests(table=50, queue=30, blob=25)
 AN_IDLE_MINUTE: Final = Requests(table=73, queue=91, blob=12)
 """An idle scheduler and host: leases, heartbeats, and polling of queues."""
 
-AN_EMAIL_KILOBYTES: Final = 0.5
-"""What is stored per email while its message is in the archive."""
+AN_EMAIL_KILOBYTES: Final = 0.1
+"""What is stored per email, with a long address."""
 
 _MINUTES: Final = 30 * 24 * 60
 
