@@ -20,7 +20,7 @@ from postroom.domain.audience.lists import SubscriberGuid
 from postroom.services import entities
 from postroom.services.audience.files.imports import CHUNK_LINES
 from postroom.storage import codec, open_store
-from postroom.storage.checked import key_of, singly
+from postroom.storage.checked_tables import key_of, singly
 from postroom.storage.contract import Insert
 from postroom.wiring import Services
 

@@ -17,7 +17,7 @@ from postroom.storage import (
     Upsert,
     Value,
 )
-from postroom.storage.checked import key_of
+from postroom.storage.checked_tables import key_of
 from postroom.storage.filters import matches
 
 Key = tuple[str, str]

@@ -20,7 +20,7 @@ from postroom.storage import (
     InvalidRequest,
     InvalidValue,
     KeyRange,
-    NewMessage,
+    NewQueueMessage,
     Store,
     Table,
     TooLarge,
@@ -248,22 +248,22 @@ async def test_names_that_not_every_engine_knows_are_refused(store: Store) -> No
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        (NewMessage("x" * 48_001), TooLarge),
-        (NewMessage("한" * 16_001), TooLarge),
-        (NewMessage("x" * 47_990, properties={"a": "1234567890"}), TooLarge),
-        (NewMessage("NUL\x00"), InvalidValue),
-        (NewMessage("\ud800"), InvalidValue),
-        (NewMessage(cast(Any, b"bytes")), InvalidValue),
-        (NewMessage("x", delay=-1), InvalidValue),
-        (NewMessage("x", delay=8 * 24 * 3600), InvalidValue),
-        (NewMessage("x", delay=float("nan")), InvalidValue),
-        (NewMessage("x", ttl=0), InvalidValue),
-        (NewMessage("x", properties=cast(Any, {"a": 1})), InvalidValue),
+        (NewQueueMessage("x" * 48_001), TooLarge),
+        (NewQueueMessage("한" * 16_001), TooLarge),
+        (NewQueueMessage("x" * 47_990, properties={"a": "1234567890"}), TooLarge),
+        (NewQueueMessage("NUL\x00"), InvalidValue),
+        (NewQueueMessage("\ud800"), InvalidValue),
+        (NewQueueMessage(cast(Any, b"bytes")), InvalidValue),
+        (NewQueueMessage("x", delay=-1), InvalidValue),
+        (NewQueueMessage("x", delay=8 * 24 * 3600), InvalidValue),
+        (NewQueueMessage("x", delay=float("nan")), InvalidValue),
+        (NewQueueMessage("x", ttl=0), InvalidValue),
+        (NewQueueMessage("x", properties=cast(Any, {"a": 1})), InvalidValue),
     ],
     ids=lambda value: ascii(value)[:40],
 )
 async def test_a_queue_message_that_cannot_be_kept_everywhere_is_refused_with_its_whole_batch(
-    store: Store, message: NewMessage, error: type[InvalidRequest]
+    store: Store, message: NewQueueMessage, error: type[InvalidRequest]
 ) -> None:
     with pytest.raises(error):
         await store.queue("q").put_many(["fine", message])

@@ -11,10 +11,8 @@ from postroom.storage import (
     NotFound,
     StaleETag,
 )
-from postroom.storage.checked import (
-    CheckedContainer,
-)
-from postroom.storage.tokens import decode_token, encode_token
+from postroom.storage.checked import CheckedContainer
+from postroom.storage.codec import decode_token, encode_token
 from tests.simulation.memory_data import (
     Blob,
     Connection,

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from postroom.storage import (
     InvalidValue,
     LeaseLost,
-    NewMessage,
+    NewQueueMessage,
     QueueInfo,
     QueueMessage,
     StoredMessage,
 )
-from postroom.storage.checked import (
-    CheckedQueue,
-)
+from postroom.storage.checked import CheckedQueue
 from tests.simulation.memory_data import (
     Connection,
     QueuedMessage,
@@ -28,7 +26,7 @@ class MemoryQueue(CheckedQueue):
         self._store = store
         self._data = store.data
 
-    async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def _put(self, messages: Sequence[NewQueueMessage]) -> list[str]:
         def act() -> list[str]:
             now = self._data.clock()
             queue = self._data.queues.setdefault(self.name, {})

@@ -20,9 +20,7 @@ from postroom.storage import (
     StoreClosed,
     StoreInfo,
 )
-from postroom.storage.checked import (
-    CheckedStore,
-)
+from postroom.storage.checked import CheckedStore
 from tests.simulation.memory_blobs import MemoryContainer
 from tests.simulation.memory_data import MemoryData
 from tests.simulation.memory_queues import MemoryQueue

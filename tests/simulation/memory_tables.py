@@ -22,16 +22,10 @@ from postroom.storage import (
     SingleOperation,
     Value,
 )
-from postroom.storage.checked import (
-    WITHOUT_ETAG,
-    CheckedTable,
-    key_of,
-    misfit,
-    singly,
-)
+from postroom.storage.checked_tables import WITHOUT_ETAG, CheckedTable, key_of, misfit, singly
+from postroom.storage.codec import decode_token, encode_token
 from postroom.storage.contract import S
 from postroom.storage.filters import Filter, matches
-from postroom.storage.tokens import decode_token, encode_token
 from postroom.storage.values import check_properties
 from tests.simulation.memory_data import (
     Connection,

@@ -12,7 +12,7 @@ from postroom.scheduler import completion, fan_out, held_pages, leading
 from postroom.sender import policy, sending
 from postroom.sender.faults import refusals
 from postroom.services.messages import hold_rows, holds
-from postroom.storage import measuring
+from postroom.storage import checked
 from postroom.transport.contract import FaultScope
 
 LEASE = 1.5
@@ -36,7 +36,7 @@ _SMALLER: tuple[tuple[object, str, object], ...] = (
     (holds, "_LONGEST", dict.fromkeys(FaultScope, 2)),
     (completion, "_PARKED_CHECK_SECONDS", 2.0),
     (held_pages, "_PROBE_SECONDS", 2.0),
-    (measuring, "STORE_SECONDS", _Unmeasured()),
+    (checked, "STORE_SECONDS", _Unmeasured()),
     # Polls are the larger part of what a run costs.
     (leading, "_LAST_CHECKS", 0.3),
     (sending, "_STATUS_SECONDS", 0.5),

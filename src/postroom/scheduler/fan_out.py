@@ -33,7 +33,16 @@ from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.messages.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
 from postroom.services.operations.store_history import recorded_server
-from postroom.storage import AlreadyExists, Batch, Insert, KeyRange, NewMessage, Put, Server, eq
+from postroom.storage import (
+    AlreadyExists,
+    Batch,
+    Insert,
+    KeyRange,
+    NewQueueMessage,
+    Put,
+    Server,
+    eq,
+)
 
 _WINDOW: Final = 10 * PAGE_SIZE  # the most that one query of the store returns
 _PREFIX: Final = len(entities.EMAIL_PREFIX)
@@ -156,7 +165,7 @@ class FanOut:
             await self._store.write_in_order(
                 [
                     Batch(entities.PAGES, [Insert(page_entity(page)) for page in pages]),
-                    Put(SEND_QUEUE, [NewMessage(str(page.item())) for page in pages]),
+                    Put(SEND_QUEUE, [NewQueueMessage(str(page.item())) for page in pages]),
                 ]
             )
         except AlreadyExists as exc:

@@ -1,223 +1,76 @@
-"""The half of the contract that is the same for every engine: what is refused, and short forms.
+"""What is the same for the queues, containers and leases of all engines (for tables, see
+`checked_tables.py`): checks of arguments, metrics, and methods that use others.
 
-An engine derives from these classes and fills in the methods that begin with an underscore. It gets
-only what has been checked, so it can pass values on without looking at them again.
+Engines derive from these classes and implement the methods that begin with an underscore. These get
+checked arguments only.
 """
 
 from __future__ import annotations
 
-import math
+import time
 from abc import abstractmethod
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
-from functools import lru_cache
-from typing import get_args
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
+from postroom.observability.metrics import STORE_ERRORS, STORE_SECONDS
 from postroom.storage import limits
 from postroom.storage.contract import (
-    EVERY_KEY,
     BlobInfo,
     BlobListing,
     Container,
-    Delete,
-    DeleteMany,
-    Entity,
-    Insert,
-    InsertMany,
-    KeyRange,
     Lease,
-    Merge,
-    NewMessage,
-    Operation,
-    QueryResult,
+    NewQueueMessage,
     Queue,
     QueueMessage,
-    Replace,
-    S,
-    SingleOperation,
     Store,
     StoredMessage,
-    Table,
-    Upsert,
 )
-from postroom.storage.errors import (
-    AlreadyExists,
-    Conflict,
-    InvalidBatch,
-    InvalidKey,
-    InvalidValue,
-    NotFound,
-    StaleETag,
-    StoreDamaged,
-    TooLarge,
-)
-from postroom.storage.filters import Filter, check_filter
-from postroom.storage.measuring import measured
+from postroom.storage.errors import InvalidValue, LeaseLost, StoreOutage, TooLarge
 from postroom.storage.names import (
     check_blob_name,
     check_container_name,
-    check_key,
-    check_keys,
     check_lease_name,
     check_queue_name,
-    check_table_name,
 )
-from postroom.storage.values import (
-    Properties,
-    Value,
-    check_alike,
-    check_properties,
-    check_text,
-)
+from postroom.storage.values import check_count, check_seconds, check_text
 
-_SCANNED_AT_ONCE = 500  # queue messages, so that memory stays flat
+P = ParamSpec("P")
+R = TypeVar("R")
+Call: TypeAlias = Callable[P, Coroutine[Any, Any, R]]
+
+_SCANNED_AT_ONCE = 500  # queue messages
+PIECE_BYTES = 256 * 1024
 
 
-class CheckedTable(Table):
-    """A table whose engine implements what begins with an underscore."""
+def measured(operation: str) -> Callable[[Call[P, R]], Call[P, R]]:
+    """Time each call and count outages. A refusal such as `AlreadyExists` is not a failure."""
 
-    def __init__(self, name: str) -> None:
-        self.name = check_table_name(name)
+    def decorate(call: Call[P, R]) -> Call[P, R]:
+        @wraps(call)
+        async def timed(*args: P.args, **kwargs: P.kwargs) -> R:
+            start = time.perf_counter()
+            try:
+                return await call(*args, **kwargs)
+            except StoreOutage as exc:
+                STORE_ERRORS.add(1, type(exc).__name__)
+                raise
+            finally:
+                STORE_SECONDS.observe(time.perf_counter() - start, operation)
 
-    @abstractmethod
-    async def _get(self, partition: str, row: str) -> Entity | None: ...
+        return timed
 
-    @abstractmethod
-    async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]: ...
-
-    @abstractmethod
-    async def _merge_where(
-        self, partition: str, rows: Sequence[str], changes: Properties, where: Filter
-    ) -> dict[str, Entity]: ...
-
-    @abstractmethod
-    async def _query(
-        self,
-        partitions: KeyRange,
-        rows: KeyRange,
-        where: Filter | None,
-        limit: int,
-        after: str | None,
-    ) -> QueryResult: ...
-
-    @abstractmethod
-    async def _read(
-        self, kind: type[S], partition: str, rows: KeyRange, where: Filter | None, limit: int
-    ) -> dict[str, S]: ...
-
-    @abstractmethod
-    async def _read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]: ...
-
-    @measured("table get")
-    async def get(self, partition: str, row: str) -> Entity | None:
-        return await self._get(check_key(partition), check_key(row))
-
-    async def insert(self, entity: Entity) -> str:
-        return (await self.apply([Insert(entity)]))[0]
-
-    async def upsert(self, entity: Entity) -> str:
-        return (await self.apply([Upsert(entity)]))[0]
-
-    async def replace(self, entity: Entity, etag: str | None = None) -> str:
-        return (await self.apply([Replace(entity, etag)]))[0]
-
-    async def merge(self, entity: Entity, etag: str | None = None) -> str:
-        return (await self.apply([Merge(entity, etag)]))[0]
-
-    async def delete(self, partition: str, row: str, etag: str | None = None) -> None:
-        await self.apply([Delete(partition, row, etag)])
-
-    @measured("table apply")
-    async def apply(self, operations: Sequence[Operation]) -> list[str]:
-        return await self._apply(check_batch(operations), operations)
-
-    @measured("table merge_where")
-    async def merge_where(
-        self,
-        partition: str,
-        rows: Collection[str],
-        changes: Mapping[str, Value],
-        where: Filter,
-    ) -> dict[str, Entity]:
-        wanted = sorted(set(rows))
-        if not 1 <= len(wanted) <= limits.BATCH_OPERATIONS:
-            raise InvalidBatch(
-                f"a batch has 1 to {limits.BATCH_OPERATIONS} operations, not {len(wanted)}"
-            )
-        check_keys(wanted)
-        check_filter(where)
-        check_properties(changes)
-        if any(isinstance(value, bytes) for value in changes.values()):
-            raise InvalidValue("bytes cannot be merged under a condition")
-        return await self._merge_where(check_key(partition), wanted, changes, where)
-
-    @measured("table query")
-    async def query(
-        self,
-        partitions: KeyRange = EVERY_KEY,
-        rows: KeyRange = EVERY_KEY,
-        *,
-        where: Filter | None = None,
-        limit: int = limits.QUERY_ROWS,
-        after: str | None = None,
-    ) -> QueryResult:
-        check_range(partitions)
-        check_range(rows)
-        if where is not None:
-            check_filter(where)
-        check_count("limit", limit, limits.QUERY_ROWS)
-        return await self._query(partitions, rows, where, limit, after)
-
-    @measured("table read")
-    async def read(
-        self,
-        kind: type[S],
-        partition: str,
-        rows: KeyRange = EVERY_KEY,
-        *,
-        where: Filter | None = None,
-        limit: int = limits.QUERY_ROWS,
-    ) -> dict[str, S]:
-        _check_kind(kind)
-        check_key(partition)
-        check_range(rows)
-        if where is not None:
-            check_filter(where)
-        check_count("limit", limit, limits.QUERY_ROWS)
-        try:
-            return await self._read(kind, partition, rows, where, limit)
-        except msgspec.DecodeError as exc:
-            raise StoreDamaged(f"{self.name}({partition!r}): {exc}") from exc
-
-    @measured("table read_partitions")
-    async def read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]:
-        _check_kind(kind)
-        check_keys(partitions)
-        try:
-            return await self._read_partitions(kind, partitions)
-        except msgspec.DecodeError as exc:
-            raise StoreDamaged(f"{self.name}: {exc}") from exc
-
-    async def scan(
-        self,
-        partitions: KeyRange = EVERY_KEY,
-        rows: KeyRange = EVERY_KEY,
-        *,
-        where: Filter | None = None,
-    ) -> AsyncIterator[Entity]:
-        after: str | None = None
-        while True:
-            result = await self.query(partitions, rows, where=where, after=after)
-            for entity in result.entities:
-                yield entity
-            after = result.next
-            if after is None:
-                return
+    return decorate
 
 
 class CheckedQueue(Queue):
@@ -227,7 +80,7 @@ class CheckedQueue(Queue):
         self.name = check_queue_name(name)
 
     @abstractmethod
-    async def _put(self, messages: Sequence[NewMessage]) -> list[str]: ...
+    async def _put(self, messages: Sequence[NewQueueMessage]) -> list[str]: ...
 
     @abstractmethod
     async def _receive(self, limit: int, lease: float) -> list[QueueMessage]: ...
@@ -270,11 +123,11 @@ class CheckedQueue(Queue):
         ttl: float | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> str:
-        return (await self.put_many([NewMessage(body, delay, ttl, properties or {})]))[0]
+        return (await self.put_many([NewQueueMessage(body, delay, ttl, properties or {})]))[0]
 
     @measured("queue put_many")
-    async def put_many(self, messages: Sequence[str | NewMessage]) -> list[str]:
-        new = [NewMessage(m) if isinstance(m, str) else m for m in messages]
+    async def put_many(self, messages: Sequence[str | NewQueueMessage]) -> list[str]:
+        new = [NewQueueMessage(m) if isinstance(m, str) else m for m in messages]
         for message in new:
             check_message(message)
         return await self._put(new) if new else []
@@ -313,7 +166,7 @@ class CheckedQueue(Queue):
     ) -> str:
         check_queue_name(to)
         kept = message.properties if properties is None else properties
-        check_message(NewMessage(message.body, delay, None, kept), limits.MOVED_MESSAGE_BYTES)
+        check_message(NewQueueMessage(message.body, delay, None, kept), limits.MOVED_MESSAGE_BYTES)
         return await self._move(self._leased(message), to, delay, properties)
 
     @measured("queue delete")
@@ -343,10 +196,35 @@ class CheckedQueue(Queue):
 
     def _leased(self, message: QueueMessage) -> QueueMessage:
         if message.queue != self.name:
-            raise InvalidValue(f"a message of queue {message.queue!r} is not one of {self.name!r}")
+            raise InvalidValue(f"the message is of queue {message.queue!r}, not of {self.name!r}")
         if not message.receipt:
-            raise InvalidValue("a message that was only peeked at is not leased: receive it")
+            raise InvalidValue("the message was only peeked at: receive it to get a lease")
         return message
+
+    def _lease_lost(self, message: QueueMessage) -> LeaseLost:
+        return LeaseLost(
+            f"message {message.id} of queue {self.name!r} is no longer leased to this receiver"
+        )
+
+
+def check_message(message: NewQueueMessage, most: int = limits.QUEUE_MESSAGE_BYTES) -> None:
+    if not isinstance(message.body, str):
+        raise InvalidValue(f"a queue message must be text, not {type(message.body).__name__}")
+    check_text("queue message", message.body, most)
+    check_seconds("delay", message.delay, 0.0, limits.QUEUE_SECONDS)
+    if message.ttl is not None:
+        check_seconds("time to live", message.ttl, 1.0)
+    if message.properties:
+        for name, value in message.properties.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise InvalidValue("properties of a queue message must be text")
+            check_text("property name of a queue message", name)
+            check_text(f"property {name!r} of a queue message", value)
+        size = len(message.body.encode()) + len(msgspec.json.encode(message.properties))
+        if size > most:
+            raise TooLarge(
+                f"a queue message with properties must have at most {most:,} bytes, not {size:,}"
+            )
 
 
 class CheckedContainer(Container):
@@ -383,7 +261,7 @@ class CheckedContainer(Container):
     ) -> str:
         check_blob_name(name)
         if new and etag is not None:
-            raise InvalidValue("a blob cannot be new and have an ETag")
+            raise InvalidValue("new and etag must not be given together")
         pieces = _one_piece(data) if isinstance(data, bytes) else data
         return await self._put(name, pieces, etag, new)
 
@@ -413,6 +291,29 @@ class CheckedContainer(Container):
     @measured("blob delete")
     async def delete(self, name: str, etag: str | None = None) -> None:
         await self._delete(check_blob_name(name), etag)
+
+    def _described(self, name: str) -> str:
+        """Return a blob as errors name it."""
+        return f"blob {self.name}/{name}"
+
+
+async def in_pieces(stream: AsyncIterable[bytes], size: int = PIECE_BYTES) -> AsyncIterator[bytes]:
+    """Yield the same bytes in pieces of `size`, the last of which may be shorter."""
+    gathered = bytearray()
+    async for data in stream:
+        if not isinstance(data, bytes):
+            raise InvalidValue(f"a blob must consist of bytes, not {type(data).__name__}")
+        for start in range(0, len(data), size):
+            gathered += data[start : start + size]
+            while len(gathered) >= size:
+                yield bytes(gathered[:size])
+                del gathered[:size]
+    if gathered:
+        yield bytes(gathered)
+
+
+async def _one_piece(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
 
 class CheckedStore(Store):
@@ -444,168 +345,3 @@ class CheckedStore(Store):
         check_lease_name(name)
         check_seconds("lease", seconds, 1.0, limits.LEASE_SECONDS)
         return await self._acquire_lease(name, seconds)
-
-
-WITHOUT_ETAG = (Delete, DeleteMany, InsertMany)
-"""Operations that `apply` answers with no ETag."""
-
-
-def singly(operations: Sequence[Operation]) -> list[SingleOperation]:
-    """The same, each row by itself."""
-    single: list[SingleOperation] = []
-    for operation in operations:
-        if isinstance(operation, InsertMany):
-            partition, shared = operation.partition, operation.shared
-            single += [
-                Insert(Entity(partition, row, {**own, **shared}))
-                for row, own in operation.rows.items()
-            ]
-        elif isinstance(operation, DeleteMany):
-            single += [Delete(operation.partition, row) for row in operation.rows]
-        else:
-            single.append(operation)
-    return single
-
-
-def key_of(operation: SingleOperation) -> tuple[str, str]:
-    """Partition and row that an operation is about."""
-    about = operation if isinstance(operation, Delete) else operation.entity
-    return about.partition, about.row
-
-
-def row_count(operations: Sequence[Operation]) -> int:
-    """How many rows the operations are about."""
-    return sum(
-        len(each.rows) if isinstance(each, InsertMany | DeleteMany) else 1 for each in operations
-    )
-
-
-def misfit(
-    table: str, operations: Sequence[Operation], etags: Mapping[str, str]
-) -> Conflict | None:
-    """The error of the first operation that does not fit the rows; None if all do.
-
-    `etags` are those of the rows that are there. Each row occurs in a batch once, so no operation
-    changes what another one finds.
-    """
-    for position, operation in enumerate(singly(operations)):
-        partition, row = key_of(operation)
-        what = described(table, partition, row)
-        if isinstance(operation, Insert):
-            if row in etags:
-                return AlreadyExists(what, position)
-        elif not isinstance(operation, Upsert):
-            if row not in etags:
-                return NotFound(what, position)
-            if operation.etag is not None and operation.etag != etags[row]:
-                return StaleETag(what, position)
-    return None
-
-
-def described(table: str, partition: str, row: str) -> str:
-    """A row, as errors name it."""
-    return f"{table}({partition!r}, {row!r})"
-
-
-@lru_cache(maxsize=64)
-def _check_kind(kind: type[msgspec.Struct]) -> None:
-    """Refuse a struct that names bytes: they are stored apart, and are not read."""
-    for field in msgspec.structs.fields(kind):
-        if field.type is bytes or bytes in get_args(field.type):
-            raise InvalidValue(f"{field.name}: bytes cannot be read as part of a struct; use query")
-
-
-def check_count(what: str, count: int, most: int) -> None:
-    if type(count) is not int or not 1 <= count <= most:
-        raise InvalidValue(f"{what} is a whole number from 1 to {most}, not {count!r}")
-
-
-def check_seconds(what: str, seconds: float, least: float, most: float = math.inf) -> None:
-    if type(seconds) not in (int, float) or not least <= seconds <= most or math.isnan(seconds):
-        upper = "" if most == math.inf else f" to {most:,.0f}"
-        raise InvalidValue(f"{what} is a number of seconds from {least:g}{upper}, not {seconds!r}")
-
-
-def check_range(keys: KeyRange) -> None:
-    """Bounds are compared with keys, not kept: they may be longer or end in any character."""
-    for bound in (keys.start, keys.stop):
-        if bound is not None:
-            if not isinstance(bound, str):
-                raise InvalidKey(f"the bound of a key range is text, not {type(bound).__name__}")
-            check_text("the bound of a key range", bound, limits.KEY_BYTES)
-
-
-def check_batch(operations: Sequence[Operation]) -> str:
-    """The one partition of a batch that can be done."""
-    count = row_count(operations)
-    if not 1 <= count <= limits.BATCH_OPERATIONS:
-        raise InvalidBatch(f"a batch has 1 to {limits.BATCH_OPERATIONS} operations, not {count}")
-    rows: set[str] = set()
-    size = 0
-    first: str | None = None
-    for operation in operations:
-        if isinstance(operation, Delete):
-            partition = operation.partition
-            rows.add(check_key(operation.row))
-        elif isinstance(operation, DeleteMany):
-            partition = operation.partition
-            check_keys(operation.rows)
-            rows.update(operation.rows)
-        elif isinstance(operation, InsertMany):
-            partition = operation.partition
-            check_keys(operation.rows)
-            rows.update(operation.rows)
-            size += check_alike(operation.rows.values(), operation.shared)
-        else:
-            entity = operation.entity
-            partition = entity.partition
-            size += check_properties(entity.properties)
-            rows.add(check_key(entity.row))
-        if first is None:
-            first = check_key(partition)
-        elif partition != first:
-            raise InvalidBatch(f"a batch stays in one partition: {first!r}, not {partition!r}")
-    if len(rows) != count:
-        raise InvalidBatch("a batch names each row once")
-    if size > limits.BATCH_BYTES:
-        raise TooLarge(f"a batch of {size:,} bytes, over the limit of {limits.BATCH_BYTES:,}")
-    return first or ""
-
-
-def check_message(message: NewMessage, most: int = limits.QUEUE_MESSAGE_BYTES) -> None:
-    if not isinstance(message.body, str):
-        raise InvalidValue(f"a queue message is text, not {type(message.body).__name__}")
-    check_text("queue message", message.body, most)
-    check_seconds("delay", message.delay, 0.0, limits.QUEUE_SECONDS)
-    if message.ttl is not None:
-        check_seconds("time to live", message.ttl, 1.0)
-    if message.properties:
-        for name, value in message.properties.items():
-            if not isinstance(name, str) or not isinstance(value, str):
-                raise InvalidValue("properties of a queue message are text")
-            check_text("property name of a queue message", name)
-            check_text(f"property {name!r} of a queue message", value)
-        size = len(message.body.encode()) + len(msgspec.json.encode(message.properties))
-        if size > most:
-            raise TooLarge(
-                f"queue message: {size:,} bytes with its properties, over the limit of {most:,}"
-            )
-
-
-async def _one_piece(data: bytes) -> AsyncIterator[bytes]:
-    yield data
-
-
-__all__ = [
-    "WITHOUT_ETAG",
-    "CheckedContainer",
-    "CheckedQueue",
-    "CheckedStore",
-    "CheckedTable",
-    "check_batch",
-    "described",
-    "key_of",
-    "misfit",
-    "row_count",
-    "singly",
-]

@@ -1,20 +1,22 @@
-"""Properties as one JSON object beside packed bytes, for the engines that keep them so.
+"""Properties as one JSON object and packed bytes, for SQLite and PostgreSQL, and continuation
+tokens.
 
-Text, integers and booleans are JSON's own. Floats and timestamps are written as a number and as
-ISO 8601 in UTC with microseconds (so that text order is time order); their types stand beside them
-under the key `@`, which no property can have:
+Text, integers and booleans are plain JSON. Floats and timestamps are written as a number and as
+ISO 8601 in UTC with microseconds (so that text order is time order); their types are listed under
+the key `@`, which no property can have:
 
     {"Verified": true, "SeenAt": "2026-11-15T07:28:20.000000Z", "@": {"SeenAt": "t"}}
 
-So an operator reads and queries plain values with SQL, and every type comes back as it was.
+So operators can read and query plain values with SQL, and every type is preserved.
 
-Bytes are kept apart, as one MessagePack map of all of a row's bytes: nobody pays for them who does
-not ask for them. Rows of earlier versions have them in the JSON, in base64 with the type `b`.
+Bytes are stored separately, as one MessagePack map per row, so that they cost nothing unless they
+are read. Rows of earlier versions have them in the JSON, in base64 with the type `b`.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode
+import binascii
+from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -22,6 +24,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from postroom.storage.errors import InvalidValue
 from postroom.storage.values import Properties, Value
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -69,7 +72,7 @@ def encode(properties: Properties) -> Encoded:
 
 
 def encode_alike(rows: Mapping[str, Mapping[str, str]], shared: Properties) -> dict[str, str]:
-    """The JSON texts of rows that share properties and have text of their own."""
+    """Return the JSON texts of rows that share properties and have text of their own."""
     own = {row: _encoder.encode(properties).decode() for row, properties in rows.items()}
     if not shared:
         return own
@@ -84,24 +87,24 @@ def decode(text: str | bytes, packed: bytes | None = None) -> dict[str, Value]:
 
 @lru_cache(maxsize=64)
 def decoder(kind: type[S]) -> msgspec.json.Decoder[S]:
-    """Reads what `encode` wrote as a struct, whose types tell what the tags would."""
+    """Return a decoder of what `encode` wrote as a struct, whose types replace the tags."""
     return msgspec.json.Decoder(kind)
 
 
 @lru_cache(maxsize=64)
 def rows_decoder(kind: type[S]) -> msgspec.json.Decoder[list[tuple[str, S]]]:
-    """The same for a JSON array of pairs: a row's key and its properties."""
+    """Return a decoder of a JSON array of pairs: the key of a row and its properties."""
     return msgspec.json.Decoder(list[tuple[str, kind]])  # type: ignore[valid-type]
 
 
 @lru_cache(maxsize=64)
 def numbered_rows_decoder(kind: type[S]) -> msgspec.json.Decoder[list[tuple[int, str, S]]]:
-    """The same with a number before each pair."""
+    """Return a decoder of the same with a number before each pair."""
     return msgspec.json.Decoder(list[tuple[int, str, kind]])  # type: ignore[valid-type]
 
 
 def restored(properties: dict[str, Any], packed: bytes | None = None) -> dict[str, Value]:
-    """As `decode`, from JSON that was read already, and is changed by this."""
+    """Return what `decode` returns, from JSON that was already parsed; it is changed in place."""
     types = properties.pop(TYPES, None)
     if types:
         for name, tag in types.items():
@@ -122,9 +125,9 @@ def written_as(value: Value) -> str | int | float | bool:
 
 @lru_cache(maxsize=256)
 def _text_of(moment: datetime) -> str:
-    """Remembered, because rows that are written together often carry the same moment.
+    """Return the text, cached: rows that are written together often have the same time.
 
-    Only ever asked for UTC: in other zones two different moments can be equal (`fold`).
+    Only for UTC: in other zones, two different moments can be equal (`fold`).
     """
     return moment.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
@@ -137,3 +140,20 @@ def _read_as(tag: str, written: Any) -> Value:
     if tag == BYTES:
         return b64decode(written)
     raise ValueError(f"unknown property type {tag!r}")
+
+
+def encode_token(*parts: str) -> str:
+    """Return the last key of a result as opaque text, which callers pass back to continue."""
+    return urlsafe_b64encode(msgspec.json.encode(parts)).decode("ascii").rstrip("=")
+
+
+def decode_token(token: str, length: int) -> list[str]:
+    """Return the parts. `InvalidValue` if this is not a token of this kind."""
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        parts = msgspec.json.decode(urlsafe_b64decode(padded), type=list[str])
+    except (binascii.Error, msgspec.MsgspecError, ValueError, TypeError) as exc:
+        raise InvalidValue("the continuation token is not one that this store returned") from exc
+    if len(parts) != length or any("\0" in part for part in parts):
+        raise InvalidValue("the continuation token is not one that this store returned")
+    return parts

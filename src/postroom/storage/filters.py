@@ -4,10 +4,10 @@ A filter is a comparison, or comparisons joined by `&` and `|`:
 
     eq("Verified", True) & (lt("Failures", 3) | ge("SeenAt", yesterday))
 
-A comparison holds only if the property is there and has the type of the value: `ne("Age", 3)`
-does not match an entity without `Age`, nor one whose `Age` is text. There is no 'not': engines
-disagree on what it means for a missing property. Text is ordered by code point. Booleans know only
-`eq` and `ne`; bytes cannot be compared. Text longer than `limits.COMPARABLE_TEXT` matches nothing.
+A comparison holds only if the property is there and has the type of the value: `ne("Age", 3)` does
+not match an entity without `Age`, nor one whose `Age` is text. There is no 'not': engines disagree
+on what it means for a missing property. Text is ordered by code point. Booleans support only `eq`
+and `ne`; bytes cannot be compared. Text longer than `limits.COMPARABLE_TEXT` matches nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Filter):
-    """One property against one value."""
+    """A comparison of one property with one value."""
 
     name: str
     operator: Operator
@@ -93,7 +93,7 @@ def ge(name: str, value: Value) -> Comparison:
 
 
 def matches(where: Filter, properties: Properties) -> bool:
-    """What the engines' own evaluation must agree with."""
+    """Return whether the properties match. Engines must evaluate filters in the same way."""
     match where:
         case AllOf(parts):
             return all(matches(part, properties) for part in parts)
@@ -111,17 +111,18 @@ def matches(where: Filter, properties: Properties) -> bool:
 
 
 def check_filter(where: Filter) -> None:
-    """Refuse what not every engine could evaluate."""
+    """Refuse filters that not every engine could evaluate."""
     comparisons = list(_comparisons(where))
     if not 1 <= len(comparisons) <= limits.FILTER_COMPARISONS:
         raise InvalidValue(
-            f"a filter has 1 to {limits.FILTER_COMPARISONS} comparisons, not {len(comparisons)}"
+            f"a filter must have 1 to {limits.FILTER_COMPARISONS} comparisons, not"
+            f" {len(comparisons)}"
         )
     for comparison in comparisons:
         check_property_name(comparison.name)
         check_value(comparison.name, comparison.value)
         if comparison.operator not in _COMPARE:
-            raise InvalidValue(f"a filter knows no operator {comparison.operator!r}")
+            raise InvalidValue(f"a filter has no operator {comparison.operator!r}")
         if isinstance(comparison.value, bytes):
             raise InvalidValue(f"{comparison.name}: a filter cannot compare bytes")
         if isinstance(comparison.value, bool) and comparison.operator not in ("eq", "ne"):

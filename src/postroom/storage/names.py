@@ -16,7 +16,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NOT_IN_A_PATH = re.compile(r"[\\\ufffe\uffff]")
 
-# Characters that take more than one unit in an Azure key; `azure.keys` explains how and why.
+# Characters that take more than one unit in an Azure key; `azure.encoding` explains how and why.
 _TWO_UNITS = re.compile(r"[#%'/?\\]")
 _SEVEN_UNITS = re.compile(r"[\ue000-\U0010ffff]")
 _SHORT_KEY = limits.KEY_UNITS // 2  # of ASCII, it fits even if each character needs two

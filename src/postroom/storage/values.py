@@ -1,4 +1,4 @@
-"""Property values: which types there are, and what is refused the same way on every engine."""
+"""Property values: their types, and checks that are the same for all engines."""
 
 from __future__ import annotations
 
@@ -21,67 +21,72 @@ _TEXT = frozenset({str})
 _FEW_PROPERTIES = 50  # with little text: far from the limit of an entity
 _INTEGERS = range(-(2**63), 2**63)
 
-# Names that were found valid: a limited number, so that ever new names do not fill the memory.
+# Valid names, for speed. Their number is limited, so that new names cannot fill the memory.
 _names_seen: set[str] = set()
 _NAMES_REMEMBERED = 10_000
 
 
 def check_property_name(name: str) -> None:
-    """Letters, digits and `_`: what every engine can keep, and a filter can name unquoted."""
+    """Check for letters, digits and `_`, which every engine and filter supports."""
     if not isinstance(name, str) or not _PROPERTY_NAME.fullmatch(name):
         raise InvalidName(
-            f"property {name!r}: a name has 1 to 255 letters, digits or _ and starts with no digit"
+            f"property {name!r}: a name must have 1 to 255 letters, digits or _ and must not"
+            " begin with a digit"
         )
     if name.lower() in _RESERVED:
-        raise InvalidName(f"property {name!r}: this name belongs to the store")
+        raise InvalidName(f"property {name!r}: this name is reserved")
 
 
 def check_value(name: str, value: Value) -> None:
-    """Exactly one of the six types, and within its range. Subclasses (enums) are not guessed at."""
+    """Check for one of the six types, within its range. Subclasses, such as enums, are refused."""
     if type(value) not in _TYPES:
         raise InvalidValue(
-            f"{name}: a value is text, integer, float, boolean, timestamp or bytes,"
+            f"{name}: a value must be text, integer, float, boolean, timestamp or bytes,"
             f" not {type(value).__name__}"
         )
     if isinstance(value, str):
         check_text(name, value)
     elif isinstance(value, int):  # True and False are integers, too, and always fit
         if value not in _INTEGERS:
-            raise InvalidValue(f"{name}: {value} does not fit into 64 bits")
+            raise InvalidValue(f"{name}: an integer must fit into 64 bits, not {value}")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidValue(f"{name}: {value} is not a number that can be stored")
+            raise InvalidValue(f"{name}: a float must be finite, not {value}")
     elif isinstance(value, datetime):
         _check_timestamp(name, value)
     elif len(value) > limits.PROPERTY_BYTES:
-        raise TooLarge(f"{name}: {len(value):,} bytes, over the limit of {limits.PROPERTY_BYTES:,}")
+        raise TooLarge(
+            f"{name}: must have at most {limits.PROPERTY_BYTES:,} bytes, not {len(value):,}"
+        )
 
 
 def check_text(name: str, text: str, most: int = limits.PROPERTY_BYTES) -> None:
-    """Text that is valid Unicode without NUL (PostgreSQL keeps none) and not too long."""
+    """Check for valid Unicode of limited length, without NUL, which PostgreSQL cannot store."""
     if "\0" in text:
-        raise InvalidValue(f"{name}: text cannot contain the NUL character")
+        raise InvalidValue(f"{name}: text must not contain the NUL character")
     if text.isascii():
         size = len(text)
     else:
         try:
             size = len(text.encode())
         except UnicodeEncodeError as exc:
-            raise InvalidValue(f"{name}: text contains half a surrogate pair") from exc
+            raise InvalidValue(f"{name}: text must not contain half a surrogate pair") from exc
     if size > most:
-        raise TooLarge(f"{name}: {size:,} bytes of text, over the limit of {most:,}")
+        raise TooLarge(f"{name}: must have at most {most:,} bytes of text, not {size:,}")
 
 
 def check_properties(properties: Properties) -> int:
-    """Names, values, their number and their size together; answers the bytes of text and bytes.
+    """Check names, values, their number and size; return the total size of text and bytes.
 
-    Every entity that is written passes here, so the common case takes a few quick steps: names that
-    were seen before, short ASCII text, truth values and moments in UTC.
+    Every entity that is written is checked here, so the common case is quick: known names, short
+    ASCII text, booleans and timestamps in UTC.
     """
     if type(properties) is not dict and not isinstance(properties, Mapping):
-        raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
+        raise InvalidValue(f"properties must be a mapping, not {type(properties).__name__}")
     if len(properties) > limits.PROPERTIES:
-        raise TooLarge(f"{len(properties)} properties, over the limit of {limits.PROPERTIES}")
+        raise TooLarge(
+            f"an entity must have at most {limits.PROPERTIES} properties, not {len(properties)}"
+        )
     if not _names_seen.issuperset(properties):
         _check_names(properties)
     size = 0
@@ -98,25 +103,25 @@ def check_properties(properties: Properties) -> int:
             if isinstance(value, str | bytes):
                 size += len(value if isinstance(value, bytes) else value.encode())
                 large = True
-    # Short properties alone cannot reach the limit, so the common entity is not measured.
+    # Short properties alone cannot exceed the limit, so most entities are not measured.
     if large and (measured := entity_size(properties)) > limits.ENTITY_BYTES:
         raise TooLarge(
-            f"an entity of {measured:,} bytes, over the limit of {limits.ENTITY_BYTES:,}"
+            f"an entity must have at most {limits.ENTITY_BYTES:,} bytes, not {measured:,}"
         )
     return size
 
 
 def check_alike(rows: Collection[Mapping[str, str]], shared: Properties) -> int:
-    """As `check_properties`, for many entities that share properties and have text of their own.
+    """Check many entities that share properties and have text of their own; return their size.
 
-    A little ASCII text is looked at all at once.
+    Short ASCII texts are checked all at once.
     """
     values = [value for own in rows for value in own.values()]
     if not _TEXT.issuperset(map(type, values)):
-        raise InvalidValue("the properties that rows do not share are text")
+        raise InvalidValue("properties that are not shared must be text")
     names = set[str]().union(*rows)
     if not names.isdisjoint(shared):
-        raise InvalidValue("a property is either shared or a row's own")
+        raise InvalidValue("a property must be either shared or a row's own")
     _check_names(names)
     if bytes in map(type, shared.values()):
         raise InvalidValue("bytes cannot be shared by rows")
@@ -125,7 +130,7 @@ def check_alike(rows: Collection[Mapping[str, str]], shared: Properties) -> int:
     if (
         text.isascii()
         and "\0" not in text
-        and len(text) <= limits.PROPERTY_BYTES  # all of it: so none is too long, nor an entity
+        and len(text) <= limits.PROPERTY_BYTES  # the total, so no text and no entity is too long
         and len(names) <= _FEW_PROPERTIES
         and len(names) + len(shared) <= limits.PROPERTIES
         and size <= limits.PROPERTY_BYTES
@@ -142,7 +147,7 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def entity_size(properties: Properties) -> int:
-    """What the properties take in Azure's own measure, with both keys at their longest."""
+    """Return the size as Azure computes it, with the longest possible keys."""
     size = 4 + 2 * (2 * limits.KEY_UNITS)
     for name, value in properties.items():
         size += 8 + 2 * len(name)
@@ -158,9 +163,20 @@ def entity_size(properties: Properties) -> int:
 
 def _check_timestamp(name: str, value: datetime) -> None:
     if value.tzinfo is not UTC and value.utcoffset() is None:
-        raise InvalidValue(f"{name}: a timestamp needs a time zone")
+        raise InvalidValue(f"{name}: a timestamp must have a time zone")
     if not limits.EARLIEST <= value <= limits.LATEST:
         raise InvalidValue(
-            f"{name}: {value.isoformat()} is not between the years"
-            f" {limits.EARLIEST.year} and {limits.LATEST.year}"
+            f"{name}: a timestamp must be between the years {limits.EARLIEST.year} and"
+            f" {limits.LATEST.year}, not {value.isoformat()}"
         )
+
+
+def check_count(what: str, count: int, most: int) -> None:
+    if type(count) is not int or not 1 <= count <= most:
+        raise InvalidValue(f"{what} must be a whole number from 1 to {most}, not {count!r}")
+
+
+def check_seconds(what: str, seconds: float, least: float, most: float = math.inf) -> None:
+    if type(seconds) not in (int, float) or not least <= seconds <= most or math.isnan(seconds):
+        upper = " or more" if most == math.inf else f" to {most:,.0f}"
+        raise InvalidValue(f"{what} must be {least:g}{upper} seconds, not {seconds!r}")

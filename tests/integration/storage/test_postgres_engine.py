@@ -27,7 +27,7 @@ from postroom.storage import (
     KeyRange,
     Lease,
     Merge,
-    NewMessage,
+    NewQueueMessage,
     NotFound,
     Operation,
     Put,
@@ -44,7 +44,7 @@ from postroom.storage import (
     Upsert,
     open_store,
 )
-from postroom.storage.postgres import bell, connection, errors, schema, together
+from postroom.storage.postgres import batches, bell, connection, errors, schema
 from tests.services.postgres import PostgresServer
 from tests.services.waiting import free_ports
 
@@ -605,20 +605,20 @@ async def test_writes_in_order_whose_answer_was_lost_are_done_once(
     await queue.put("work")
     [message] = await queue.receive(lease=60)
     old = await people.insert(Entity("p", "old", {}))
-    write, lost = together._together, []
+    write, lost = batches._together, []
 
     async def lose_the_answer(connection: Any, statements: Any) -> bool:
         lost.append(await write(connection, statements))
         await connection.close()
         raise psycopg.OperationalError("the connection is lost")
 
-    monkeypatch.setattr(together, "_together", lose_the_answer)
+    monkeypatch.setattr(batches, "_together", lose_the_answer)
     await store.write_in_order(
         [
             Batch("people", [InsertMany("p", {"a": {}, "b": {}})]),
             Batch("people", [Replace(Entity("p", "a", {"N": 1})), Delete("p", "old", old)]),
             Batch("people", [DeleteMany("p", ["b"])]),
-            Put("other", [NewMessage("next")]),
+            Put("other", [NewQueueMessage("next")]),
             Finish(message),
         ]
     )
@@ -706,7 +706,7 @@ class Work:
     async def insert_and_put(self, number: int) -> None:
         store = self.stores[number % len(self.stores)]
         inserts = Batch("people", [InsertMany("p", {f"{number}-first": {}, f"{number}-last": {}})])
-        await store.write_in_order([inserts, Put("q", [NewMessage(str(number))])])
+        await store.write_in_order([inserts, Put("q", [NewQueueMessage(str(number))])])
         self.inserted += [f"{number}-first", f"{number}-last"]
         self.put.append(str(number))
 

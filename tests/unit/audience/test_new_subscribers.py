@@ -16,7 +16,7 @@ from postroom.domain.audience.lists import (
 )
 from postroom.services import entities
 from postroom.storage import Insert
-from postroom.storage.checked import singly
+from postroom.storage.checked_tables import singly
 
 
 @pytest.mark.parametrize("verified", [True, False])

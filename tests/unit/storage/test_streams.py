@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from postroom.storage import InvalidValue
-from postroom.storage.streams import in_pieces
+from postroom.storage.checked import in_pieces
 
 
 async def of(*parts: bytes) -> AsyncIterator[bytes]:

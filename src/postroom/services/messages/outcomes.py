@@ -23,7 +23,7 @@ from postroom.services.messages.page_rows import (
 )
 from postroom.services.messages.waiting_reasons import WaitingReasons, together
 from postroom.storage import InvalidValue, KeyRange
-from postroom.storage.tokens import decode_token, encode_token
+from postroom.storage.codec import decode_token, encode_token
 
 _MOST_PAGES: Final = 1_000  # read for one slice: a search through a million emails takes several
 _AT_ONCE: Final = 20  # pages with their emails

@@ -15,7 +15,8 @@ from azure.storage.blob.aio import BlobClient
 
 from postroom.storage.azure.connection import BLOCK_BYTES, Connection
 from postroom.storage.azure.errors import Refused
-from postroom.storage.checked import CheckedContainer
+from postroom.storage.checked import CheckedContainer, in_pieces
+from postroom.storage.codec import decode_token, encode_token
 from postroom.storage.contract import BlobInfo, BlobListing
 from postroom.storage.errors import (
     AlreadyExists,
@@ -23,8 +24,6 @@ from postroom.storage.errors import (
     StaleETag,
     StoreUnavailable,
 )
-from postroom.storage.streams import in_pieces
-from postroom.storage.tokens import decode_token, encode_token
 
 SYSTEM_CONTAINER: Final = "postroom-system"
 """Holds the schema version and the leases. It is not listed."""
@@ -179,9 +178,6 @@ class AzureContainer(CheckedContainer):
 
     async def drop(self) -> None:
         await self._connection.drop(self._client.delete_container)
-
-    def _described(self, name: str) -> str:
-        return f"blob {self.name}/{name}"
 
     async def _make(self) -> None:
         await self._connection.create(self._client.create_container)

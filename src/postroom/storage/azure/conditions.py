@@ -1,14 +1,14 @@
 """Key ranges and filters in OData, as Azure Tables evaluates them.
 
-What is sent may let a few entities too many through, never one too few: `tables.py` looks at each
-again with `filters.matches`, whose word counts. So a comparison is loosened wherever the service
-and the contract could disagree:
+The query may return some entities too many, never one too few: `tables.py` checks each again with
+`filters.matches`, which decides. So a comparison is loosened wherever the service and the contract
+could disagree:
 
-- Text is compared by UTF-16 units there, by code point here. They agree up to the first character
-  from U+E000 on; what follows is left to us.
-- A query is a URL and must not get too long, so long texts are compared by their beginning.
-- Azurite looks at timestamps only down to the millisecond.
-- A property that is named like a word of OData cannot be named in a filter.
+- Azure compares text by UTF-16 units, the contract by code points. They agree up to the first
+  character from U+E000 on.
+- A query is a URL of limited length, so long texts are compared by their beginning.
+- Azurite compares timestamps only to the millisecond.
+- A property whose name is a keyword of OData cannot be used in a filter.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from typing import Final
 from urllib.parse import quote
 
 from postroom.storage import limits
-from postroom.storage.azure import keys
-from postroom.storage.azure.properties import written_timestamp
+from postroom.storage.azure.encoding import encode_bound, encode_key, written_timestamp
 from postroom.storage.contract import KeyRange
 from postroom.storage.filters import AllOf, AnyOf, Comparison, Filter, Operator
 from postroom.storage.values import Value
 
-# Servers refuse longer request lines; Azurite's takes 16 KiB with all headers.
+# Servers refuse longer request lines; Azurite accepts 16 KiB with all headers.
 _LONGEST_QUERY: Final = 12_000
 # How much of texts is compared: as much as fits.
 _CUTS: Final = (limits.COMPARABLE_TEXT, 100, 10)
@@ -41,7 +40,7 @@ _HIGH = re.compile(r"[\ue000-\U0010ffff]")
 
 
 def query_text(key_conditions: Iterable[str], where: Filter | None) -> str:
-    """The whole `$filter`, with as much of the property filter as fits into a URL."""
+    """Return the whole `$filter`, with as much of the property filter as fits into a URL."""
     by_key = " and ".join(key_conditions)
     if where is None:
         return by_key
@@ -56,26 +55,26 @@ def query_text(key_conditions: Iterable[str], where: Filter | None) -> str:
 
 
 def range_conditions(name: str, within: KeyRange, after: str | None = None) -> list[str]:
-    """A key range, behind the key `after` if one is given."""
+    """Return the conditions of a key range, after the key `after` if one is given."""
     if within.single is not None and after is None:
-        kept, possible = keys.encode_bound(within.single)
+        kept, possible = encode_bound(within.single)
         if possible:
             return [f"{name} eq {_quoted(kept)}"]
     conditions = []
     if after is not None:
-        conditions.append(f"{name} gt {_quoted(keys.encode(after))}")
+        conditions.append(f"{name} gt {_quoted(encode_key(after))}")
     if within.start is not None and (after is None or within.start > after):
-        kept, _ = keys.encode_bound(within.start)
+        kept, _ = encode_bound(within.start)
         conditions.append(f"{name} ge {_quoted(kept)}")
     if within.stop is not None:
-        kept, possible = keys.encode_bound(within.stop)
+        kept, possible = encode_bound(within.stop)
         operator = "le" if within.including_stop and possible else "lt"
         conditions.append(f"{name} {operator} {_quoted(kept)}")
     return conditions
 
 
 def is_within(key: str, within: KeyRange) -> bool:
-    """What `range_conditions` means."""
+    """Return whether the key is in the range."""
     if within.start is not None and key < within.start:
         return False
     if within.stop is None:
@@ -84,21 +83,21 @@ def is_within(key: str, within: KeyRange) -> bool:
 
 
 def _filter_text(where: Filter, cut: int) -> str | None:
-    """The filter in OData; None if it cannot say anything."""
+    """Return the filter in OData; None if it cannot be expressed."""
     match where:
         case Comparison(name, operator, value):
             if _WORDS.fullmatch(name):
                 return None
             return _comparison(name, operator, value, cut)
         case AllOf(parts):
-            said = [text for part in parts if (text := _filter_text(part, cut)) is not None]
-            return " and ".join(f"({text})" for text in said) or None
+            texts = [text for part in parts if (text := _filter_text(part, cut)) is not None]
+            return " and ".join(f"({text})" for text in texts) or None
         case AnyOf(parts):
             alternatives = [_filter_text(part, cut) for part in parts]
             if None in alternatives:
                 return None
             return " or ".join(f"({text})" for text in alternatives)
-        case _:  # `check_filter` has let nothing else through
+        case _:  # `check_filter` has refused everything else
             return None
 
 
@@ -138,7 +137,8 @@ def _timestamp_comparison(name: str, operator: Operator, value: datetime) -> str
 
 
 def _decimal(value: float) -> str:
-    """Without an exponent, which Azurite cannot read; with a point, which makes it a float."""
+    """Return a number without an exponent, which Azurite cannot read, and with a decimal point,
+    which makes it a float."""
     digits = f"{Decimal(repr(value)):f}"
     return digits if "." in digits else f"{digits}.0"
 

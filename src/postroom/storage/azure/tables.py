@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 from azure.core import MatchConditions
-from azure.data.tables import TableEntity, UpdateMode
+from azure.data.tables import EntityProperty, TableEntity, UpdateMode
 
 from postroom.storage import limits
-from postroom.storage.azure import keys
-from postroom.storage.azure.batches import check_payload
 from postroom.storage.azure.conditions import is_within, query_text, range_conditions
 from postroom.storage.azure.connection import Connection
+from postroom.storage.azure.encoding import encode_key, read_entity, written_entity
 from postroom.storage.azure.errors import Refused
-from postroom.storage.azure.properties import read_entity, written_entity
-from postroom.storage.checked import (
+from postroom.storage.checked_tables import (
     WITHOUT_ETAG,
     CheckedTable,
     described,
@@ -27,6 +26,7 @@ from postroom.storage.checked import (
     row_count,
     singly,
 )
+from postroom.storage.codec import decode_token, encode_token
 from postroom.storage.contract import (
     Delete,
     Entity,
@@ -40,19 +40,26 @@ from postroom.storage.contract import (
     SingleOperation,
     Upsert,
 )
-from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
+from postroom.storage.errors import AlreadyExists, NotFound, StaleETag, TooLarge
 from postroom.storage.filters import Filter, matches
-from postroom.storage.tokens import decode_token, encode_token
 from postroom.storage.values import Properties, check_properties, entity_size
 
-# A merge this large may make an entity too large. The service says so too, but measures in its own
-# way, and Azurite does not look.
+# A merge this large may make an entity too large. The service checks this in its own way, and
+# Azurite does not.
 _LARGE_MERGE_BYTES: Final = limits.ENTITY_BYTES // 16
 _LARGE_MERGE_PROPERTIES: Final = 50
 
 _ETAG = re.compile(r"W/\"datetime'[0-9A-Za-z%:.+-]+'\"")
-# Well-formed, and of no row: what never was an ETag is stale, where Azure would call it malformed.
+# Well-formed, but of no row: an invalid ETag counts as stale, while Azure calls it malformed.
 _NO_ETAG: Final = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\""
+_PAYLOAD_BYTES: Final = 4 * 1024 * 1024
+# Headers, boundaries and the address of one operation, without its keys.
+_OPERATION_BYTES: Final = 1000
+# `"NAME@odata.type":"Edm.DateTime",` and the punctuation of the value.
+_PROPERTY_BYTES: Final = 48
+# A character takes up to 12 bytes in a URL (four of UTF-8, each in percent form) and in JSON (two
+# escapes), and a key stands in both.
+_KEY_FACTOR: Final = 24
 
 
 class AzureTable(CheckedTable):
@@ -64,7 +71,7 @@ class AzureTable(CheckedTable):
     async def _get(self, partition: str, row: str) -> Entity | None:
         try:
             found = await self._connection.run(
-                lambda: self._client.get_entity(keys.encode(partition), keys.encode(row)),
+                lambda: self._client.get_entity(encode_key(partition), encode_key(row)),
                 repeatable=True,
             )
         except Refused as refused:
@@ -74,8 +81,8 @@ class AzureTable(CheckedTable):
         return _entity(found)
 
     async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]:
-        """Always as an entity group transaction, also a single one: its answer tells a missing row
-        from a deleted one, which the SDK's own delete does not."""
+        """Send an entity group transaction, even for a single operation: its response distinguishes
+        a missing row from a deleted one, while the SDK's own delete does not."""
         single = singly(operations)
         for operation in single:
             if isinstance(operation, Merge):
@@ -104,7 +111,7 @@ class AzureTable(CheckedTable):
     async def _merge_where(
         self, partition: str, rows: Sequence[str], changes: Properties, where: Filter
     ) -> dict[str, Entity]:
-        """Read the rows, then merge under their ETags, until no other caller comes between."""
+        """Read the rows and merge under their ETags, until no other caller interferes."""
         wanted, merged = set(rows), dict[str, Entity]()
         while True:
             between = KeyRange.between(rows[0], rows[-1])
@@ -132,10 +139,10 @@ class AzureTable(CheckedTable):
         after: str | None,
     ) -> QueryResult:
         found: list[Entity] = []
-        for conditions in _stretches(partitions, rows, after):
+        for conditions in _ordered_conditions(partitions, rows, after):
             start: Any = None
             while True:
-                # One more than asked for tells whether there are more.
+                # One more than requested shows whether there are more.
                 wanted = limit + 1 - len(found)
                 page, start = await self._read_on(conditions, where, start, wanted)
                 found += [
@@ -171,7 +178,7 @@ class AzureTable(CheckedTable):
     async def _read_on(
         self, conditions: list[str], where: Filter | None, start: Any, wanted: int
     ) -> tuple[list[Entity], Any]:
-        """One page of the service's, which ends it whenever it likes, and where to go on."""
+        """Return one response of the service, of any length, and where to continue."""
         try:
             return await self._connection.run(
                 partial(self._page, query_text(conditions, where), start, wanted),
@@ -183,8 +190,8 @@ class AzureTable(CheckedTable):
                 return [], None
             if refused.status != 500 or where is None:
                 raise
-        # Azurite's filter breaks down over a property that is a float or a boolean in one row and
-        # an integer in another. Then the keys alone must do.
+        # Azurite's filter crashes on a property that is a float or a boolean in one row and an
+        # integer in another. Then only the keys are filtered there.
         return await self._read_on(conditions, None, start, limits.QUERY_ROWS)
 
     async def _page(self, text: str, start: Any, wanted: int) -> tuple[list[Entity], Any]:
@@ -227,12 +234,12 @@ class AzureTable(CheckedTable):
         await self._connection.create(self._client.create_table)
 
 
-def _stretches(partitions: KeyRange, rows: KeyRange, after: str | None) -> list[list[str]]:
-    """The conditions of one query after the other that together go over the range in key order.
+def _ordered_conditions(partitions: KeyRange, rows: KeyRange, after: str | None) -> list[list[str]]:
+    """Return the conditions of the queries that together cover the range in key order.
 
-    A continuation is the last key and not Azure's own token, which names the next row: what is
-    written between the two meanwhile would be lost. So the rest of the last partition comes first,
-    then the partitions behind it; Azure serves both without looking at anything before.
+    A continuation token is the last key, not Azure's own token, which names the next row: rows that
+    are written between the two meanwhile would be missed. So the rest of the last partition comes
+    first, then the partitions after it; Azure finds both without a scan.
     """
     if after is None:
         return [[*range_conditions("PartitionKey", partitions), *range_conditions("RowKey", rows)]]
@@ -253,7 +260,7 @@ def _stretches(partitions: KeyRange, rows: KeyRange, after: str | None) -> list[
 
 
 def _request(operation: SingleOperation) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The operation as the SDK takes it."""
+    """Return the operation in the form of the SDK."""
     if isinstance(operation, Delete):
         entity = written_entity(operation.partition, operation.row, {})
         return "delete", entity, _condition(operation.etag)
@@ -279,3 +286,34 @@ def _condition(etag: str | None) -> dict[str, Any]:
 
 def _entity(found: TableEntity) -> Entity:
     return read_entity(found, str(found.metadata.get("etag")))
+
+
+def check_payload(requests: Sequence[tuple[str, Mapping[str, Any], Any]]) -> None:
+    """Raise `TooLarge` if Azure would refuse the batch: 4 MiB, which it checks only at the end."""
+    entities = [entity for _, entity, _ in requests]
+    # Most batches are far from the limit even if every character took the most that it can.
+    if sum(_size(entity, exact=False) for entity in entities) <= _PAYLOAD_BYTES:
+        return
+    size = sum(_size(entity, exact=True) for entity in entities)
+    if size > _PAYLOAD_BYTES:
+        raise TooLarge(
+            f"a batch must have at most {_PAYLOAD_BYTES:,} bytes, not {size:,}: make it smaller"
+        )
+
+
+def _size(entity: Mapping[str, Any], *, exact: bool) -> int:
+    size = _OPERATION_BYTES
+    for name, value in entity.items():
+        size += 2 * len(name) + _PROPERTY_BYTES
+        if isinstance(value, bytes):
+            size += 4 * (len(value) // 3 + 1)
+        elif isinstance(value, str):
+            if name in ("PartitionKey", "RowKey"):
+                size += _KEY_FACTOR * len(value)
+            else:
+                size += len(json.dumps(value)) if exact else 12 * len(value)
+        elif isinstance(value, EntityProperty):
+            size += len(str(value.value))
+        else:
+            size += 24
+    return size

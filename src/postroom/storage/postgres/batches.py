@@ -1,22 +1,27 @@
-"""A batch of operations as one statement, which does all of it or nothing.
+"""A batch of operations as one statement, which does all of them or none.
 
 Each kind of operation is one part of the statement and takes its rows as arrays. If a row is not
-as its operation expects, fewer rows change than were wanted, and `postroom.all_or_nothing` takes
-the whole statement back. That is one round trip, without a transaction to open and to end.
+as its operation expects, fewer rows change than wanted, and `postroom.all_or_nothing` fails the
+whole statement. That takes one round trip, without an explicit transaction.
+
+Several writes together also take one round trip: statements in a pipeline without an explicit
+transaction form one. If one of them fails, none takes effect; then they are done one after the
+other, up to the one that fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
+import msgspec
 import psycopg
-from psycopg.errors import UniqueViolation
+from psycopg.errors import PipelineAborted, UndefinedTable, UniqueViolation
 
 from postroom.storage import codec
-from postroom.storage.checked import key_of, misfit
+from postroom.storage.checked_tables import key_of, misfit
 from postroom.storage.contract import (
     Delete,
     DeleteMany,
@@ -28,10 +33,13 @@ from postroom.storage.contract import (
     SingleOperation,
     Upsert,
 )
-from postroom.storage.postgres.connection import Connection, joined, rows_of
+from postroom.storage.postgres.connection import Connection, Database, joined, rows_of
 
 Found: TypeAlias = Mapping[str, tuple[int, str, bytes | None]]
-"""The rows of a batch that are there: their ETags, their properties as JSON, their packed bytes."""
+"""The existing rows of a batch: ETag, properties as JSON, packed bytes."""
+_SUPPORTED = psycopg.Pipeline.is_supported()  # by the system's libpq, where that is the one in use
+
+Statement: TypeAlias = tuple[bytes, dict[str, object]]
 
 
 class _Row(NamedTuple):
@@ -47,18 +55,17 @@ _Kind: TypeAlias = tuple[str, bool]  # of operation, and whether rows of it have
 _key = attrgetter("row")
 
 _DID_NOT_FIT = "PR001"  # raised by postroom.all_or_nothing
-_NO_ETAG = "-1"  # no row has it: what a caller gives that was never an ETag of ours is stale
+_NO_ETAG = "-1"  # no row has it: an invalid ETag counts as stale
 
-# Where rows are looked up, a fenced sub-query finds each by its whole key, and the row is then
-# changed where it lies (`ctid`). A plain join would do the same at best; with the statistics of a
-# table that was small a moment ago, PostgreSQL reads a whole partition, or the table, instead.
-# The ETag is compared in the outer condition, which is evaluated again on a row that somebody
-# else has just changed.
+# A fenced sub-query finds each row by its whole key, and the row is then changed by its place
+# (`ctid`). With a plain join and old statistics of a table that was small a moment ago, PostgreSQL
+# might read a whole partition or table. The ETag is compared in the outer condition, which is
+# evaluated again if another transaction has just changed the row.
 #
-# Rows come sorted and are taken as they come: two batches lock what they share in the same order. A
-# batch of several kinds, whose parts run one after the other, locks all its rows before (`gate`).
+# Rows are sorted, so two batches lock the rows they share in the same order. A batch of several
+# kinds, whose parts run one after the other, locks all its rows first (`gate`).
 #
-# `packed` is an array only if a row of the batch has packed bytes (`{packed}`): else it is NULL.
+# `packed` is an array only if a row of the batch has packed bytes (`{packed}`), otherwise NULL.
 _INSERT = """
 INSERT INTO postroom.{relation} (partition, row, etag, properties, packed)
 SELECT %(partition)s, new.row, %(etag)s::bigint, new.properties::jsonb, new.packed
@@ -125,9 +132,9 @@ CROSS JOIN LATERAL (
 async def write(
     connection: Connection, relation: str, operations: Sequence[Operation], etag: int
 ) -> bool:
-    """Do the operations; False, with nothing done, if a row is not as one of them expects.
+    """Do the operations; return False, with nothing done, if a row is not as one of them expects.
 
-    Merges have become replacements before.
+    The caller has turned merges into replacements.
     """
     kinds, values = _arranged(operations, etag)
     single = values["wanted"] == 1
@@ -143,14 +150,14 @@ async def write(
 def demand(
     relation: str, operations: Sequence[Operation], etag: int
 ) -> tuple[bytes, dict[str, object]]:
-    """The statement and its values by which `write` would do the same; it fails (`is_misfit`) if a
-    row is not as an operation expects."""
+    """Return the statement, with its values, that does the same as `write`; it fails (`is_misfit`)
+    if a row is not as an operation expects."""
     kinds, values = _arranged(operations, etag)
     return _statement(relation, kinds, single=False), values
 
 
 def is_misfit(exc: psycopg.Error) -> bool:
-    """Whether a statement failed because a row was not as expected."""
+    """Return whether a statement failed because a row was not as expected."""
     return isinstance(exc, UniqueViolation) or exc.sqlstate == _DID_NOT_FIT
 
 
@@ -174,7 +181,7 @@ def _arranged(
 async def look(
     connection: Connection, relation: str, operations: Sequence[SingleOperation]
 ) -> Found:
-    """The rows that the operations are about, as they are."""
+    """Return the current rows that the operations concern."""
     keys = [key_of(operation) for operation in operations]
     rows = await rows_of(
         connection,
@@ -192,7 +199,7 @@ def explain(table: str, operations: Sequence[SingleOperation], found: Found) -> 
 
 
 def is_done(operations: Sequence[SingleOperation], found: Found, etag: int) -> bool:
-    """Whether an earlier attempt has succeeded: one row with the batch's ETag proves it for all."""
+    """Return whether an earlier attempt succeeded: one row with the batch's ETag proves it."""
     if all(isinstance(operation, Delete) for operation in operations):
         return not found
     return any(found_etag == etag for found_etag, _, _ in found.values())
@@ -211,7 +218,7 @@ def _statement(relation: str, kinds: tuple[_Kind, ...], single: bool) -> bytes:
         for kind, has_packed in kinds
     }
     [first, *others] = parts
-    if single:  # nothing to take back, and no error in the server's log for a duplicate
+    if single:  # nothing to undo, and no error in the server's log for a duplicate
         suffix = " ON CONFLICT DO NOTHING" if first == "insert" else ""
         return (parts[first] + suffix).encode()
     if not others and first in ("insert", "upsert"):  # these fail as a whole, or never
@@ -242,7 +249,7 @@ def _partition(operation: Operation) -> str:
 
 
 def _rows(operation: Operation) -> list[_Row]:
-    """What an operation has for the arrays of its part of the statement."""
+    """Return the rows of an operation."""
     match operation:
         case InsertMany(_, rows, shared):
             return [_Row(row, text) for row, text in codec.encode_alike(rows, shared).items()]
@@ -273,3 +280,56 @@ def _expected(etag: str | None) -> str:
         return ""
     is_ours = etag.isascii() and etag.isdigit() and str(int(etag)) == etag and int(etag) < 2**63
     return etag if is_ours else _NO_ETAG
+
+
+class Writing(msgspec.Struct, frozen=True):
+    """One of several writes.
+
+    `write(connection, again)` does it alone (see `Database.run`); `is_done(connection)` returns
+    whether it has been done. `statements` do the same or fail; None if that is impossible.
+    """
+
+    write: Callable[[Connection, bool], Awaitable[None]]
+    is_done: Callable[[Connection], Awaitable[bool]]
+    statements: Sequence[Statement] | None
+
+
+async def write_together(database: Database, writings: Sequence[Writing]) -> None:
+    """Do all writes, in this order."""
+    statements = [each for writing in writings for each in writing.statements or ()]
+    possible = _SUPPORTED and all(writing.statements is not None for writing in writings)
+
+    async def work(connection: Connection, again: bool) -> None:
+        left = writings
+        if again:
+            left = await _left(connection, writings)
+        elif possible and await _together(connection, statements):
+            return
+        for writing in left:
+            await writing.write(connection, again)
+
+    await database.run(work)
+
+
+async def _left(connection: Connection, writings: Sequence[Writing]) -> Sequence[Writing]:
+    """Return the writes after the last one that an earlier attempt has done. Those before it may
+    not be recognised, because it may have changed the same rows."""
+    for number in range(len(writings), 0, -1):
+        if await writings[number - 1].is_done(connection):
+            return writings[number:]
+    return writings
+
+
+async def _together(connection: Connection, statements: Sequence[Statement]) -> bool:
+    """Do all statements; return False, with nothing done, if the data does not fit one of them."""
+    try:
+        async with connection.pipeline():
+            for sql, values in statements:
+                await connection.execute(sql, values, prepare=True)
+    except (UndefinedTable, PipelineAborted):
+        return False
+    except psycopg.DatabaseError as exc:
+        if not is_misfit(exc):
+            raise
+        return False
+    return True

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from psycopg.errors import ForeignKeyViolation
 
-from postroom.storage.checked import CheckedContainer
+from postroom.storage.checked import CheckedContainer, in_pieces
+from postroom.storage.codec import decode_token, encode_token
 from postroom.storage.contract import BlobInfo, BlobListing, KeyRange
 from postroom.storage.errors import (
     AlreadyExists,
@@ -19,8 +20,6 @@ from postroom.storage.errors import (
     StoreUnavailable,
 )
 from postroom.storage.postgres.connection import Connection, Database, rows_of
-from postroom.storage.streams import in_pieces
-from postroom.storage.tokens import decode_token, encode_token
 
 # A piece of an unfinished blob. The upload's row shows that it is still in progress.
 _UPLOAD = b"""
@@ -130,7 +129,9 @@ class PostgresContainer(CheckedContainer):
                 conflict = self._conflict(name, current, etag, new)
                 if conflict is None:
                     if values["number"] and not await rows_of(connection, _END_UPLOAD, values):
-                        raise StoreUnavailable(f"the upload of {self._what(name)} took too long")
+                        raise StoreUnavailable(
+                            f"the upload of {self._described(name)} took too long"
+                        )
                     old = None if current is None else current.etag
                     await connection.execute(_POINT, {**values, "old": old})
                 return conflict
@@ -150,12 +151,12 @@ class PostgresContainer(CheckedContainer):
     async def _stream(self, name: str) -> AsyncIterator[bytes]:
         blob = await self._info(name)
         if blob is None:
-            raise NotFound(self._what(name))
+            raise NotFound(self._described(name))
         read = number = 0
         while read < blob.size:
             data = await self._piece(blob.etag, number)
             if data is None:
-                raise StaleETag(self._what(name))
+                raise StaleETag(self._described(name))
             yield data
             read += len(data)
             number += 1
@@ -203,7 +204,7 @@ class PostgresContainer(CheckedContainer):
                 await connection.execute(_LOCK, values)
                 current = await self._current(connection, name)
                 if current is None:
-                    return None if again else NotFound(self._what(name))
+                    return None if again else NotFound(self._described(name))
                 conflict = self._conflict(name, current, etag, new=False)
                 if conflict is None:
                     await connection.execute(_REMOVE, {**values, "old": current.etag})
@@ -237,15 +238,12 @@ class PostgresContainer(CheckedContainer):
         """Return why the blob cannot be written. It is not raised inside the transaction: a
         rollback would also cost the connection its prepared statements."""
         if current is None:
-            return None if etag is None else NotFound(self._what(name))
+            return None if etag is None else NotFound(self._described(name))
         if new:
-            return AlreadyExists(self._what(name))
+            return AlreadyExists(self._described(name))
         if etag is not None and etag != current.etag:
-            return StaleETag(self._what(name))
+            return StaleETag(self._described(name))
         return None
 
     def _named(self, name: str) -> dict[str, object]:
         return {"container": self.name, "name": name}
-
-    def _what(self, name: str) -> str:
-        return f"blob {self.name}/{name}"

@@ -12,8 +12,8 @@ from postroom.storage.values import Value
 
 _OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
-# A property that is missing or of another type makes the guard NULL or false: no match, and no
-# attempt to cast. CASE is what keeps the server from looking at the comparison first.
+# If a property is missing or has another type, the guard is NULL or false: no match, and no cast.
+# CASE keeps the server from evaluating the comparison first.
 _TEXT = """CASE WHEN jsonb_typeof(properties -> {name}) = 'string'
     AND properties -> '@' ->> {name} IS NULL
     AND char_length(properties ->> {name}) <= {most}
@@ -23,7 +23,7 @@ _BOOLEAN = """CASE WHEN jsonb_typeof(properties -> {name}) = 'boolean'
 _INTEGER = """CASE WHEN jsonb_typeof(properties -> {name}) = 'number'
     AND properties -> '@' ->> {name} IS NULL
     THEN (properties -> {name})::numeric {operator} {value}::numeric ELSE false END"""
-# As decimals: the shortest ones that stand for a float are ordered as the floats are.
+# As decimals: the shortest ones that represent floats have the same order.
 _FLOAT = """CASE WHEN properties -> '@' ->> {name} = 'f'
     THEN (properties -> {name})::numeric {operator} {value}::numeric ELSE false END"""
 _TAGGED_TEXT = """CASE WHEN properties -> '@' ->> {name} = '{tag}'
@@ -31,7 +31,7 @@ _TAGGED_TEXT = """CASE WHEN properties -> '@' ->> {name} = '{tag}'
 
 
 class Conditions:
-    """Conditions that all must hold, and the values they name."""
+    """Conditions that must all hold, and their values."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -42,7 +42,7 @@ class Conditions:
         return " AND ".join(self._parts) or "true"
 
     def keys(self, column: str, keys: KeyRange) -> None:
-        """The column lies in the range."""
+        """Require that the column is in the range."""
         if keys.single is not None:
             self._parts.append(f"{column} = {self._value(keys.single)}")
             return
@@ -53,11 +53,11 @@ class Conditions:
             self._parts.append(f"{column} {operator} {self._value(keys.stop)}")
 
     def beyond(self, column: str, key: str) -> None:
-        """The column is larger than this key."""
+        """Require that the column is larger than this key."""
         self._parts.append(f"{column} > {self._value(key)}")
 
     def after(self, partition: str, row: str) -> None:
-        """The key of both columns is larger than this one."""
+        """Require that the key of both columns is larger than this one."""
         self._parts.append(f"(partition, row) > ({self._value(partition)}, {self._value(row)})")
 
     def matching(self, where: Filter) -> None:
@@ -102,11 +102,11 @@ class Conditions:
 def of_query(
     partitions: KeyRange, rows: KeyRange, where: Filter | None, last: list[str] | None
 ) -> Conditions:
-    """What a row must fulfil to be in the answer that continues after the key `last`.
+    """Return the conditions of a query that continues after the key `last`.
 
-    The index is entered at the lower bound of its first column, so the bound that continues has to
-    be the only one there: beside `partition = …` it is one on the row, otherwise it replaces the
-    start of the range.
+    The index is entered at the lower bound of its first column, so there must be only one: with
+    `partition = …` the continuation is a bound of the row, otherwise it replaces the start of the
+    range.
     """
     conditions = Conditions()
     if last is None:
@@ -126,6 +126,6 @@ def of_query(
 
 
 def _written(value: Value) -> str | bool:
-    """The value as a parameter whose type does not depend on its size."""
+    """Return the value as a parameter whose type does not depend on its size."""
     written = codec.written_as(value)
     return written if isinstance(written, str | bool) else repr(written)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from postroom.storage.checked import CheckedStore
+from postroom.storage.checked import CheckedStore, measured
 from postroom.storage.contract import (
     Batch,
     Container,
@@ -23,14 +23,13 @@ from postroom.storage.contract import (
     Table,
 )
 from postroom.storage.errors import InvalidStoreUrl
-from postroom.storage.measuring import measured
 from postroom.storage.postgres import leases, queues, schema
+from postroom.storage.postgres.batches import Writing, write_together
 from postroom.storage.postgres.blobs import PostgresContainer
 from postroom.storage.postgres.connection import Connection, Database, first_connection, rows_of
 from postroom.storage.postgres.queue_state import QueueState
 from postroom.storage.postgres.queues import PostgresQueue
 from postroom.storage.postgres.tables import PostgresTable
-from postroom.storage.postgres.together import Writing, write_together
 
 _TABLES = b"SELECT name FROM postroom.entity_table ORDER BY name"
 _CONTAINERS = b"SELECT name FROM postroom.container ORDER BY name"

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from postroom.storage.checked import CheckedQueue, check_message
-from postroom.storage.contract import NewMessage, QueueInfo, QueueMessage, StoredMessage
-from postroom.storage.errors import InvalidValue, LeaseLost
+from postroom.storage.contract import NewQueueMessage, QueueInfo, QueueMessage, StoredMessage
+from postroom.storage.errors import InvalidValue
+from postroom.storage.postgres.batches import Writing
 from postroom.storage.postgres.connection import (
     Connection,
     changed_by,
     rows_of,
 )
 from postroom.storage.postgres.queue_state import QueueState
-from postroom.storage.postgres.together import Writing
 
 # A put holds this lock shared, dropping the queue holds it exclusively: no message is left behind
 # in a queue that was dropped.
@@ -170,7 +170,7 @@ class PostgresQueue(CheckedQueue):
         self._state = state
         self._database = state.database
 
-    async def _put(self, messages: Sequence[NewMessage]) -> list[str]:
+    async def _put(self, messages: Sequence[NewQueueMessage]) -> list[str]:
         await self._state.sweep()
         ids = [self._state.ids.next() for _ in messages]
         for values in self._portions(messages, ids):
@@ -179,7 +179,7 @@ class PostgresQueue(CheckedQueue):
         return ids
 
     def _portions(
-        self, messages: Sequence[NewMessage], ids: Sequence[str]
+        self, messages: Sequence[NewQueueMessage], ids: Sequence[str]
     ) -> Iterator[dict[str, object]]:
         for portion in _as_rows(messages, ids):
             yield {
@@ -188,7 +188,7 @@ class PostgresQueue(CheckedQueue):
                 "messages": msgspec.json.encode(portion).decode(),
             }
 
-    def putting(self, messages: Sequence[NewMessage]) -> Writing:
+    def putting(self, messages: Sequence[NewQueueMessage]) -> Writing:
         """Return the work of `put_many`, as one of several steps."""
         for message in messages:
             check_message(message)
@@ -257,7 +257,7 @@ class PostgresQueue(CheckedQueue):
     async def _renew(self, message: QueueMessage, lease: float) -> QueueMessage:
         async def work(connection: Connection, again: bool) -> None:
             if not await self._change(connection, _RENEW, message, lease=float(lease)):
-                raise self._lost(message)
+                raise self._lease_lost(message)
 
         await self._database.run(work)
         return message
@@ -271,7 +271,7 @@ class PostgresQueue(CheckedQueue):
             )
             # After a lost reply, it may have been us who released it.
             if not changed and not again:
-                raise self._lost(message)
+                raise self._lease_lost(message)
 
         await self._database.run(work)
         self._state.bell.ring(self.name)
@@ -287,7 +287,7 @@ class PostgresQueue(CheckedQueue):
                 return
             # After a lost reply: unless it is still here, it was moved.
             if not again or await self._is_here(connection, message, to):
-                raise self._lost(message)
+                raise self._lease_lost(message)
 
         await self._database.run(work)
         self._state.bell.ring(to)
@@ -308,7 +308,7 @@ class PostgresQueue(CheckedQueue):
             if await self._change(connection, _DELETE, leased):
                 return
             if not again or await rows_of(connection, _EXISTS, {"id": leased.id}):
-                raise self._lost(leased)
+                raise self._lease_lost(leased)
 
         async def is_done(connection: Connection) -> bool:
             return not await rows_of(connection, _EXISTS, {"id": leased.id})
@@ -361,17 +361,12 @@ class PostgresQueue(CheckedQueue):
         values.update(id=message.id, receipt=message.receipt)
         return await changed_by(connection, sql, values) == 1
 
-    def _lost(self, message: QueueMessage) -> LeaseLost:
-        return LeaseLost(
-            f"message {message.id} of queue {self.name!r} is no longer leased to this receiver"
-        )
-
 
 def _is_receipt(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) < 2**63
 
 
-def _as_rows(messages: Sequence[NewMessage], ids: Sequence[str]) -> Iterator[list[_Row]]:
+def _as_rows(messages: Sequence[NewQueueMessage], ids: Sequence[str]) -> Iterator[list[_Row]]:
     """Yield the rows in portions that fit into one statement."""
     portion: list[_Row] = []
     size = 0

@@ -1,4 +1,4 @@
-"""What lies in the database, in which version, and how it comes there."""
+"""The schema in the database, its version, and upgrades."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from postroom.storage.errors import EngineTooOld, SchemaTooNew, StoreDamaged
 from postroom.storage.postgres.connection import Connection, rows_of
 
 OLDEST_SERVER = 140000
-"""Older ones get no corrections any more, and do not know all of our settings."""
+"""Older versions are no longer maintained, and lack some of our settings."""
 
 # One number for all of Postroom's advisory locks on the schema: 'post' in ASCII.
 _LOCK = b"SELECT pg_advisory_xact_lock(1886352244)"
@@ -22,7 +22,7 @@ SELECT current_setting('server_version_num')::int, current_setting('server_encod
 _VERSION = b"SELECT version FROM postroom.meta"
 _SET_VERSION = b"UPDATE postroom.meta SET version = %(version)s"
 
-# Made apart from the numbered steps: it says which of them have been done.
+# Not a numbered step: it records which of them have been done.
 _META = b"""
 CREATE SCHEMA IF NOT EXISTS postroom;
 CREATE TABLE IF NOT EXISTS postroom.meta (version integer NOT NULL);
@@ -103,8 +103,8 @@ CREATE TABLE postroom.lease (
 );
 """
 
-# Bytes apart from the other properties: who changes or reads only those does not touch them.
-# They are packed already, so PostgreSQL need not try to compress them.
+# Bytes are separate from the other properties, which can be read and changed without them. They are
+# compressed already, so PostgreSQL does not try.
 _VERSION_2 = b"""
 DO $$
 DECLARE relation text;
@@ -116,12 +116,12 @@ BEGIN
 END $$;
 """
 
-# Step n brings version n - 1 to version n. A step that was ever released is never changed.
+# Step n upgrades from version n - 1 to version n. A released step never changes.
 STEPS = (_VERSION_1, _VERSION_2)
 VERSION = len(STEPS)
 
-# Rows are found by their key only, so dead ones cost room and no time; room on each page keeps a
-# changed row where it was, without a new entry in the index.
+# Rows are found by key only, so dead ones cost space but no time. Free space on each page keeps a
+# changed row there, without a new entry in the index.
 _CREATE_TABLE = """
 CREATE TABLE IF NOT EXISTS postroom.{relation} (
     partition text COLLATE "C" NOT NULL,
@@ -138,7 +138,7 @@ INSERT INTO postroom.entity_table (name, relation) VALUES (%(name)s, %(relation)
 ON CONFLICT DO NOTHING
 """
 
-# What uploads left behind whose process died. One that still runs touches its row.
+# Uploads whose process died. A running one updates its row.
 _REMOVE_ABANDONED = b"""
 WITH abandoned AS (
     DELETE FROM postroom.upload WHERE touched_at < now() - interval '1 day' RETURNING version
@@ -148,18 +148,19 @@ DELETE FROM postroom.piece WHERE version = ANY (ARRAY(SELECT version FROM abando
 
 
 async def prepare(connection: Connection, location: str) -> None:
-    """Make or upgrade what is missing. Processes that start at once do it one after the other."""
+    """Create or upgrade the schema. Processes that start at the same time do it in turn."""
     [(server, encoding, is_there)] = await rows_of(connection, _STATE)
     if server < OLDEST_SERVER:
         raise EngineTooOld(
             f"PostgreSQL {server // 10000} at {location} is too old:"
-            f" {OLDEST_SERVER // 10000} or newer is needed"
+            f" install {OLDEST_SERVER // 10000} or newer"
         )
     if encoding != "UTF8":
         raise StoreDamaged(
-            f"the database {location} is encoded in {encoding}; make one with ENCODING 'UTF8'"
+            f"the database {location} must have the encoding UTF8, not {encoding}: create one with"
+            " ENCODING 'UTF8'"
         )
-    # Who may not make anything can still use a schema that is up to date.
+    # A user without the right to create anything can still use a current schema.
     if not is_there or await _version(connection, location) < VERSION:
         await _upgrade(connection, location)
 
@@ -172,9 +173,9 @@ async def remove_abandoned_uploads(connection: Connection) -> None:
 
 
 def relation_of(table: str) -> str:
-    """The relation of a logical table: `t_` and its name, shortened where PostgreSQL would.
+    """Return the relation of a logical table: `t_` and its name, shortened to 63 bytes.
 
-    Identifiers have at most 63 bytes. Names have no `_`, so a shortened one is nobody else's.
+    Names contain no `_`, so a shortened one cannot collide with another.
     """
     if len(table) <= 61:
         return f"t_{table}"
@@ -182,7 +183,7 @@ def relation_of(table: str) -> str:
 
 
 async def create_table(connection: Connection, name: str) -> None:
-    """Make a logical table if it is not there."""
+    """Create a logical table, if it does not exist."""
     relation = relation_of(name)
     async with connection.transaction():
         await connection.execute(_LOCK)
@@ -207,7 +208,7 @@ async def _version(connection: Connection, location: str) -> int:
     version = int(rows[0][0])
     if version > VERSION:
         raise SchemaTooNew(
-            f"{location} was written by a newer Postroom (schema version {version}; this one"
-            f" knows up to {VERSION}). Upgrade Postroom on this machine"
+            f"{location} has schema version {version}, written by a newer Postroom;"
+            f" this version supports up to {VERSION}: upgrade Postroom on this machine"
         )
     return version

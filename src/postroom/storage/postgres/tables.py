@@ -11,7 +11,7 @@ from typing import Any
 from psycopg.errors import UndefinedTable
 
 from postroom.storage import codec
-from postroom.storage.checked import (
+from postroom.storage.checked_tables import (
     WITHOUT_ETAG,
     CheckedTable,
     check_batch,
@@ -19,6 +19,7 @@ from postroom.storage.checked import (
     key_of,
     singly,
 )
+from postroom.storage.codec import decode_token, encode_token
 from postroom.storage.contract import (
     Entity,
     Insert,
@@ -34,6 +35,7 @@ from postroom.storage.contract import (
 from postroom.storage.errors import NotFound
 from postroom.storage.filters import Filter
 from postroom.storage.postgres import batches, conditions, schema
+from postroom.storage.postgres.batches import Writing
 from postroom.storage.postgres.connection import (
     Connection,
     Database,
@@ -41,8 +43,6 @@ from postroom.storage.postgres.connection import (
     joined,
     rows_of,
 )
-from postroom.storage.postgres.together import Writing
-from postroom.storage.tokens import decode_token, encode_token
 from postroom.storage.values import Properties, check_properties
 
 _GET = """
@@ -199,7 +199,7 @@ class PostgresTable(CheckedTable):
         return ["" if isinstance(operation, WITHOUT_ETAG) else shown for operation in operations]
 
     def applying(self, operations: Sequence[Operation]) -> Writing:
-        """What `apply` does, as one of several steps."""
+        """Return the work of `apply`, as one of several steps."""
         check_batch(operations)
         etag = secrets.randbits(63)
 
@@ -215,16 +215,16 @@ class PostgresTable(CheckedTable):
             return batches.is_done(single, found, etag)
 
         if any(isinstance(operation, Merge) for operation in operations):
-            return Writing(write, is_done, None)  # what is there has to be read first
+            return Writing(write, is_done, None)  # the rows have to be read first
         return Writing(write, is_done, [batches.demand(self._relation, operations, etag)])
 
     async def _write(
         self, connection: Connection, operations: Sequence[Operation], etag: int, again: bool
     ) -> None:
-        """Write until it is done or an operation cannot be done.
+        """Write until it succeeds, or until an operation does not fit the rows.
 
-        A round that fails for no reason that can be found has met somebody else's write: the next
-        one sees it. `again`: an earlier attempt may have been the reason.
+        If a round fails although all operations fit, another caller has written meanwhile: the next
+        round sees that. `again`: an earlier attempt may have been that caller.
         """
         merges = any(isinstance(operation, Merge) for operation in operations)
         attempt = 0
@@ -248,14 +248,14 @@ class PostgresTable(CheckedTable):
                 await asyncio.sleep(random.uniform(0.0, 0.001 * attempt))
 
     def _demand_no_row(self, operations: Sequence[Operation]) -> None:
-        """The table is not there: what needs a row fails, and does not make the table."""
+        """Raise `NotFound` for an operation that needs a row: the table does not exist."""
         for position, operation in enumerate(singly(operations)):
             if not isinstance(operation, Insert | Upsert):
                 raise NotFound(described(self.name, *key_of(operation)), position)
 
 
 def _without_merge(operation: SingleOperation, found: batches.Found) -> Operation:
-    """A merge as the replacement of exactly what was found."""
+    """Return a merge as the replacement of what was found."""
     if not isinstance(operation, Merge):
         return operation
     entity = operation.entity

@@ -9,15 +9,14 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 
 import apsw
 
-from postroom.storage.checked import CheckedContainer
+from postroom.storage.checked import CheckedContainer, in_pieces
+from postroom.storage.codec import decode_token, encode_token
 from postroom.storage.contract import BlobInfo, BlobListing, KeyRange
 from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
 from postroom.storage.sqlite import conditions
 from postroom.storage.sqlite import store_clock as clock
 from postroom.storage.sqlite.connection import Readers
 from postroom.storage.sqlite.writer import Writer
-from postroom.storage.streams import in_pieces
-from postroom.storage.tokens import decode_token, encode_token
 
 _BEGIN = "INSERT INTO upload (started_at) VALUES (?)"
 _ADD_PIECE = "INSERT INTO blob_piece (version, number, data) VALUES (?, ?, ?)"
@@ -147,9 +146,6 @@ class SqliteContainer(CheckedContainer):
         if etag is not None and etag != str(version):
             raise StaleETag(self._described(name))
         return version
-
-    def _described(self, name: str) -> str:
-        return f"blob {self.name}/{name}"
 
 
 def _begin_upload(connection: apsw.Connection) -> int:

@@ -18,11 +18,10 @@ _OPERATORS = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=
 def of_query(
     partitions: KeyRange, rows: KeyRange, where: Filter | None, last: list[str] | None
 ) -> Condition:
-    """What a row must fulfil to be in the answer that continues after the key `last`.
+    """Return the conditions of a query that continues after the key `last`.
 
-    SQLite enters the index at one lower bound of a column, and may choose the earlier one: then
-    each answer walks over all that came before it. So a bound that `last` makes needless is left
-    out.
+    SQLite enters the index at one lower bound of a column, and may choose the earlier one and scan
+    everything before `last`. So a bound that `last` replaces is left out.
     """
     if last is None:
         parts = [of_range("partition", partitions), of_range("row", rows)]
@@ -39,7 +38,7 @@ def of_query(
 
 
 def _open_at(keys: KeyRange, begun: str) -> KeyRange:
-    """The range without its start, if that is not after the key from which it goes on."""
+    """Return the range without its start, unless that is after the key where it continues."""
     if keys.start is None or keys.start > begun:
         return keys
     return KeyRange(None, keys.stop, keys.including_stop)
@@ -80,7 +79,7 @@ def _of_filter(where: Filter) -> Condition:
 
 
 def _stored_as(value: Value) -> tuple[str, str]:
-    """How the value's type shows in the JSON: a condition on its JSON type, and its tag."""
+    """Return how the type of a value appears in JSON: a condition on the JSON type, and the tag."""
     if isinstance(value, bool):
         return "IN ('true', 'false')", "NULL"
     if isinstance(value, int):

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import apsw
 
 from postroom.folders import create_private, make_private, tighten
-from postroom.storage.checked import CheckedStore
+from postroom.storage.checked import CheckedStore, measured
 from postroom.storage.contract import (
     Batch,
     Container,
@@ -32,7 +32,6 @@ from postroom.storage.errors import (
     StoreFull,
     StoreMissing,
 )
-from postroom.storage.measuring import measured
 from postroom.storage.sqlite import leases, queues, schema
 from postroom.storage.sqlite.bell import FileBell
 from postroom.storage.sqlite.blobs import SqliteContainer

@@ -1,7 +1,7 @@
-"""What is in the file, and how an older file becomes today's.
+"""The schema of the file, and upgrades.
 
-`application_id` says that the file is ours, `user_version` which schema it has. Tables of entities
-are not listed here: they are made by their first write (`tables.py`).
+`application_id` marks the file as ours, `user_version` is the schema version. Tables of entities
+are created by their first write (`tables.py`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ CREATE TABLE lease (
 ) STRICT, WITHOUT ROWID;
 """
 
-# The step at index n brings a file from version n to version n + 1.
+# The step at index n upgrades a file from version n to version n + 1.
 STEPS: tuple[Callable[[apsw.Connection], object], ...] = (
     lambda connection: connection.execute(_VERSION_1),
     lambda connection: _keep_bytes_apart(connection),
@@ -75,7 +75,7 @@ _DAY = 24 * 3600 * 1_000_000
 
 
 def prepare(connection: apsw.Connection, path: Path) -> None:
-    """Make or upgrade the schema. Of several processes that do so at once, one acts."""
+    """Create or upgrade the schema. If several processes try at the same time, one does it."""
     with translated(path, connection):
         if _version(connection, path) < VERSION:
             connection.execute("BEGIN IMMEDIATE")
@@ -91,14 +91,14 @@ def prepare(connection: apsw.Connection, path: Path) -> None:
 
 
 def _keep_bytes_apart(connection: apsw.Connection) -> None:
-    """Give every table of entities a column for bytes, apart from the other properties."""
+    """Give every table of entities a column for bytes, separate from the other properties."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE name GLOB 't_*'").fetchall()
     for (name,) in tables:
         connection.execute(f'ALTER TABLE "{name}" ADD COLUMN packed BLOB')
 
 
 def remove_abandoned_uploads(connection: apsw.Connection) -> None:
-    """Pieces of uploads that a crash interrupted at least a day ago."""
+    """Remove pieces of uploads that a crash interrupted at least a day ago."""
     before = time.time_ns() // 1000 - _DAY
     connection.execute(
         "DELETE FROM blob_piece WHERE version IN (SELECT version FROM upload WHERE started_at < ?)",
@@ -122,6 +122,6 @@ def _version(connection: apsw.Connection, path: Path) -> int:
     if version > VERSION:
         raise SchemaTooNew(
             f"{path} has schema version {version}, written by a newer Postroom;"
-            f" this one knows up to {VERSION}: upgrade Postroom"
+            f" this version supports up to {VERSION}: upgrade Postroom"
         )
     return version

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from postroom.storage import codec
-from postroom.storage.checked import (
+from postroom.storage.checked_tables import (
     WITHOUT_ETAG,
     CheckedTable,
     check_batch,
@@ -19,6 +19,7 @@ from postroom.storage.checked import (
     row_count,
     singly,
 )
+from postroom.storage.codec import decode_token, encode_token
 from postroom.storage.contract import (
     Delete,
     DeleteMany,
@@ -39,7 +40,6 @@ from postroom.storage.sqlite import conditions
 from postroom.storage.sqlite.connection import Readers
 from postroom.storage.sqlite.errors import is_missing_table
 from postroom.storage.sqlite.writer import Unfit, Writer
-from postroom.storage.tokens import decode_token, encode_token
 from postroom.storage.values import Properties, check_properties
 
 PREFIX = "t_"
@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS {table} (
 ) STRICT, WITHOUT ROWID
 """
 _GET = "SELECT etag, properties, packed FROM {table} WHERE partition = ? AND row = ?"
-# The whole answer in one step, as one JSON array (see `writer.py` for why).
+# The whole result in one step, as one JSON array (`writer.py` explains why).
 _SELECT = """
 SELECT json_group_array(
     json_array(partition, row, json(properties), etag, iif(packed IS NULL, NULL, hex(packed)))
@@ -77,7 +77,7 @@ FROM json_each(?) AS wanted CROSS JOIN {table} ON partition = wanted.value
 """
 _read_rows = msgspec.json.Decoder(list[tuple[str, str, dict[str, Any], int, str | None]]).decode
 
-# -- Writing a page in one step: the rows are the names of one JSON object (see `writer.py`).
+# -- Writing a page in one step: rows are the names of one JSON object (see `writer.py`).
 _INSERT_ALL = (
     "INSERT INTO {table} (partition, row, etag, properties)"
     " SELECT ?1, key, ?2, value FROM json_each(?3) WHERE TRUE"
@@ -223,7 +223,7 @@ class SqliteTable(CheckedTable):
         return ["" if isinstance(operation, WITHOUT_ETAG) else written for operation in operations]
 
     def work(self, operations: Sequence[Operation]) -> Callable[[apsw.Connection], None]:
-        """What `apply` does in the writing thread, as a part of a larger job."""
+        """Return the work of `apply` in the writing thread, as a part of a larger job."""
         return self._work(check_batch(operations), operations, _new_etag())
 
     def _work(
@@ -246,7 +246,7 @@ class SqliteTable(CheckedTable):
         return write
 
     def _write(self, connection: apsw.Connection, batch: _Batch) -> None:
-        """Do all operations, a kind after the other: no row occurs twice, so order is free."""
+        """Do all operations, kind by kind: no row occurs twice, so the order does not matter."""
         partition, etag = batch.partition, batch.etag
         if batch.inserts:
             self._execute(connection, _INSERT_ALL, (partition, etag, batch.inserts))
@@ -269,16 +269,16 @@ class SqliteTable(CheckedTable):
                 self._execute(connection, _REPLACE, (partition, row, expected, etag, *encoded))
 
     def _delete(self, connection: apsw.Connection, partition: str, rows: Sequence[str]) -> None:
-        """Rows in their order."""
+        """Delete rows, which are sorted."""
         bounds = (partition, rows[0], rows[-1])
         within = list(self._rows(connection, _WITHIN, (*bounds, len(rows) + 1)))
-        if within == [("\n".join(rows),)]:  # no key contains a line's end
+        if within == [("\n".join(rows),)]:  # no key contains a line end
             self._execute(connection, _DELETE_RANGE, bounds)
         else:
             self._execute(connection, _DELETE_ALL, (partition, _json(rows)))
 
     def _encoded(self, connection: apsw.Connection, operation: Replace | Merge) -> codec.Encoded:
-        """Return what the row will hold. For a merge only the writing thread can know."""
+        """Return the new content of the row. For a merge, only the writing thread can know it."""
         entity = operation.entity
         if isinstance(operation, Replace):
             return codec.encode(entity.properties)
@@ -293,7 +293,7 @@ class SqliteTable(CheckedTable):
         connection.execute(sql.format(table=self._table), values)
 
     def _explain(self, connection: apsw.Connection, operations: Sequence[Operation]) -> Exception:
-        """Why a batch could not be written; asked once all of it is undone."""
+        """Return why a batch could not be written; called once its writes are undone."""
         etags = {
             row: str(etag)
             for partition, row in map(key_of, singly(operations))
@@ -314,15 +314,15 @@ class SqliteTable(CheckedTable):
 
 
 def _new_etag() -> int:
-    """One for a whole batch: each row occurs in it once, so it is new for every row.
+    """Return one ETag for a whole batch: each row occurs in it once, so it is new for every row.
 
-    It is no secret; `secrets` would ask the system, and give up the GIL for that.
+    It is not a secret; `secrets` would call the system and release the GIL.
     """
     return random.getrandbits(62)
 
 
 class _Batch:
-    """A batch as the statements take it, made ready before it gets to the writing thread."""
+    """A batch in the form of the statements, prepared outside the writing thread."""
 
     __slots__ = ("deletes", "etag", "inserts", "many", "others", "packed", "partition", "upserts")
 
@@ -330,7 +330,7 @@ class _Batch:
         inserts: dict[str, str] = {}
         upserts: dict[str, str] = {}
         deletes: list[str] = []
-        self.many: list[tuple[str, str]] = []  # rows with what is their own, and what they share
+        self.many: list[tuple[str, str]] = []  # rows with their own properties; shared properties
         self.packed: list[tuple[str, str, codec.Encoded]] = []
         self.others: list[Replace | Merge | Delete] = []
         for operation in operations:

@@ -24,7 +24,7 @@ from postroom.services.idempotency import FIELD as IDEMPOTENCY_KEY
 from postroom.services.idempotency import Begun, fingerprint_of
 from postroom.services.resources import Index
 from postroom.storage import InvalidRequest, InvalidValue
-from postroom.storage.tokens import decode_token, encode_token
+from postroom.storage.codec import decode_token, encode_token
 from postroom.web.api.documenting import LARGEST_BODY, SCOPE
 from postroom.web.api.middleware import KEY_IN_SCOPE
 from postroom.web.api.problems import problem

@@ -25,8 +25,8 @@ from postroom.services.resources.messages import (
     describe_message,
     describe_scheduled_message,
 )
+from postroom.storage.codec import decode_token, encode_token
 from postroom.storage.limits import EARLIEST
-from postroom.storage.tokens import decode_token, encode_token
 from postroom.web.api.documenting import (
     IDEMPOTENCY_KEY,
     IF_MATCH,
