@@ -167,7 +167,7 @@ async def test_a_batch_over_two_megabytes_is_refused(table: Table) -> None:
 async def test_a_batch_over_two_partitions_or_with_a_row_twice_is_refused(table: Table) -> None:
     with pytest.raises(InvalidBatch, match="partition"):
         await table.apply([Insert(Entity("p", "r", {})), Insert(Entity("q", "r", {}))])
-    with pytest.raises(InvalidBatch, match="once"):
+    with pytest.raises(InvalidBatch, match="twice"):
         await table.apply([Insert(Entity("p", "r", {})), Delete("p", "r")])
     assert (await table.query()).entities == []
 

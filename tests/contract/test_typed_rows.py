@@ -1,4 +1,4 @@
-"""Rows as values of a struct: only what it names is read."""
+"""Rows as values of a struct: only what it names is read, and never bytes."""
 
 from datetime import UTC, datetime
 
