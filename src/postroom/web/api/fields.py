@@ -268,7 +268,7 @@ def _truth(value: object) -> object:
     return value
 
 
-# What `storage.tokens` makes: base64 of a JSON array of text.
+# What `storage.codec.encode_token` returns: base64 of a JSON array of text.
 _NEXT = r"^Wy[IJKL][A-Za-z0-9_-]{1,4000}$"
 
 
