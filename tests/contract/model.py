@@ -117,7 +117,7 @@ class ModelQueue:
         message.attempts += 1
         assert (body, attempts) == (message.body, message.attempts)
 
-    def begin_anew(self, identity: str) -> None:
+    def reset(self, identity: str) -> None:
         self.messages[identity].attempts = 0
         self.release(identity, count_attempt=True)
 

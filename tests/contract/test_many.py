@@ -117,7 +117,7 @@ async def test_many_are_deleted_at_once(table: Table) -> None:
     assert list(await contents(table)) == ["000"]
 
 
-async def test_what_lies_between_the_deleted_stays(table: Table) -> None:
+async def test_rows_between_deleted_ones_stay(table: Table) -> None:
     odd = ["a b", "a,b", "a\ufffdb", "a🎈b", "ä", "🎈"]
     await table.apply([InsertMany("p", {row: {} for row in [*ROWS[:50], *odd]})])
     await table.insert(Entity("q", "001", {}))
@@ -161,7 +161,7 @@ async def test_many_go_together_with_others(table: Table) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 2])
-async def test_one_of_many_that_is_there_stops_all_of_them(table: Table, before: int) -> None:
+async def test_an_existing_one_of_many_stops_all_of_them(table: Table, before: int) -> None:
     await table.insert(Entity("p", "077", {"Old": 1}))
     others = [Insert(Entity("p", f"other {number}", {})) for number in range(before)]
     many = InsertMany("p", {row: {"New": "1"} for row in ROWS[before:]})
@@ -172,7 +172,7 @@ async def test_one_of_many_that_is_there_stops_all_of_them(table: Table, before:
     assert await contents(table) == {"077": {"Old": 1}}
 
 
-async def test_one_of_many_that_is_not_there_stops_all_of_them(table: Table) -> None:
+async def test_a_missing_one_of_many_stops_all_of_them(table: Table) -> None:
     rows = [row for row in ROWS if row != "077"]
     await table.apply([InsertMany("p", {row: {} for row in rows})])
     with pytest.raises(NotFound) as failure:
@@ -181,7 +181,7 @@ async def test_one_of_many_that_is_not_there_stops_all_of_them(table: Table) -> 
     assert list(await contents(table)) == rows
 
 
-async def test_nothing_can_be_deleted_from_a_table_that_is_not_there(store: Store) -> None:
+async def test_nothing_can_be_deleted_from_a_missing_table(store: Store) -> None:
     with pytest.raises(NotFound):
         await store.table("nowhere").apply([DeleteMany("p", ["a", "b"])])
 
@@ -285,7 +285,7 @@ async def test_messages_behind_a_step_that_fails_are_not_put(store: Store, queue
     assert [each.body for each in await queue.receive(10, lease=60)] == ["before"]
 
 
-async def test_whoever_waits_hears_of_messages_put_in_order(store: Store, queue: Queue) -> None:
+async def test_waiting_ends_when_messages_are_put_in_order(store: Store, queue: Queue) -> None:
     waiting = asyncio.create_task(queue.wait(30))
     await asyncio.sleep(0)
     await store.write_in_order([Put(queue.name, [NewQueueMessage("one")])])

@@ -229,7 +229,7 @@ class QueueAgainstModel(AgainstModel):
             self.queued.delete(message.id)
         elif how == "again":
             assert self.run(self.queue.move(message, self.queue.name)) == message.id
-            self.queued.begin_anew(message.id)
+            self.queued.reset(message.id)
         else:
             self.run(self.queue.release(message, count_attempt=how == "release"))
             self.queued.release(message.id, count_attempt=how == "release")

@@ -89,7 +89,7 @@ RANGES: dict[str, tuple[KeyRange, Callable[[str], bool]]] = {
 }
 
 
-async def test_a_range_of_rows_gives_what_lies_in_it(table: Table) -> None:
+async def test_a_range_of_rows_returns_the_rows_in_it(table: Table) -> None:
     await fill(table, ["o", "p", "q"], ROWS)
     for name, (within, fits) in RANGES.items():
         expected = [("p", row) for row in ROWS if fits(row)]

@@ -79,10 +79,10 @@ async def test_below_the_low_space_mark_no_message_starts_until_there_is_room(
                 postroom.start("sender")
                 begun = [(Severity.WARNING, BEGINS)]
 
-                async def is_told() -> bool:
+                async def is_recorded() -> bool:
                     return await told(services) == begun
 
-                await until(is_told, "no event")
+                await until(is_recorded, "no event")
                 message = await schedule(services)
 
                 async def bell_was_heard() -> bool:

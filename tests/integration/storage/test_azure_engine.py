@@ -732,7 +732,7 @@ async def test_in_the_end_the_store_is_unavailable(
 
 @pytest.mark.parametrize("line", ["table"], indirect=True)
 @pytest.mark.parametrize("code", ["AuthorizationFailure", "InsufficientAccountPermissions"])
-async def test_a_missing_right_is_told_at_once(
+async def test_a_missing_permission_is_reported_at_once(
     line: tuple[FaultyLine, AzureStore], code: str
 ) -> None:
     faulty, store = line

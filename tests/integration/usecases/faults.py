@@ -345,7 +345,7 @@ async def cut_after_each_write(
 ) -> int:
     """Do something that dies after 0, 1, 2 … writes, until it lives; answers how many it needed.
 
-    `attempt` begins anew each time, lets `PowerCut` be raised through `dies`, and looks at what is
+    `attempt` starts over each time, lets `PowerCut` be raised through `dies`, and looks at what is
     left behind.
     """
     for writes in range(0, at_most, stride):

@@ -87,7 +87,7 @@ async def test_the_first_steps_know_of_every_list(site: Site) -> None:
     assert "Get started" not in (await user.get("/")).text
 
 
-async def test_the_dashboard_shows_what_is_sent_what_comes_and_what_was(site: Site) -> None:
+async def test_the_dashboard_shows_current_scheduled_and_sent_messages(site: Site) -> None:
     user = await site.user(Role.VIEWER)
     services = site.services
     await services.lists.create("news", "News", "news@example.com")
@@ -109,7 +109,7 @@ async def test_the_dashboard_shows_what_is_sent_what_comes_and_what_was(site: Si
     assert f"/messages/{over.ref}" in (await user.get("/")).text
 
 
-async def test_the_dashboard_names_queues_that_need_somebody(site: Site) -> None:
+async def test_the_dashboard_names_queues_that_need_attention(site: Site) -> None:
     user = await site.user(Role.VIEWER)
     await site.services.store.queue("shop/a b;poison").put("bad")
     await site.services.queues.fault("shop/<x>", "it broke")
@@ -136,7 +136,7 @@ async def test_growth_is_drawn_from_what_was_counted(site: Site) -> None:
 # -- trace ----------------------------------------------------------------------------------------
 
 
-async def test_a_trace_tells_from_sign_up_to_each_email(site: Site) -> None:
+async def test_a_trace_shows_everything_from_sign_up_to_each_email(site: Site) -> None:
     user = await site.user(Role.VIEWER)
     services = site.services
     await services.lists.create("news", "News", "news@example.com")
@@ -153,7 +153,7 @@ async def test_a_trace_tells_from_sign_up_to_each_email(site: Site) -> None:
     assert "No emails have been sent" in nobody
 
 
-async def test_a_trace_tells_who_left(site: Site) -> None:
+async def test_a_trace_shows_unsubscribing(site: Site) -> None:
     user = await site.user(Role.VIEWER)
     services = site.services
     await services.lists.create("news", "News", "news@example.com")
@@ -282,7 +282,7 @@ async def test_an_address_is_an_address(site: Site) -> None:
     assert (await user.get(html.unescape(link[1]))).status_code == 200
 
 
-async def test_as_long_as_mail_stays_here_pages_say_so(
+async def test_pages_say_that_emails_go_to_the_outbox(
     tmp_path: Path, quick_passwords: None
 ) -> None:
     line = "No mail server is set up yet"
@@ -301,7 +301,7 @@ async def test_as_long_as_mail_stays_here_pages_say_so(
             assert line not in (await site.visitor().get("/subscribe?list=news")).text
 
 
-async def test_the_first_steps_lead_from_the_sign_up_to_the_outbox(site: Site) -> None:
+async def test_first_steps_lead_from_the_sign_up_to_the_outbox(site: Site) -> None:
     user = await site.user(Role.EDITOR)
     await site.services.lists.create("news", "News", "news@example.com")
     start = await user.get("/")

@@ -38,7 +38,7 @@ async def test_a_key_is_known_by_its_whole_text_until_it_is_revoked(
         await services.keys.create("", ["all"])
 
 
-async def test_a_request_that_comes_again_gets_its_first_answer(services: Services) -> None:
+async def test_a_repeated_request_gets_its_first_response(services: Services) -> None:
     idempotency = services.idempotency
     begun = await idempotency.begin("key", "one", "body")
     assert isinstance(begun, Begun)
@@ -81,9 +81,9 @@ async def test_a_record_that_is_too_old_counts_no_more(
     await services.idempotency.sweep(datetime.now(UTC) - KEPT)
     assert isinstance(await services.idempotency.begin("key", "one", "body"), Answered)
     monkeypatch.setattr("postroom.services.idempotency.KEPT", timedelta(seconds=-1))
-    anew = await services.idempotency.begin("key", "one", "another body")
-    assert isinstance(anew, Begun)
-    assert anew.ref != begun.ref
+    other = await services.idempotency.begin("key", "one", "another body")
+    assert isinstance(other, Begun)
+    assert other.ref != begun.ref
 
 
 async def test_a_message_with_a_kept_reference_is_made_once(services: Services) -> None:

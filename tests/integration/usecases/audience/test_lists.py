@@ -333,5 +333,5 @@ async def test_addresses_that_differ_only_in_case_are_one_subscriber(
     assert await services.subscriptions.get(name, "BOB@example.com") is not None
     await services.subscriptions.unsubscribe(name, added.guid)
     again = await services.imports.import_csv(name, io.BytesIO(b"email\nANN.lee@example.com\n"))
-    assert again.rejected == 1, "whoever has left stays away, in any spelling"
+    assert again.rejected == 1, "people who left stay off the list, in any spelling"
     assert [each.address async for each in services.subscriptions.all(name)] == ["Bob@example.com"]

@@ -48,7 +48,7 @@ async def names(store: Store) -> str:
 
 
 @pytest.mark.parametrize("number", range(5))
-async def test_whoever_is_erased_is_named_nowhere_and_the_others_are_found(
+async def test_an_erased_address_appears_nowhere_and_the_others_are_found(
     services: Services, store: Store, number: int
 ) -> None:
     message = await sent_to(services, store, 5)
@@ -77,7 +77,7 @@ async def test_pages_without_any_address_left_hide_no_other_page(
     assert last == (7, address_of(7)), "an interrupted fan-out continues behind it"
 
 
-async def test_an_email_that_waits_is_told(services: Services, store: Store) -> None:
+async def test_an_erasure_names_messages_that_still_wait(services: Services, store: Store) -> None:
     message = await sent_to(services, store, 3, done=False)
 
     done = await services.personal_data.erase(address_of(1))
@@ -86,7 +86,7 @@ async def test_an_email_that_waits_is_told(services: Services, store: Store) -> 
     assert done.lists == ["contoso1"]
 
 
-async def test_a_stranger_is_no_error(services: Services, store: Store) -> None:
+async def test_erasing_an_unknown_address_is_no_error(services: Services, store: Store) -> None:
     await sent_to(services, store, 3)
 
     done = await services.personal_data.erase("stranger@example.com")

@@ -49,7 +49,7 @@ async def test_fan_out_interrupted_after_any_write_makes_every_page_once(
     assert needed >= 1 + 3 * 2 + 7 + 1
 
 
-async def test_fan_out_that_is_interrupted_again_and_again_comes_to_its_end(
+async def test_fan_out_ends_even_if_it_is_interrupted_again_and_again(
     services: Services, store: Store, stride: int
 ) -> None:
     name = await make_list(services)
@@ -63,7 +63,7 @@ async def test_fan_out_that_is_interrupted_again_and_again_comes_to_its_end(
         assert await check_pages(store, done) == wanted
 
 
-async def test_subscribers_who_come_and_go_meanwhile_take_nobodys_place(
+async def test_subscribers_who_come_and_go_meanwhile_displace_nobody(
     services: Services, store: Store, stride: int
 ) -> None:
     use = services.subscriptions
@@ -175,7 +175,7 @@ async def test_a_page_that_a_sender_has_finished_is_not_made_again(
     assert [r.address for r in records_found] == wanted
 
 
-async def test_whoever_pauses_or_cancels_stops_fan_out_and_it_goes_on_where_it_was(
+async def test_fan_out_stops_when_paused_or_cancelled_and_continues_where_it_was(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)
@@ -192,7 +192,7 @@ async def test_whoever_pauses_or_cancels_stops_fan_out_and_it_goes_on_where_it_w
         assert await check_pages(store, await fan_out_whole(store, message.ref)) == wanted
 
 
-async def test_a_list_without_anybody_gives_an_explicit_reason(
+async def test_a_message_to_an_empty_list_has_an_explicit_reason(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)
@@ -207,7 +207,7 @@ async def test_a_list_without_anybody_gives_an_explicit_reason(
     await services.lists.finish_deletion(name)
     begun = await FanOut(Services(store)).begin(message)
     assert begun.reason == NO_LIST
-    # Paused, the list made anew, resumed: the message was for the list that is gone.
+    # Paused, the list recreated, resumed: the message was for the list that is gone.
     await services.messages.pause(message.ref)
     await make_list(services)
     await services.subscriptions.add(name, "new@example.com", verified=True)

@@ -66,7 +66,7 @@ async def test_of_many_senders_one_opens_a_hold_and_one_probes_it(services: Serv
     assert len(await warnings(services)) == 1
 
 
-async def test_pages_go_on_when_their_hold_is_lifted_and_one_page_probes(
+async def test_one_page_probes_and_the_others_continue_when_their_hold_is_lifted(
     services: Services, store: Store
 ) -> None:
     message = await being_sent(services)
@@ -95,7 +95,7 @@ async def test_pages_go_on_when_their_hold_is_lifted_and_one_page_probes(
         await services.message_holds.try_now(message.ref)
 
 
-async def test_who_was_refused_by_a_reply_about_us_is_pending_again(
+async def test_emails_refused_because_of_our_account_are_pending_again(
     services: Services, store: Store
 ) -> None:
     message = await being_sent(services)
@@ -113,7 +113,7 @@ async def test_who_was_refused_by_a_reply_about_us_is_pending_again(
     assert (await store.queue(SEND_QUEUE).info()).length == 1
 
 
-async def test_deferred_emails_are_due_at_once_if_somebody_asks(services: Services) -> None:
+async def test_deferred_emails_are_due_at_once_on_request(services: Services) -> None:
     message = await being_sent(services)
     with pytest.raises(NotNow, match="no deferred emails"):
         await services.retries.retry(message.ref)

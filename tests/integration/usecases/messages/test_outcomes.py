@@ -133,7 +133,7 @@ async def test_a_page_in_a_senders_hands_is_not_decided_on(
         pytest.param(False, id="send again"),
     ],
 )
-async def test_a_decision_that_is_interrupted_anywhere_can_be_brought_to_its_end(
+async def test_a_decision_interrupted_anywhere_can_be_completed(
     services: Services, store: Store, was_sent: bool
 ) -> None:
     async def attempt(fate: Fate, writes: int) -> None:

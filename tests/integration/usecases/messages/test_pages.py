@@ -242,7 +242,7 @@ async def test_a_page_of_a_dead_neighbour_is_left_to_its_journal(
     assert not has_journal(tmp_path, "dead")
 
 
-async def test_a_neighbour_that_stays_away_is_doubted_in_the_end(
+async def test_emails_of_a_sender_that_stays_away_are_in_doubt_in_the_end(
     store: Store, message: Message
 ) -> None:
     [item] = items_of(message, 0)

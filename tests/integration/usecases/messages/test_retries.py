@@ -58,7 +58,7 @@ async def test_only_the_refused_who_still_want_it_get_it(services: Services, sto
     assert (await services.outcomes.counts(message)).refused == 6, "its own record stays"
 
 
-async def test_however_often_it_is_asked_there_is_one(services: Services, store: Store) -> None:
+async def test_repeated_requests_create_one_retry(services: Services, store: Store) -> None:
     message, _ = await half_refused(services, store)
     assert await services.retries.retry_of(message) is None
     first = await services.retries.retry_refused(message.ref)

@@ -1,4 +1,4 @@
-"""Limits in a store: no slot is given twice, whoever asks; and what a transport makes of them."""
+"""Rate limits in a store: no slot is granted twice, and transports keep to them."""
 
 import asyncio
 from collections.abc import Sequence

@@ -161,6 +161,7 @@ async def test_several_may_keep_counting_at_once(services: Services) -> None:
             await asyncio.sleep(0.02)
         stopping.set()
         await asyncio.gather(*counting)
+    assert [size.name for size in await services.growth.sizes()] == ["news"]
 
 
 # -- health ---------------------------------------------------------------------------------------

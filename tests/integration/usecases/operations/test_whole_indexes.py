@@ -74,7 +74,7 @@ async def test_messages_that_are_open_and_those_that_are_done(
     assert (line.ref, sums) == (done.ref, (3, 2, 1, 0, 0))
 
 
-async def test_a_message_is_there_once_whatever_its_index_has_kept(
+async def test_a_message_is_listed_once_whatever_its_index_contains(
     services: Services, store: Store
 ) -> None:
     name = await make_list(services)
