@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import OrderedDict
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.errors import NoSuch, NotNow
-from postroom.domain.messages.messages import Message
+from postroom.domain.errors import DomainError, NoSuch, NotNow
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing
 from postroom.services.messages.lifecycle import MessageService
+from postroom.storage import NotFound
+
+log = logging.getLogger(__name__)
+
+BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 
 _STATUS_SECONDS = 0.5  # maximum age of a message's status: a pause takes effect within a second
 _REMEMBERED = 8  # mailings: a body may have 10 MB
@@ -46,6 +52,30 @@ class Mailings:
             message = None
         known.message, known.read_at = message, read_at
         return message
+
+    async def ready(self, ref: MessageRef) -> Message | None:
+        """Return the message; pause it first if it cannot be composed."""
+        message = await self.message(ref)
+        if message is not None and message.status is MessageStatus.PAUSED:
+            # Parked pages wait for the scheduler, so make sure that it is still paused.
+            self.forget_status(ref)
+            message = await self.message(ref)
+        if message is None or message.status not in BEING_SENT:
+            return message
+        try:
+            await self.mailing(message)
+        except (DomainError, NotFound) as exc:
+            await self._pause(message, f"its email cannot be composed: {exc}")
+            return await self._messages.get(ref)
+        return message
+
+    async def _pause(self, message: Message, reason: str) -> None:
+        try:
+            await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
+            log.error("message %s is paused: %s", message.ref, reason)
+        except DomainError as exc:
+            log.info("message %s is not paused again: %s", message.ref, exc)
+        self.forget_status(message.ref)
 
     def _about(self, ref: MessageRef) -> _Known:
         known = self._known.get(ref)

@@ -13,7 +13,6 @@ from typing import TypeVar
 from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
-from postroom.domain.errors import DomainError
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.page_emails import EmailState
@@ -28,7 +27,7 @@ from postroom.sender.faults.lost_history import LostHistory
 from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.journal.journal import Journal, has_journal
 from postroom.sender.limits.domain_limits import DomainLimits
-from postroom.sender.mailings import Mailings
+from postroom.sender.mailings import BEING_SENT, Mailings
 from postroom.sender.pages.active_pages import ActivePage, Leases, partitions
 from postroom.sender.pages.allowed_recipients import Recipients
 from postroom.sender.pages.claims import Claims, PageLost, PageTaken
@@ -43,7 +42,7 @@ from postroom.sender.pages.settling import (
 from postroom.sender.policy import Judge
 from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.services.messages.page_rows import Page
-from postroom.storage import LeaseLost, NotFound, StoreOutage
+from postroom.storage import LeaseLost, StoreOutage
 from postroom.transport.contract import Result, ResultKind, Transport
 
 log = logging.getLogger(__name__)
@@ -54,7 +53,6 @@ LEFT = "no longer a verified subscriber at the time of sending"
 CANCELLED = "the message was cancelled"
 LIMITED = "waits: the emails per second to its domain are limited"
 
-_BEING_SENT = (MessageStatus.QUEUING, MessageStatus.PROCESSING)
 _LABELS = {EmailOutcome.PENDING: "deferred"}
 _REFUSED = ResultKind.REFUSED
 
@@ -88,7 +86,6 @@ class PageWork:
         self._unsettled: set[str] = set()
         store = services.store
         self._queue = store.queue(SEND_QUEUE)
-        self._messages = services.messages
         self._pages = services.pages
         self._recipients = Recipients(store)
         self.store_outages = StoreOutages()
@@ -103,7 +100,7 @@ class PageWork:
         self._settler = Settler(store, settings.settle_together)
         self._leases = Leases(self._queue, self._claims, journal, settings.lease)
         self.faults = Faults(services, journal.owner, stop)
-        self.mailings = Mailings(self._messages, settings.base_url)
+        self.mailings = Mailings(services.messages, settings.base_url)
         self.is_stopping = False
         """Whether to start nothing new."""
 
@@ -136,7 +133,7 @@ class PageWork:
     ) -> tuple[Message, list[ActivePage], dict[Address, Recipient]] | None:
         """Claim the pages, and read who may still receive their emails. Pages with nothing to do
         end here; return None if no page is left."""
-        message = await self._current(group[0].item.ref) if group else None
+        message = await self.mailings.ready(group[0].item.ref) if group else None
         if message is None:  # it was deleted
             for each in group:
                 await self._end(each, finished=True)
@@ -151,7 +148,7 @@ class PageWork:
         claimed = await self._claims.take([each.item for each in group])
         # Again, unless it was read just now: a message that was paused before the claim may be
         # edited, and this process may have been suspended meanwhile.
-        message = await self._current(message.ref) or message
+        message = await self.mailings.ready(message.ref) or message
         ready: list[ActivePage] = []
         for each in group:
             page = claimed[each.item]
@@ -162,7 +159,7 @@ class PageWork:
             else:
                 each.page = page
                 ready.append(each)
-        if message.status not in _BEING_SENT:
+        if message.status not in BEING_SENT:
             return message, ready, {}
         due: dict[Address, SubscriberGuid] = {}
         for each in ready:
@@ -171,30 +168,6 @@ class PageWork:
                 due |= {address: page.emails.guid(place) for place, address in each.due}
         allowed = await self._recipients.allowed(message.list_name, due) if due else {}
         return message, ready, allowed
-
-    async def _current(self, ref: MessageRef) -> Message | None:
-        """Return the message; pause it first if it cannot be composed."""
-        message = await self.mailings.message(ref)
-        if message is not None and message.status is MessageStatus.PAUSED:
-            # Parked pages wait for the scheduler, so make sure that it is still paused.
-            self.mailings.forget_status(ref)
-            message = await self.mailings.message(ref)
-        if message is None or message.status not in _BEING_SENT:
-            return message
-        try:
-            await self.mailings.mailing(message)
-        except (DomainError, NotFound) as exc:
-            await self._pause(message, f"its email cannot be composed: {exc}")
-            return await self._messages.get(ref)
-        return message
-
-    async def _pause(self, message: Message, reason: str) -> None:
-        try:
-            await self._messages.pause(message.ref, reason, resumptions=message.resumptions)
-            log.error("message %s is paused: %s", message.ref, reason)
-        except DomainError as exc:
-            log.info("message %s is not paused again: %s", message.ref, exc)
-        self.mailings.forget_status(message.ref)
 
     # -- one page ------------------------------------------------------------------------------
 
@@ -254,7 +227,7 @@ class PageWork:
                 place: judge.doubted(LOST_OWNER, page.emails.state(place))
                 for place in page.emails.pending()
             }
-        if message.status not in _BEING_SENT:
+        if message.status not in BEING_SENT:
             return {}
         states = self._lost_history.doubts(page)
         places: dict[Address, int] = {}
