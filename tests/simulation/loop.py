@@ -94,9 +94,6 @@ class NumberedTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self._number
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
 
 class SimulationLoop(asyncio.AbstractEventLoop):
     def __init__(self, choices: Random) -> None:
@@ -157,6 +154,9 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             process.tasks.clear()
             process.ready.clear()
         self._timers.clear()
+        # Tasks of the next run have the same numbers, and asyncio would compare them with these.
+        for known in ("_all_tasks", "_scheduled_tasks"):  # until Python 3.11, from 3.12 on
+            getattr(asyncio.tasks, known, set[object]()).clear()
 
     def call_for(self, process: Process, seconds: float, act: Callable[[], object]) -> None:
         """Call something later, in another process."""
@@ -289,7 +289,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         task = context.get("future") or context.get("task")
-        which = getattr(task.get_coro(), "__qualname__", "") if task is not None else "a callback"
+        which = task.get_coro() if isinstance(task, NumberedTask) else "a callback"
         self.errors.append(f"{which}: {context.get('message')}: {context.get('exception')!r}")
 
     def get_debug(self) -> bool:

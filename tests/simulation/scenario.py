@@ -71,11 +71,11 @@ class Simulation:
         self.in_doubt = choices.choice((WhenInDoubt.RESEND, WhenInDoubt.RESEND, WhenInDoubt.HOLD))
         self._connections = choices.choice((1, 2, 3))
         others = choices.random()
-        self.sign_ups = _named("new{}@example.org", choices.choice((1, 2)) if others > 0.75 else 0)
-        self.orders = _named("order {}", choices.choice((1, 3)) if others < 0.15 else 0)
+        self.sign_ups = _named("new{}@example.org", choices.choice((1, 2)) if others > 0.8 else 0)
+        self.orders = _named("order {}", choices.choice((1, 3)) if others < 0.1 else 0)
         self.handler.hopeless = {each for each in self.orders if choices.random() < 0.2}
         self._add("scheduler", choices.choice((1, 1, 2)), self._schedule)
-        self._add("sender", choices.choice((1, 2, 2, 2, 3)), self._send)
+        self._add("sender", choices.choice((1, 2, 2, 2, 2, 3)), self._send)
         self._add("confirmations", 1 if self.sign_ups else 0, self._confirm)
         self._add("host", choices.choice((1, 2)) if self.orders else 0, self._host)
 
