@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.host.lines import Line, Lines, stamp
 from postroom.domain.queues.apps import COMMAND_LINE, App, parse_app
-from postroom.storage import NewQueueMessage, Store, open_store
+from postroom.storage import MessageToPut, Store, open_store
 from postroom.wiring import Services
 
 _POSTROOM = Path(sys.executable).with_name("postroom")
@@ -87,7 +87,7 @@ async def throughput(url: str, folder: Path, count: int, handler: str = "process
         _,
     ):
         body = stamp()
-        await store.queue(_QUEUE).put_many([NewQueueMessage(body)] * count)
+        await store.queue(_QUEUE).put_many([MessageToPut(body)] * count)
         await lines.wait_for(count)
     return count / (lines.found[-1].ran - lines.found[0].ran)
 

@@ -23,7 +23,7 @@ from postroom.storage import (
     InvalidValue,
     KeyRange,
     LeaseLost,
-    NewQueueMessage,
+    MessageToPut,
     NotFound,
     Operation,
     Put,
@@ -262,8 +262,8 @@ async def test_a_later_step_sees_what_an_earlier_one_wrote(store: Store, table: 
 
 async def test_messages_are_put_behind_what_was_written(store: Store, queue: Queue) -> None:
     new = [
-        NewQueueMessage("one", properties={"language": "fr"}),
-        NewQueueMessage("later", delay=3600),
+        MessageToPut("one", properties={"language": "fr"}),
+        MessageToPut("later", delay=3600),
     ]
     await store.write_in_order([archive("a"), Put(queue.name, new), Put("other", [])])
     assert list(await contents(store.table("archive"))) == ["a"]
@@ -277,9 +277,9 @@ async def test_messages_behind_a_step_that_fails_are_not_put(store: Store, queue
     with pytest.raises(NotFound):
         await store.write_in_order(
             [
-                Put(queue.name, [NewQueueMessage("before")]),
+                Put(queue.name, [MessageToPut("before")]),
                 Batch("people", [Delete("p", "missing")]),
-                Put(queue.name, [NewQueueMessage("behind")]),
+                Put(queue.name, [MessageToPut("behind")]),
             ]
         )
     assert [each.body for each in await queue.receive(10, lease=60)] == ["before"]
@@ -288,7 +288,7 @@ async def test_messages_behind_a_step_that_fails_are_not_put(store: Store, queue
 async def test_waiting_ends_when_messages_are_put_in_order(store: Store, queue: Queue) -> None:
     waiting = asyncio.create_task(queue.wait(30))
     await asyncio.sleep(0)
-    await store.write_in_order([Put(queue.name, [NewQueueMessage("one")])])
+    await store.write_in_order([Put(queue.name, [MessageToPut("one")])])
     assert await waiting
 
 
@@ -334,8 +334,8 @@ async def test_what_cannot_be_done_at_all_is_refused(store: Store, queue: Queue)
         Batch("people", []),
         Batch("People", [Delete("p", "a")]),
         Finish(peeked),
-        Put(queue.name, [NewQueueMessage("x" * 100_000)]),
-        Put("", [NewQueueMessage("x")]),
+        Put(queue.name, [MessageToPut("x" * 100_000)]),
+        Put("", [MessageToPut("x")]),
     ):
         with pytest.raises(InvalidRequest):
             await store.write_in_order([impossible, Finish(message)])

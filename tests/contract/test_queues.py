@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.storage import InvalidValue, LeaseLost, NewQueueMessage, Queue, Store
+from postroom.storage import InvalidValue, LeaseLost, MessageToPut, Queue, Store
 
 # Engines may round delays up to whole seconds, and polling looks at most every two.
 A_MOMENT = 10.0
@@ -114,9 +114,7 @@ async def test_a_delayed_message_waits_for_its_time(queue: Queue) -> None:
 
 
 async def test_an_expired_message_is_never_received(queue: Queue) -> None:
-    await queue.put_many(
-        [NewQueueMessage("gone", ttl=1), NewQueueMessage("stays", ttl=60), "for ever"]
-    )
+    await queue.put_many([MessageToPut("gone", ttl=1), MessageToPut("stays", ttl=60), "for ever"])
     await asyncio.sleep(2.1)
     assert [m.body for m in await queue.peek(10)] == ["stays", "for ever"]
     assert [m.body for m in await queue.receive(10, lease=30)] == ["stays", "for ever"]
@@ -127,9 +125,7 @@ async def test_an_expired_message_is_never_received(queue: Queue) -> None:
 async def test_an_expired_message_is_not_counted_though_nobody_has_looked_for_it(
     queue: Queue, store: Store
 ) -> None:
-    await queue.put_many(
-        [NewQueueMessage("gone", ttl=1), NewQueueMessage("stays", ttl=60), "for ever"]
-    )
+    await queue.put_many([MessageToPut("gone", ttl=1), MessageToPut("stays", ttl=60), "for ever"])
     await asyncio.sleep(1.1)
     assert (await queue.info()).length == 2
     assert [each.length for each in await store.queues()] == [2]
@@ -385,7 +381,7 @@ async def test_a_queue_is_browsed_in_portions_and_nothing_changes(queue: Queue) 
 async def test_browsing_shows_delayed_and_leased_messages_and_continues_after_deleted_ones(
     queue: Queue,
 ) -> None:
-    await queue.put_many(["leased", NewQueueMessage("delayed", delay=3600), "ready"])
+    await queue.put_many(["leased", MessageToPut("delayed", delay=3600), "ready"])
     [leased] = await queue.receive(lease=1800)
     now = datetime.now(UTC)
     found = await queue.browse()

@@ -20,7 +20,7 @@ from postroom.storage import (
     InvalidRequest,
     InvalidValue,
     KeyRange,
-    NewQueueMessage,
+    MessageToPut,
     Store,
     Table,
     TooLarge,
@@ -248,22 +248,22 @@ async def test_names_that_not_every_engine_knows_are_refused(store: Store) -> No
 @pytest.mark.parametrize(
     ("message", "error"),
     [
-        (NewQueueMessage("x" * 48_001), TooLarge),
-        (NewQueueMessage("한" * 16_001), TooLarge),
-        (NewQueueMessage("x" * 47_990, properties={"a": "1234567890"}), TooLarge),
-        (NewQueueMessage("NUL\x00"), InvalidValue),
-        (NewQueueMessage("\ud800"), InvalidValue),
-        (NewQueueMessage(cast(Any, b"bytes")), InvalidValue),
-        (NewQueueMessage("x", delay=-1), InvalidValue),
-        (NewQueueMessage("x", delay=8 * 24 * 3600), InvalidValue),
-        (NewQueueMessage("x", delay=float("nan")), InvalidValue),
-        (NewQueueMessage("x", ttl=0), InvalidValue),
-        (NewQueueMessage("x", properties=cast(Any, {"a": 1})), InvalidValue),
+        (MessageToPut("x" * 48_001), TooLarge),
+        (MessageToPut("한" * 16_001), TooLarge),
+        (MessageToPut("x" * 47_990, properties={"a": "1234567890"}), TooLarge),
+        (MessageToPut("NUL\x00"), InvalidValue),
+        (MessageToPut("\ud800"), InvalidValue),
+        (MessageToPut(cast(Any, b"bytes")), InvalidValue),
+        (MessageToPut("x", delay=-1), InvalidValue),
+        (MessageToPut("x", delay=8 * 24 * 3600), InvalidValue),
+        (MessageToPut("x", delay=float("nan")), InvalidValue),
+        (MessageToPut("x", ttl=0), InvalidValue),
+        (MessageToPut("x", properties=cast(Any, {"a": 1})), InvalidValue),
     ],
     ids=lambda value: ascii(value)[:40],
 )
 async def test_a_queue_message_that_cannot_be_kept_everywhere_is_refused_with_its_whole_batch(
-    store: Store, message: NewQueueMessage, error: type[InvalidRequest]
+    store: Store, message: MessageToPut, error: type[InvalidRequest]
 ) -> None:
     with pytest.raises(error):
         await store.queue("q").put_many(["fine", message])

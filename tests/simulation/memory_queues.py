@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from postroom.storage import (
     InvalidValue,
     LeaseLost,
-    NewQueueMessage,
+    MessageToPut,
     QueueInfo,
     QueueMessage,
     StoredMessage,
@@ -26,7 +26,7 @@ class MemoryQueue(CheckedQueue):
         self._store = store
         self._data = store.data
 
-    async def _put(self, messages: Sequence[NewQueueMessage]) -> list[str]:
+    async def _put(self, messages: Sequence[MessageToPut]) -> list[str]:
         def act() -> list[str]:
             now = self._data.clock()
             queue = self._data.queues.setdefault(self.name, {})

@@ -38,7 +38,7 @@ from postroom.storage import (
     Batch,
     Insert,
     KeyRange,
-    NewQueueMessage,
+    MessageToPut,
     Put,
     Server,
     eq,
@@ -165,7 +165,7 @@ class FanOut:
             await self._store.write_in_order(
                 [
                     Batch(entities.PAGES, [Insert(page_entity(page)) for page in pages]),
-                    Put(SEND_QUEUE, [NewQueueMessage(str(page.item())) for page in pages]),
+                    Put(SEND_QUEUE, [MessageToPut(str(page.item())) for page in pages]),
                 ]
             )
         except AlreadyExists as exc:

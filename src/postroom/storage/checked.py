@@ -30,7 +30,7 @@ from postroom.storage.contract import (
     BlobListing,
     Container,
     Lease,
-    NewQueueMessage,
+    MessageToPut,
     Queue,
     QueueMessage,
     Store,
@@ -80,7 +80,7 @@ class CheckedQueue(Queue):
         self.name = check_queue_name(name)
 
     @abstractmethod
-    async def _put(self, messages: Sequence[NewQueueMessage]) -> list[str]: ...
+    async def _put(self, messages: Sequence[MessageToPut]) -> list[str]: ...
 
     @abstractmethod
     async def _receive(self, limit: int, lease: float) -> list[QueueMessage]: ...
@@ -123,11 +123,11 @@ class CheckedQueue(Queue):
         ttl: float | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> str:
-        return (await self.put_many([NewQueueMessage(body, delay, ttl, properties or {})]))[0]
+        return (await self.put_many([MessageToPut(body, delay, ttl, properties or {})]))[0]
 
     @measured("queue put_many")
-    async def put_many(self, messages: Sequence[str | NewQueueMessage]) -> list[str]:
-        new = [NewQueueMessage(m) if isinstance(m, str) else m for m in messages]
+    async def put_many(self, messages: Sequence[str | MessageToPut]) -> list[str]:
+        new = [MessageToPut(m) if isinstance(m, str) else m for m in messages]
         for message in new:
             check_message(message)
         return await self._put(new) if new else []
@@ -166,7 +166,7 @@ class CheckedQueue(Queue):
     ) -> str:
         check_queue_name(to)
         kept = message.properties if properties is None else properties
-        check_message(NewQueueMessage(message.body, delay, None, kept), limits.MOVED_MESSAGE_BYTES)
+        check_message(MessageToPut(message.body, delay, None, kept), limits.MOVED_MESSAGE_BYTES)
         return await self._move(self._leased(message), to, delay, properties)
 
     @measured("queue delete")
@@ -207,7 +207,7 @@ class CheckedQueue(Queue):
         )
 
 
-def check_message(message: NewQueueMessage, most: int = limits.QUEUE_MESSAGE_BYTES) -> None:
+def check_message(message: MessageToPut, most: int = limits.QUEUE_MESSAGE_BYTES) -> None:
     if not isinstance(message.body, str):
         raise InvalidValue(f"a queue message must be text, not {type(message.body).__name__}")
     check_text("queue message", message.body, most)

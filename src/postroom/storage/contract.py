@@ -252,7 +252,7 @@ class Table(ABC):
 # Queues
 
 
-class NewQueueMessage(msgspec.Struct, frozen=True):
+class MessageToPut(msgspec.Struct, frozen=True):
     """A queue message that is to be put.
 
     It can be received from `delay` seconds from now until `ttl` seconds from now (None: forever).
@@ -324,10 +324,10 @@ class Queue(ABC):
         ttl: float | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> str:
-        """Put one message; return its ID. See `NewQueueMessage`."""
+        """Put one message; return its ID. See `MessageToPut`."""
 
     @abstractmethod
-    async def put_many(self, messages: Sequence[str | NewQueueMessage]) -> list[str]:
+    async def put_many(self, messages: Sequence[str | MessageToPut]) -> list[str]:
         """Put any number of messages in this order; return their IDs.
 
         Not atomic: after `StoreUnavailable`, `StoreFull` or a crash of this process, some of them
@@ -555,7 +555,7 @@ class Put(msgspec.Struct, frozen=True):
     """A step of `Store.write_in_order` that does the same as `Queue.put_many`."""
 
     queue: str
-    messages: Sequence[NewQueueMessage]
+    messages: Sequence[MessageToPut]
 
 
 Step: TypeAlias = Batch | Finish | Put

@@ -26,7 +26,7 @@ from postroom.storage import (
     InvalidName,
     InvalidStoreUrl,
     KeyRange,
-    NewQueueMessage,
+    MessageToPut,
     SchemaTooNew,
     StaleETag,
     StoreClosed,
@@ -612,7 +612,7 @@ async def test_queues_are_tried_again_when_the_service_is_in_trouble(
     queue = store.queue("q")
     await queue.put("made")
     faulty.faults = list(TROUBLE)
-    await queue.put_many([NewQueueMessage("a"), NewQueueMessage("b")])
+    await queue.put_many([MessageToPut("a"), MessageToPut("b")])
     faulty.faults = list(TROUBLE)
     messages = await queue.receive(10, lease=30)
     assert [m.body for m in messages] == ["made", "a", "b"]

@@ -27,7 +27,7 @@ from postroom.storage import (
     KeyRange,
     Lease,
     Merge,
-    NewQueueMessage,
+    MessageToPut,
     NotFound,
     Operation,
     Put,
@@ -618,7 +618,7 @@ async def test_writes_in_order_whose_answer_was_lost_are_done_once(
             Batch("people", [InsertMany("p", {"a": {}, "b": {}})]),
             Batch("people", [Replace(Entity("p", "a", {"N": 1})), Delete("p", "old", old)]),
             Batch("people", [DeleteMany("p", ["b"])]),
-            Put("other", [NewQueueMessage("next")]),
+            Put("other", [MessageToPut("next")]),
             Finish(message),
         ]
     )
@@ -706,7 +706,7 @@ class Work:
     async def insert_and_put(self, number: int) -> None:
         store = self.stores[number % len(self.stores)]
         inserts = Batch("people", [InsertMany("p", {f"{number}-first": {}, f"{number}-last": {}})])
-        await store.write_in_order([inserts, Put("q", [NewQueueMessage(str(number))])])
+        await store.write_in_order([inserts, Put("q", [MessageToPut(str(number))])])
         self.inserted += [f"{number}-first", f"{number}-last"]
         self.put.append(str(number))
 

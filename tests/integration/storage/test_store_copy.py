@@ -17,7 +17,7 @@ from postroom.services.operations.store_copy import PROGRESS, CopyFailed, StoreC
 from postroom.storage import (
     Entity,
     InvalidStoreUrl,
-    NewQueueMessage,
+    MessageToPut,
     Store,
     open_existing_store,
     open_store,
@@ -116,7 +116,7 @@ async def test_from_engine_to_engine_and_back_nothing_changes(
 
 
 async def test_delays_travel(source: Store, target: Store) -> None:
-    await source.queue("shop/later").put_many([NewQueueMessage("soon", delay=3600, ttl=7200)])
+    await source.queue("shop/later").put_many([MessageToPut("soon", delay=3600, ttl=7200)])
     await StoreCopy(source, target).run()
 
     [stored] = [each async for each in target.queue("shop/later").scan()]

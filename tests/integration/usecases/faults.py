@@ -31,7 +31,7 @@ from postroom.storage import (
     Lease,
     LeaseLost,
     Merge,
-    NewQueueMessage,
+    MessageToPut,
     Operation,
     QueryResult,
     Queue,
@@ -180,7 +180,7 @@ class FatedQueue(Queue):
         await self._fate.write()
         return await self._inner.put(body, delay=delay, ttl=ttl, properties=properties)
 
-    async def put_many(self, messages: Sequence[str | NewQueueMessage]) -> list[str]:
+    async def put_many(self, messages: Sequence[str | MessageToPut]) -> list[str]:
         """One after the other: the contract says that a part of them may be in."""
         ids = []
         for message in messages:

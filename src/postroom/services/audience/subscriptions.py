@@ -33,7 +33,7 @@ from postroom.storage import (
     AlreadyExists,
     Batch,
     KeyRange,
-    NewQueueMessage,
+    MessageToPut,
     Put,
     StaleETag,
     Step,
@@ -321,10 +321,10 @@ class SubscriptionService:
             raise Overtaken("subscriber", subscriber.address) from exc
 
 
-def _item(subscriber: Subscriber, language: str) -> NewQueueMessage:
+def _item(subscriber: Subscriber, language: str) -> MessageToPut:
     """Return a work item for `mail/confirm`: whom to ask, and in which language."""
     properties = {"language": language} if language else {}
-    return NewQueueMessage(f"{subscriber.guid},{subscriber.list_name}", properties=properties)
+    return MessageToPut(f"{subscriber.guid},{subscriber.list_name}", properties=properties)
 
 
 def _verified(subscriber: Subscriber) -> Subscriber:

@@ -12,7 +12,7 @@ from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.page_rows import PageRows
-from postroom.storage import AlreadyExists, Entity, NewQueueMessage, Store
+from postroom.storage import AlreadyExists, Entity, MessageToPut, Store
 
 
 class RetryService:
@@ -50,7 +50,7 @@ class RetryService:
         asked = await self._messages.ask_for_retry(message.ref)
         items = [WorkItem(message.day, message.ref, page, restarted=True) for page in pages]
         # Senders remember a message for half a second.
-        await self._queue.put_many([NewQueueMessage(str(item), delay=1.0) for item in items])
+        await self._queue.put_many([MessageToPut(str(item), delay=1.0) for item in items])
         return asked
 
     async def retry_refused(self, ref: str) -> Message:

@@ -29,7 +29,7 @@ from postroom.storage import (
     Container,
     Entity,
     KeyRange,
-    NewQueueMessage,
+    MessageToPut,
     QueueMessage,
     Store,
     Table,
@@ -184,7 +184,7 @@ class StoreCopy:
             return
         target = self._target.queue(name)
         await target.purge()
-        waiting: list[NewQueueMessage] = []
+        waiting: list[MessageToPut] = []
         async for stored in self._source.queue(name).scan():
             now = clock.now()
             delay = max(0.0, (stored.ready_at - now).total_seconds())
@@ -192,7 +192,7 @@ class StoreCopy:
             if stored.expires_at is not None:
                 ttl = max(1.0, (stored.expires_at - now).total_seconds())
             message = stored.message
-            waiting.append(NewQueueMessage(message.body, delay, ttl, message.properties))
+            waiting.append(MessageToPut(message.body, delay, ttl, message.properties))
             if len(waiting) == _PUT_MANY:
                 await self._put(name, waiting)
                 waiting = []
@@ -200,7 +200,7 @@ class StoreCopy:
         await self._record(what, "done", "")
         self._on_progress(what, self._report)
 
-    async def _put(self, name: str, messages: list[NewQueueMessage]) -> None:
+    async def _put(self, name: str, messages: list[MessageToPut]) -> None:
         await self._target.queue(name).put_many(messages)
         self._report.messages += len(messages)
 

@@ -34,7 +34,7 @@ from postroom.storage.azure.encoding import (
 )
 from postroom.storage.azure.errors import Refused
 from postroom.storage.checked import CheckedQueue
-from postroom.storage.contract import NewQueueMessage, QueueInfo, QueueMessage, StoredMessage
+from postroom.storage.contract import MessageToPut, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost
 
 _FOR_EVER: Final = -1
@@ -62,13 +62,13 @@ class AzureQueue(CheckedQueue):
         self._pace = pace
         self._client = connection.queues.get_queue_client(azure_name(name))
 
-    async def _put(self, messages: Sequence[NewQueueMessage]) -> list[str]:
+    async def _put(self, messages: Sequence[MessageToPut]) -> list[str]:
         """Put one after the other: simultaneous requests may arrive in any order."""
         identities = [await self._put_one(message) for message in messages]
         self._pace.quicken(self.name)
         return identities
 
-    async def _put_one(self, message: NewQueueMessage) -> str:
+    async def _put_one(self, message: MessageToPut) -> str:
         delay = math.ceil(message.delay)
         ttl = _ttl(message, delay)
         if ttl == 0:
@@ -303,7 +303,7 @@ async def wait_for_messages(
     return await pace.until_found(names, look, timeout)
 
 
-def _ttl(message: NewQueueMessage, delay: int) -> int:
+def _ttl(message: MessageToPut, delay: int) -> int:
     """Return whole seconds, more than the delay as Azure demands; 0 if it ends before the delay."""
     if message.ttl is None or message.ttl > _LONGEST_TTL:
         return _FOR_EVER

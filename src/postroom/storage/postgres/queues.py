@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from postroom.storage.checked import CheckedQueue, check_message
-from postroom.storage.contract import NewQueueMessage, QueueInfo, QueueMessage, StoredMessage
+from postroom.storage.contract import MessageToPut, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import InvalidValue
 from postroom.storage.postgres.batches import Writing
 from postroom.storage.postgres.connection import (
@@ -170,7 +170,7 @@ class PostgresQueue(CheckedQueue):
         self._state = state
         self._database = state.database
 
-    async def _put(self, messages: Sequence[NewQueueMessage]) -> list[str]:
+    async def _put(self, messages: Sequence[MessageToPut]) -> list[str]:
         await self._state.sweep()
         ids = [self._state.ids.next() for _ in messages]
         for values in self._portions(messages, ids):
@@ -179,7 +179,7 @@ class PostgresQueue(CheckedQueue):
         return ids
 
     def _portions(
-        self, messages: Sequence[NewQueueMessage], ids: Sequence[str]
+        self, messages: Sequence[MessageToPut], ids: Sequence[str]
     ) -> Iterator[dict[str, object]]:
         for portion in _as_rows(messages, ids):
             yield {
@@ -188,7 +188,7 @@ class PostgresQueue(CheckedQueue):
                 "messages": msgspec.json.encode(portion).decode(),
             }
 
-    def putting(self, messages: Sequence[NewQueueMessage]) -> Writing:
+    def putting(self, messages: Sequence[MessageToPut]) -> Writing:
         """Return the work of `put_many`, as one of several steps."""
         for message in messages:
             check_message(message)
@@ -366,7 +366,7 @@ def _is_receipt(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) < 2**63
 
 
-def _as_rows(messages: Sequence[NewQueueMessage], ids: Sequence[str]) -> Iterator[list[_Row]]:
+def _as_rows(messages: Sequence[MessageToPut], ids: Sequence[str]) -> Iterator[list[_Row]]:
     """Yield the rows in portions that fit into one statement."""
     portion: list[_Row] = []
     size = 0

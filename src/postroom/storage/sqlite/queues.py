@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from postroom.storage.checked import CheckedQueue, check_message
-from postroom.storage.contract import NewQueueMessage, QueueInfo, QueueMessage, StoredMessage
+from postroom.storage.contract import MessageToPut, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import InvalidValue
 from postroom.storage.sqlite.bell import FileBell, QueueLook
 from postroom.storage.sqlite.connection import Readers
@@ -120,19 +120,19 @@ class SqliteQueue(CheckedQueue):
         self._readers = readers
         self._bell = bell
 
-    async def _put(self, messages: Sequence[NewQueueMessage]) -> list[str]:
+    async def _put(self, messages: Sequence[MessageToPut]) -> list[str]:
         last = await self._writer.run(self._putting(messages))
         self._bell.ring()
         # Nobody else writes during the transaction, so the IDs are consecutive.
         return [str(number) for number in range(last - len(messages) + 1, last + 1)]
 
-    def putting(self, messages: Sequence[NewQueueMessage]) -> Callable[[apsw.Connection], object]:
+    def putting(self, messages: Sequence[MessageToPut]) -> Callable[[apsw.Connection], object]:
         """Return the work of `put_many` in the writing thread, as a part of a larger job."""
         for message in messages:
             check_message(message)
         return self._putting(messages) if messages else lambda _: None
 
-    def _putting(self, messages: Sequence[NewQueueMessage]) -> Callable[[apsw.Connection], int]:
+    def _putting(self, messages: Sequence[MessageToPut]) -> Callable[[apsw.Connection], int]:
         rows = msgspec.json.encode(
             [
                 (
