@@ -6,7 +6,6 @@ outcome, another one which of the page's replies it got. A column that is all ze
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -135,7 +134,11 @@ class PageEmails:
     def guid(self, place: int) -> SubscriberGuid:
         """Return the GUID that the subscriber had when the page was planned."""
         start = place * _GUID_BYTES
-        return SubscriberGuid(str(uuid.UUID(bytes=self._packed.guids[start : start + _GUID_BYTES])))
+        digits = self._packed.guids[start : start + _GUID_BYTES].hex()
+        # Once for each email: formatting takes a third of the time that `uuid.UUID` takes.
+        return SubscriberGuid(
+            f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        )
 
     def places_of(self, key: AddressKey) -> list[int]:
         """Return where emails to an address are, however it is spelled: one, or none.

@@ -7,7 +7,7 @@ row, are not read.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from typing import Final
@@ -131,7 +131,6 @@ def page_entity(page: Page) -> Entity:
     packed = page.emails.packed()
     counts = page.counts
     pieces = range(0, len(packed), _PIECE_BYTES)
-    known = [address_key(each) for each in page.emails.addresses if each != ERASED]
     properties: dict[str, Value] = {
         **{
             _piece(number): packed[start : start + _PIECE_BYTES]
@@ -140,8 +139,8 @@ def page_entity(page: Page) -> Entity:
         **entities.counts_properties(counts),
         **page.claim.properties,
         PARKED: page.parked and counts.pending > 0,
-        "FirstAddress": known[0] if known else "",
-        "LastAddress": known[-1] if known else "",
+        "FirstAddress": _first_known(page.emails.addresses),
+        "LastAddress": _first_known(reversed(page.emails.addresses)),
     }
     with_waiting(properties, page.waiting)
     return Entity(entities.pages_partition(page.day, page.ref), page_row(page.number), properties)
@@ -203,6 +202,11 @@ def email_rows(entity: Entity) -> list[Entity]:
         known = {name: value for name, value in values.items() if value not in (None, "", 0)}
         rows.append(Entity(entity.partition, f"{entity.row},{place:03}", known))
     return rows
+
+
+def _first_known(addresses: Iterable[Address]) -> str:
+    """Return the key of the first address that was not erased; empty if all were."""
+    return next((address_key(each) for each in addresses if each != ERASED), "")
 
 
 def page_row(number: int) -> str:
