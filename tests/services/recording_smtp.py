@@ -32,7 +32,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,10 @@ class _Lines:
                 # While the server writes, the last line may be without its end.
                 whole, end, _ = file.read().rpartition(b"\n")
             self._size += len(whole) + len(end)
-            self._entries += [json.loads(line) for line in whole.splitlines()]
+            for line in whole.splitlines():
+                # A server that was killed while it wrote has not answered that email.
+                with suppress(json.JSONDecodeError):
+                    self._entries.append(json.loads(line))
         return self._entries
 
 

@@ -336,7 +336,11 @@ class Server:
 
 
 def _open_to_append(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")  # ends the line in which an earlier server was killed
+    return descriptor
 
 
 if __name__ == "__main__":
