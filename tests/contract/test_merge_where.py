@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from postroom.storage import Entity, Insert, InvalidBatch, InvalidValue, Table, Value, eq
+from postroom.storage import Conflict, Entity, Insert, InvalidBatch, InvalidValue, Table, Value, eq
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
@@ -37,9 +37,17 @@ async def test_rows_that_match_are_changed_and_returned_whole(table: Table) -> N
 
 async def test_the_etag_is_the_fence_of_what_was_merged(table: Table) -> None:
     rows = await fill(table, 2)
+    before = {row: await table.get("p", row) for row in rows}
     merged = await table.merge_where("p", rows, {"Owner": "me"}, eq("Owner", ""))
-    for entity in merged.values():
-        await table.replace(Entity("p", entity.row, {"Owner": ""}), entity.etag)
+    assert sorted(merged) == rows
+    for row, entity in merged.items():
+        free, old = Entity("p", row, {"Owner": ""}), before[row]
+        assert old is not None
+        with pytest.raises(Conflict):
+            await table.replace(free, old.etag)
+        await table.replace(free, entity.etag)
+        with pytest.raises(Conflict):
+            await table.replace(free, entity.etag)
 
 
 async def test_of_many_callers_exactly_one_gets_each_row(table: Table) -> None:

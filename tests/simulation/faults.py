@@ -91,7 +91,7 @@ class Faults:
 
     def _stop(self) -> None:
         role = self._choices.choice(list(self._simulation.running))
-        self._simulation.tell(f"{self._simulation.running[role]} is told to stop")
+        self._simulation.tell(f"{self._simulation.running[role]} stops in good order")
         self._simulation.stopping[role].set()
 
     def _set_clock(self) -> None:
