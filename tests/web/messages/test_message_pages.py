@@ -252,7 +252,7 @@ async def test_a_message_that_is_paused_before_it_began_says_when_it_would_go_ou
     said = await editor.said(await editor.post(f"/messages/{message.ref}/pause"))
     assert said == "Paused. The message is not sent until you resume it."
     page = await editor.get(f"/messages/{message.ref}")
-    assert "(in 1 d). It is not sent until you resume it." in page.text
+    assert re.search(r">in 1 day</time>\). It is not sent until you resume it.", page.text)
     assert "confirmed subscriber" in page.text, "an estimate"
     assert re.search(r'id="progress"[^>]* hidden', page.text), "there is no sum yet"
     question = await editor.get(f"/messages/{message.ref}/cancel")

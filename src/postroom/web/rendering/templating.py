@@ -1,11 +1,10 @@
 """The template environment (output is escaped, an undefined name is an error), and how pages write
-numbers, times, statuses and outcomes."""
+numbers, statuses and outcomes; times are in `times.py`."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ import jinja2
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.units import show_size
+from postroom.web.rendering import times
 
 FOLDER = Path(__file__).parent.parent
 STATIC = FOLDER / "static"
@@ -51,10 +51,8 @@ def make_environment() -> jinja2.Environment:
         lstrip_blocks=True,
         enable_async=False,
     )
-    environment.filters.update(
-        number=number, when=when, isotime=isotime, ago=ago, percent=percent, size=show_size
-    )
-    environment.filters.update(lasting=lasting, upcoming=upcoming, sentence=sentence)
+    environment.filters.update(times.FILTERS)
+    environment.filters.update(number=number, percent=percent, size=show_size, sentence=sentence)
     environment.filters.update(
         queue_url=queue_url, status_label=status_label, outcome_label=outcome_label
     )
@@ -79,42 +77,6 @@ def percent(part: float, whole: float) -> str:
         return "0 %"
     share = 100 * part / whole
     return f"{share:.0f} %" if share in (0, 100) else f"{min(max(share, 0.1), 99.9):.1f} %"
-
-
-def when(moment: datetime | None) -> str:
-    """Format a time in UTC, to the minute."""
-    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def isotime(moment: datetime) -> str:
-    """Format a time for the `datetime` attribute."""
-    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def ago(moment: datetime | None, now: datetime | None = None) -> str:
-    """Return for example "5 min ago" or "in 2 h"."""
-    if moment is None:
-        return ""
-    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        if abs(seconds) >= length:
-            count = int(abs(seconds) // length)
-            return f"{count} {unit} ago" if seconds > 0 else f"in {count} {unit}"
-    return "just now"
-
-
-def upcoming(moment: datetime, now: datetime | None = None) -> str:
-    """Return for example "in 2 h", or "now" if the moment has come."""
-    now = now or datetime.now(UTC)
-    return ago(moment, now) if moment - now >= timedelta(seconds=1) else "now"
-
-
-def lasting(seconds: float) -> str:
-    """Return a duration in its largest unit, for example "5 min"."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 1):.0f} s"
 
 
 def sentence(problem: str, field: str) -> str:

@@ -30,7 +30,8 @@ from postroom.services.accounts.users import Role
 from postroom.services.messages.hold_rows import describe
 from postroom.services.messages.holds import Hold
 from postroom.services.messages.progress import Progress
-from postroom.web.rendering.templating import counted, lasting
+from postroom.web.rendering.templating import counted
+from postroom.web.rendering.times import lasting
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
