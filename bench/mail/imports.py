@@ -21,7 +21,7 @@ from postroom.services import entities
 from postroom.services.audience.files.imports import CHUNK_LINES
 from postroom.storage import codec, open_store
 from postroom.storage.checked_tables import key_of, singly
-from postroom.storage.contract import Insert
+from postroom.storage.contract.tables import Insert
 from postroom.wiring import Services
 
 LINES = 200_000

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from postroom.storage import (
+    BulkInsert,
     Entity,
     Insert,
-    InsertMany,
     InvalidKey,
     InvalidValue,
     KeyRange,
@@ -54,14 +54,12 @@ async def test_a_struct_that_names_bytes_is_refused(table: Table) -> None:
 
     with pytest.raises(InvalidValue, match="Content"):
         await table.read(Picture, "p")
-    with pytest.raises(InvalidValue, match="Content"):
-        await table.read_partitions(Picture, ["p"])
 
 
 async def test_rows_come_in_order_from_a_range_of_one_partition(table: Table) -> None:
     rows = ["a", 'b"\\', "c", "é", "\ue000", "🎈"]
     for partition in ("p", "p2"):
-        await table.apply([InsertMany(partition, {row: {"Name": row} for row in rows[::-1]})])
+        await table.apply([BulkInsert(partition, {row: {"Name": row} for row in rows[::-1]})])
     assert list(await table.read(Person, "p")) == rows
     assert list(await table.read(Person, "p", KeyRange.between('b"\\', "é"))) == rows[1:4]
     assert list(await table.read(Person, "p", KeyRange("c"), limit=2)) == rows[2:4]
@@ -70,31 +68,13 @@ async def test_rows_come_in_order_from_a_range_of_one_partition(table: Table) ->
 
 async def test_rows_that_do_not_match_are_left_out(table: Table) -> None:
     many = {f"{number:02}": {"Name": "odd" if number % 2 else "even"} for number in range(20)}
-    await table.apply([InsertMany("p", many)])
+    await table.apply([BulkInsert("p", many)])
     found = await table.read(Person, "p", where=eq("Name", "odd"), limit=3)
     assert found == {row: Person("odd") for row in ("01", "03", "05")}
 
 
-async def test_several_partitions_are_read_at_once(table: Table) -> None:
-    for number in range(12):
-        rows = {f"{row:03}": {"Name": f"{number}/{row}"} for row in range(number * 9)}
-        if rows:
-            await table.apply([InsertMany(f"p{number}", rows, {"Age": number})])
-    wanted = ["p11", "p3", "nothing", "p0", "p7"]
-    found = await table.read_partitions(Person, wanted)
-    assert found == {
-        "p11": {f"{row:03}": Person(f"11/{row}", 11) for row in range(99)},
-        "p3": {f"{row:03}": Person(f"3/{row}", 3) for row in range(27)},
-        "nothing": {},
-        "p0": {},
-        "p7": {f"{row:03}": Person(f"7/{row}", 7) for row in range(63)},
-    }
-    assert await table.read_partitions(Person, []) == {}
-
-
 async def test_a_missing_table_has_no_rows(table: Table) -> None:
     assert await table.read(Person, "p") == {}
-    assert await table.read_partitions(Person, ["p"]) == {"p": {}}
 
 
 @pytest.mark.parametrize("properties", [{"Age": 5}, {"Name": 5}, {"Name": "x", "Verified": "yes"}])
@@ -104,15 +84,11 @@ async def test_a_property_of_another_type_is_damage(
     await table.insert(Entity("p", "a", properties))
     with pytest.raises(StoreDamaged, match="people"):
         await table.read(Person, "p")
-    with pytest.raises(StoreDamaged, match="people"):
-        await table.read_partitions(Person, ["p"])
 
 
 async def test_invalid_queries_are_refused(table: Table) -> None:
     with pytest.raises(InvalidKey):
         await table.read(Person, "")
-    with pytest.raises(InvalidKey):
-        await table.read_partitions(Person, ["p", ""])
     with pytest.raises(InvalidValue):
         await table.read(Person, "p", limit=1001)
     with pytest.raises(InvalidValue):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -24,7 +24,7 @@ from postroom.storage import (
 )
 from postroom.storage.checked_tables import WITHOUT_ETAG, CheckedTable, key_of, misfit, singly
 from postroom.storage.codec import decode_token, encode_token
-from postroom.storage.contract import S
+from postroom.storage.contract.tables import S
 from postroom.storage.filters import Filter, matches
 from postroom.storage.values import check_properties
 from tests.simulation.memory_data import (
@@ -123,20 +123,6 @@ class MemoryTable(CheckedTable):
         def act() -> dict[str, S]:
             found = itertools.islice(self._within(partition, rows, where), limit)
             return {entity.row: _struct(kind, entity) for entity in found}
-
-        return await self._store.run(act)
-
-    async def _read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]:
-        def act() -> dict[str, dict[str, S]]:
-            return {
-                partition: {
-                    entity.row: _struct(kind, entity)
-                    for entity in self._within(partition, KeyRange(), None)
-                }
-                for partition in partitions
-            }
 
         return await self._store.run(act)
 

@@ -41,7 +41,7 @@ from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
-from postroom.storage import Delete, Entity, InsertMany, StoreDamaged, Value
+from postroom.storage import BulkInsert, Delete, Entity, StoreDamaged, Value
 
 LISTS = "mailinglist"
 LIST_INDEX = "listindex"
@@ -181,7 +181,7 @@ def new_subscribers(
     verified_at: datetime | None,
     blocked: Mapping[AddressKey, str] = {},
     spellings: Mapping[AddressKey, Address] = {},
-) -> list[InsertMany]:
+) -> list[BulkInsert]:
     """Return both rows of each new subscriber, all at once: an import adds millions.
 
     `spellings` has the addresses that differ from their keys. The rows are the same as those of
@@ -199,7 +199,7 @@ def new_subscribers(
     for each in spellings.keys() & guids.keys():
         rows[EMAIL_PREFIX + each]["EmailAddress"] = spellings[each]
         lookups[GUID_PREFIX + guids[each]]["EmailAddress"] = spellings[each]
-    return [InsertMany(list_name, rows, shared), InsertMany(list_name, lookups)]
+    return [BulkInsert(list_name, rows, shared), BulkInsert(list_name, lookups)]
 
 
 def subscriber_from(entity: Entity) -> Subscriber:

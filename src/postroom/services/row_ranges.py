@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from postroom.services import entities
-from postroom.storage import EVERY_KEY, DeleteMany, KeyRange, NotFound, Table
+from postroom.storage import EVERY_KEY, Delete, KeyRange, NotFound, Table
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -45,7 +45,7 @@ async def remove_rows(table: Table, partition: str, rows: Sequence[str]) -> None
     """
     for start in range(0, len(rows), _BATCH):
         try:
-            await table.apply([DeleteMany(partition, rows[start : start + _BATCH])])
+            await table.apply([Delete(partition, row) for row in rows[start : start + _BATCH]])
         except NotFound:
             return
 

@@ -1,37 +1,38 @@
 """Tables, queues, blobs and leases behind one contract, on three engines.
 
-Start with `contract.py`: it says everything that the rest of Postroom may rely on.
+Start with `contract/`: it says everything that the rest of Postroom may rely on.
 """
 
-from postroom.storage.contract import (
-    EVERY_KEY,
-    Batch,
-    BlobInfo,
-    BlobListing,
-    Container,
-    Delete,
-    DeleteMany,
-    Entity,
-    Finish,
-    Insert,
-    InsertMany,
-    KeyRange,
-    Lease,
-    Merge,
+from postroom.storage.contract.blobs import BlobInfo, BlobListing, Container
+from postroom.storage.contract.queues import (
     MessageToPut,
-    Operation,
-    Put,
-    QueryResult,
     Queue,
     QueueInfo,
     QueueMessage,
-    Replace,
+    StoredMessage,
+)
+from postroom.storage.contract.store import (
+    Batch,
+    Finish,
+    Lease,
+    Put,
     Server,
-    SingleOperation,
     Step,
     Store,
-    StoredMessage,
     StoreInfo,
+)
+from postroom.storage.contract.tables import (
+    EVERY_KEY,
+    BulkInsert,
+    Delete,
+    Entity,
+    Insert,
+    KeyRange,
+    Merge,
+    Operation,
+    QueryResult,
+    Replace,
+    SingleOperation,
     Table,
     Upsert,
 )
@@ -70,16 +71,15 @@ __all__ = [
     "Batch",
     "BlobInfo",
     "BlobListing",
+    "BulkInsert",
     "Conflict",
     "Container",
     "Delete",
-    "DeleteMany",
     "EngineTooOld",
     "Entity",
     "Filter",
     "Finish",
     "Insert",
-    "InsertMany",
     "InvalidBatch",
     "InvalidKey",
     "InvalidName",

@@ -25,17 +25,9 @@ import msgspec
 
 from postroom.observability.metrics import STORE_ERRORS, STORE_SECONDS
 from postroom.storage import limits
-from postroom.storage.contract import (
-    BlobInfo,
-    BlobListing,
-    Container,
-    Lease,
-    MessageToPut,
-    Queue,
-    QueueMessage,
-    Store,
-    StoredMessage,
-)
+from postroom.storage.contract.blobs import BlobInfo, BlobListing, Container
+from postroom.storage.contract.queues import MessageToPut, Queue, QueueMessage, StoredMessage
+from postroom.storage.contract.store import Lease, Store
 from postroom.storage.errors import InvalidValue, LeaseLost, StoreOutage, TooLarge
 from postroom.storage.names import (
     check_blob_name,

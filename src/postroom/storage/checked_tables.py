@@ -13,13 +13,12 @@ import msgspec
 
 from postroom.storage import limits
 from postroom.storage.checked import measured
-from postroom.storage.contract import (
+from postroom.storage.contract.tables import (
     EVERY_KEY,
+    BulkInsert,
     Delete,
-    DeleteMany,
     Entity,
     Insert,
-    InsertMany,
     KeyRange,
     Merge,
     Operation,
@@ -52,7 +51,7 @@ from postroom.storage.values import (
     check_text,
 )
 
-WITHOUT_ETAG = (Delete, DeleteMany, InsertMany)
+WITHOUT_ETAG = (Delete, BulkInsert)
 """Operations for which `apply` returns no ETag."""
 
 
@@ -87,11 +86,6 @@ class CheckedTable(Table):
     async def _read(
         self, kind: type[S], partition: str, rows: KeyRange, where: Filter | None, limit: int
     ) -> dict[str, S]: ...
-
-    @abstractmethod
-    async def _read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]: ...
 
     @measured("table get")
     async def get(self, partition: str, row: str) -> Entity | None:
@@ -174,17 +168,6 @@ class CheckedTable(Table):
         except msgspec.DecodeError as exc:
             raise StoreDamaged(f"{self.name}({partition!r}): {exc}") from exc
 
-    @measured("table read_partitions")
-    async def read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]:
-        _check_kind(kind)
-        check_keys(partitions)
-        try:
-            return await self._read_partitions(kind, partitions)
-        except msgspec.DecodeError as exc:
-            raise StoreDamaged(f"{self.name}: {exc}") from exc
-
     async def scan(
         self,
         partitions: KeyRange = EVERY_KEY,
@@ -206,14 +189,12 @@ def singly(operations: Sequence[Operation]) -> list[SingleOperation]:
     """Return the same operations, one per row."""
     single: list[SingleOperation] = []
     for operation in operations:
-        if isinstance(operation, InsertMany):
+        if isinstance(operation, BulkInsert):
             partition, shared = operation.partition, operation.shared
             single += [
                 Insert(Entity(partition, row, {**own, **shared}))
                 for row, own in operation.rows.items()
             ]
-        elif isinstance(operation, DeleteMany):
-            single += [Delete(operation.partition, row) for row in operation.rows]
         else:
             single.append(operation)
     return single
@@ -227,9 +208,7 @@ def key_of(operation: SingleOperation) -> tuple[str, str]:
 
 def row_count(operations: Sequence[Operation]) -> int:
     """Return how many rows the operations concern."""
-    return sum(
-        len(each.rows) if isinstance(each, InsertMany | DeleteMany) else 1 for each in operations
-    )
+    return sum(len(each.rows) if isinstance(each, BulkInsert) else 1 for each in operations)
 
 
 def misfit(
@@ -288,11 +267,7 @@ def check_batch(operations: Sequence[Operation]) -> str:
         if isinstance(operation, Delete):
             partition = operation.partition
             rows.add(check_key(operation.row))
-        elif isinstance(operation, DeleteMany):
-            partition = operation.partition
-            check_keys(operation.rows)
-            rows.update(operation.rows)
-        elif isinstance(operation, InsertMany):
+        elif isinstance(operation, BulkInsert):
             partition = operation.partition
             check_keys(operation.rows)
             rows.update(operation.rows)

@@ -97,12 +97,6 @@ def rows_decoder(kind: type[S]) -> msgspec.json.Decoder[list[tuple[str, S]]]:
     return msgspec.json.Decoder(list[tuple[str, kind]])  # type: ignore[valid-type]
 
 
-@lru_cache(maxsize=64)
-def numbered_rows_decoder(kind: type[S]) -> msgspec.json.Decoder[list[tuple[int, str, S]]]:
-    """Return a decoder of the same with a number before each pair."""
-    return msgspec.json.Decoder(list[tuple[int, str, kind]])  # type: ignore[valid-type]
-
-
 def restored(properties: dict[str, Any], packed: bytes | None = None) -> dict[str, Value]:
     """Return what `decode` returns, from JSON that was already parsed; it is changed in place."""
     types = properties.pop(TYPES, None)

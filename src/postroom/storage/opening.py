@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from postroom.storage.contract import Store
+from postroom.storage.contract.store import Store
 from postroom.storage.errors import InvalidStoreUrl
 
 # scheme → (module with `async def connect(url) -> Store`, extra that installs its driver)

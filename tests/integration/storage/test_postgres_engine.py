@@ -17,12 +17,11 @@ from postroom.storage import (
     AccessDenied,
     AlreadyExists,
     Batch,
+    BulkInsert,
     Delete,
-    DeleteMany,
     Entity,
     Finish,
     Insert,
-    InsertMany,
     InvalidStoreUrl,
     KeyRange,
     Lease,
@@ -615,9 +614,9 @@ async def test_writes_in_order_whose_answer_was_lost_are_done_once(
     monkeypatch.setattr(batches, "_together", lose_the_answer)
     await store.write_in_order(
         [
-            Batch("people", [InsertMany("p", {"a": {}, "b": {}})]),
+            Batch("people", [BulkInsert("p", {"a": {}, "b": {}})]),
             Batch("people", [Replace(Entity("p", "a", {"N": 1})), Delete("p", "old", old)]),
-            Batch("people", [DeleteMany("p", ["b"])]),
+            Batch("people", [Delete("p", "b")]),
             Put("other", [MessageToPut("next")]),
             Finish(message),
         ]
@@ -705,7 +704,7 @@ class Work:
 
     async def insert_and_put(self, number: int) -> None:
         store = self.stores[number % len(self.stores)]
-        inserts = Batch("people", [InsertMany("p", {f"{number}-first": {}, f"{number}-last": {}})])
+        inserts = Batch("people", [BulkInsert("p", {f"{number}-first": {}, f"{number}-last": {}})])
         await store.write_in_order([inserts, Put("q", [MessageToPut(str(number))])])
         self.inserted += [f"{number}-first", f"{number}-last"]
         self.put.append(str(number))

@@ -45,7 +45,7 @@ from postroom.storage import (
     Upsert,
     Value,
 )
-from postroom.storage.contract import S
+from postroom.storage.contract.tables import S
 
 
 class PowerCut(Exception):
@@ -144,12 +144,6 @@ class FatedTable(Table):
     ) -> dict[str, S]:
         self._fate.look()
         return await self._inner.read(kind, partition, rows, where=where, limit=limit)
-
-    async def read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]:
-        self._fate.look()
-        return await self._inner.read_partitions(kind, partitions)
 
     async def scan(
         self,

@@ -7,26 +7,21 @@ all messages.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from postroom import clock
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
 from postroom.services import entities
 from postroom.services.messages.lifecycle import MessageService
-from postroom.services.row_ranges import read_whole
 from postroom.storage import Entity, KeyRange, Store
 
 _PERIODS = (timedelta(days=1), timedelta(days=10), timedelta(days=100), None)
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
-_DAYS = 100  # that are read together
-_DAY_LENGTH = len("2012-10-15")
 
 
 class NewestMessages(msgspec.Struct, frozen=True):
@@ -34,21 +29,6 @@ class NewestMessages(msgspec.Struct, frozen=True):
 
     messages: list[Message]
     next: str | None
-
-
-class MessageLine(msgspec.Struct, frozen=True, gc=False):
-    """The sortable columns of a message. The counts are set once it is finished."""
-
-    ref: MessageRef
-    subject: str
-    list_name: str
-    status: MessageStatus
-    scheduled_at: datetime
-    planned: int
-    accepted: int
-    refused: int
-    suppressed: int
-    in_doubt: int
 
 
 class MessageTimes:
@@ -74,34 +54,15 @@ class MessageTimes:
         """Return every message, newest first: scheduled, being sent, finished."""
         return await self._newest((entities.OPEN, entities.DONE), limit, before)
 
-    async def whole(self, *, done: bool, most: int) -> list[MessageLine] | None:
+    async def whole(self, *, done: bool, most: int) -> list[Message] | None:
         """Return all finished or all unfinished messages in the order of their times; None if there
-        are more than `most`. Reading them by day costs a tenth of reading them one by one."""
-        partition = entities.DONE if done else entities.OPEN
-        entries = await read_whole(self._index, _Nothing, partition, most=most)
-        if entries is None:
-            return None
-        table = self._archive if done else self._open_ones
-        days = sorted({row[:_DAY_LENGTH] for row in entries})
-        rows: dict[str, dict[str, _Row]] = {}
-        for begin in range(0, len(days), _DAYS):
-            rows |= await table.read_partitions(_Row, days[begin : begin + _DAYS])
-        # By reference: an entry left by an interruption must not show a message twice.
-        found: dict[str, MessageLine] = {}
-        for entry in entries:
-            ref = MessageRef(entry.rpartition(",")[2])
-            row = rows[entry[:_DAY_LENGTH]].get(entities.message_row(ref))
-            if row is not None:
-                found[ref] = _line(ref, row)
-        return list(found.values())
-
-    async def of(self, lines: Sequence[MessageLine]) -> list[Message]:
-        """Return the messages of these lines; deleted ones are left out."""
+        are more than `most`. They are read as rows: the index would cost a read for each."""
         found: list[Message] = []
-        for line in lines:
-            with contextlib.suppress(NoSuch):
-                found.append(await self._messages.get(line.ref))
-        return found
+        async for entity in (self._archive if done else self._open_ones).scan():
+            found.append(entities.message_from(entity))
+            if len(found) > most:
+                return None
+        return sorted(found, key=lambda each: (each.scheduled_at, each.ref))
 
     async def _open(self, rows: KeyRange, limit: int) -> list[Message]:
         found = await self._index.query(KeyRange.only(entities.OPEN), rows, limit=limit)
@@ -142,39 +103,6 @@ class MessageTimes:
             if entities.due_row(message.scheduled_at, message.ref) == entry.row:
                 messages.append(message)
         return messages
-
-
-class _Nothing(msgspec.Struct, frozen=True, gc=False):
-    """An entry of the index of which only the key is read."""
-
-
-class _Row(msgspec.Struct, frozen=True, gc=False):
-    """The properties of a message that are read."""
-
-    SubjectLine: str
-    ListName: str
-    Status: str
-    ScheduledDate: datetime
-    Planned: int = 0
-    Accepted: int = 0
-    Refused: int = 0
-    Suppressed: int = 0
-    InDoubt: int = 0
-
-
-def _line(ref: MessageRef, row: _Row) -> MessageLine:
-    return MessageLine(
-        ref=ref,
-        subject=row.SubjectLine,
-        list_name=row.ListName,
-        status=MessageStatus(row.Status),
-        scheduled_at=row.ScheduledDate,
-        planned=row.Planned,
-        accepted=row.Accepted,
-        refused=row.Refused,
-        suppressed=row.Suppressed,
-        in_doubt=row.InDoubt,
-    )
 
 
 def _row_at(moment: datetime) -> str:

@@ -17,7 +17,7 @@ from postroom.storage.azure.connection import BLOCK_BYTES, Connection
 from postroom.storage.azure.errors import Refused
 from postroom.storage.checked import CheckedContainer, in_pieces
 from postroom.storage.codec import decode_token, encode_token
-from postroom.storage.contract import BlobInfo, BlobListing
+from postroom.storage.contract.blobs import BlobInfo, BlobListing
 from postroom.storage.errors import (
     AlreadyExists,
     NotFound,

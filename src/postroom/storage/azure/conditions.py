@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from postroom.storage import limits
 from postroom.storage.azure.encoding import encode_bound, encode_key, written_timestamp
-from postroom.storage.contract import KeyRange
+from postroom.storage.contract.tables import KeyRange
 from postroom.storage.filters import AllOf, AnyOf, Comparison, Filter, Operator
 from postroom.storage.values import Value
 

@@ -44,7 +44,7 @@ import msgspec
 from azure.data.tables import EdmType, EntityProperty
 
 from postroom.storage import codec, limits
-from postroom.storage.contract import Entity
+from postroom.storage.contract.tables import Entity
 from postroom.storage.values import Properties, Value
 
 PREFIX: Final = "pr"

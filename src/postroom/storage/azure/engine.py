@@ -14,7 +14,10 @@ from postroom.storage.azure.queues import FIRST_PAUSE, LONGEST_PAUSE, AzureQueue
 from postroom.storage.azure.storage_account import account_of
 from postroom.storage.azure.tables import AzureTable
 from postroom.storage.checked import CheckedStore
-from postroom.storage.contract import Container, Lease, Queue, QueueInfo, StoreInfo, Table
+from postroom.storage.contract.blobs import Container
+from postroom.storage.contract.queues import Queue, QueueInfo
+from postroom.storage.contract.store import Lease, StoreInfo
+from postroom.storage.contract.tables import Table
 from postroom.storage.errors import InvalidName, InvalidStoreUrl
 from postroom.storage.names import check_table_name
 

@@ -17,7 +17,7 @@ from postroom.storage.azure.blobs import SYSTEM_CONTAINER
 from postroom.storage.azure.connection import Connection
 from postroom.storage.azure.encoding import azure_name, metadata_of
 from postroom.storage.azure.errors import Refused
-from postroom.storage.contract import Lease
+from postroom.storage.contract.store import Lease
 from postroom.storage.errors import LeaseLost
 
 SHORTEST_SECONDS: Final = 15

@@ -34,7 +34,7 @@ from postroom.storage.azure.encoding import (
 )
 from postroom.storage.azure.errors import Refused
 from postroom.storage.checked import CheckedQueue
-from postroom.storage.contract import MessageToPut, QueueInfo, QueueMessage, StoredMessage
+from postroom.storage.contract.queues import MessageToPut, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost
 
 _FOR_EVER: Final = -1

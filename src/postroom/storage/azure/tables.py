@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ from postroom.storage.checked_tables import (
     singly,
 )
 from postroom.storage.codec import decode_token, encode_token
-from postroom.storage.contract import (
+from postroom.storage.contract.tables import (
     Delete,
     Entity,
     Insert,
@@ -164,16 +163,6 @@ class AzureTable(CheckedTable):
     ) -> dict[str, S]:
         found = await self._query(KeyRange.only(partition), rows, where, limit, None)
         return {each.row: msgspec.convert(each.properties, kind) for each in found.entities}
-
-    async def _read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]:
-        found = await asyncio.gather(*(self._read_all(kind, each) for each in partitions))
-        return dict(zip(partitions, found, strict=True))
-
-    async def _read_all(self, kind: type[S], partition: str) -> dict[str, S]:
-        entities = self.scan(KeyRange.only(partition))
-        return {each.row: msgspec.convert(each.properties, kind) async for each in entities}
 
     async def _read_on(
         self, conditions: list[str], where: Filter | None, start: Any, wanted: int

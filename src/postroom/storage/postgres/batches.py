@@ -22,11 +22,10 @@ from psycopg.errors import PipelineAborted, UndefinedTable, UniqueViolation
 
 from postroom.storage import codec
 from postroom.storage.checked_tables import key_of, misfit
-from postroom.storage.contract import (
+from postroom.storage.contract.tables import (
+    BulkInsert,
     Delete,
-    DeleteMany,
     Insert,
-    InsertMany,
     Merge,
     Operation,
     Replace,
@@ -235,15 +234,15 @@ def _count_of(kind: str) -> str:
 
 
 def _kind(operation: Operation) -> str:
-    if isinstance(operation, Insert | InsertMany):
+    if isinstance(operation, Insert | BulkInsert):
         return "insert"
     if isinstance(operation, Upsert):
         return "upsert"
-    return "delete" if isinstance(operation, Delete | DeleteMany) else "replace"
+    return "delete" if isinstance(operation, Delete) else "replace"
 
 
 def _partition(operation: Operation) -> str:
-    if isinstance(operation, Delete | DeleteMany | InsertMany):
+    if isinstance(operation, Delete | BulkInsert):
         return operation.partition
     return operation.entity.partition
 
@@ -251,10 +250,8 @@ def _partition(operation: Operation) -> str:
 def _rows(operation: Operation) -> list[_Row]:
     """Return the rows of an operation."""
     match operation:
-        case InsertMany(_, rows, shared):
+        case BulkInsert(_, rows, shared):
             return [_Row(row, text) for row, text in codec.encode_alike(rows, shared).items()]
-        case DeleteMany(_, rows):
-            return [_Row(row) for row in rows]
         case Delete(_, row, etag):
             return [_Row(row, etag=_expected(etag))]
         case Insert(entity) | Upsert(entity):

@@ -10,7 +10,8 @@ from psycopg.errors import ForeignKeyViolation
 
 from postroom.storage.checked import CheckedContainer, in_pieces
 from postroom.storage.codec import decode_token, encode_token
-from postroom.storage.contract import BlobInfo, BlobListing, KeyRange
+from postroom.storage.contract.blobs import BlobInfo, BlobListing
+from postroom.storage.contract.tables import KeyRange
 from postroom.storage.errors import (
     AlreadyExists,
     Conflict,

@@ -19,7 +19,7 @@ from psycopg.errors import (
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from postroom.storage.contract import Server
+from postroom.storage.contract.store import Server
 from postroom.storage.errors import StoreClosed, StoreError, StoreUnavailable
 from postroom.storage.postgres.errors import (
     Outages,

@@ -9,19 +9,10 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from postroom.storage.checked import CheckedStore, measured
-from postroom.storage.contract import (
-    Batch,
-    Container,
-    Finish,
-    Lease,
-    Put,
-    Queue,
-    QueueInfo,
-    Server,
-    Step,
-    StoreInfo,
-    Table,
-)
+from postroom.storage.contract.blobs import Container
+from postroom.storage.contract.queues import Queue, QueueInfo
+from postroom.storage.contract.store import Batch, Finish, Lease, Put, Server, Step, StoreInfo
+from postroom.storage.contract.tables import Table
 from postroom.storage.errors import InvalidStoreUrl
 from postroom.storage.postgres import leases, queues, schema
 from postroom.storage.postgres.batches import Writing, write_together

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from postroom.storage.contract import Lease
+from postroom.storage.contract.store import Lease
 from postroom.storage.errors import LeaseLost
 from postroom.storage.postgres.connection import Connection, Database, changed_by
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from postroom.storage.checked import CheckedQueue, check_message
-from postroom.storage.contract import MessageToPut, QueueInfo, QueueMessage, StoredMessage
+from postroom.storage.contract.queues import MessageToPut, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import InvalidValue
 from postroom.storage.postgres.batches import Writing
 from postroom.storage.postgres.connection import (

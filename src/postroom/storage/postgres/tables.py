@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from psycopg.errors import UndefinedTable
@@ -20,7 +20,7 @@ from postroom.storage.checked_tables import (
     singly,
 )
 from postroom.storage.codec import decode_token, encode_token
-from postroom.storage.contract import (
+from postroom.storage.contract.tables import (
     Entity,
     Insert,
     KeyRange,
@@ -79,15 +79,6 @@ ON entity.partition = %(partition)s AND entity.row = wanted.row AND entity.etag 
 _READ = """
 SELECT row, properties FROM postroom.{relation} WHERE {condition}
 ORDER BY partition, row LIMIT %(limit)s
-"""
-
-_READ_PARTITIONS = """
-SELECT wanted.partition, found.row, found.properties
-FROM unnest(string_to_array(%(partitions)s, chr(31))) AS wanted (partition)
-CROSS JOIN LATERAL (
-    SELECT * FROM postroom.{relation} AS entity
-    WHERE entity.partition = wanted.partition OFFSET 0
-) AS found
 """
 
 
@@ -165,18 +156,6 @@ class PostgresTable(CheckedTable):
         decode = codec.decoder(kind).decode
         found = await self._fetch(sql, {**wanted.values, "limit": limit})
         return {row: decode(properties) for row, properties in found}
-
-    async def _read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]:
-        sql = _READ_PARTITIONS.format(relation=self._relation).encode()
-        decode = codec.decoder(kind).decode
-        found: dict[str, dict[str, S]] = {partition: {} for partition in partitions}
-        for partition, row, properties in await self._fetch(
-            sql, {"partitions": joined(list(partitions))}
-        ):
-            found[partition][row] = decode(properties)
-        return found
 
     async def _fetch(self, sql: bytes, values: Parameters) -> list[tuple[Any, ...]]:
         async def work(connection: Connection, again: bool) -> list[tuple[Any, ...]]:

@@ -11,7 +11,8 @@ import apsw
 
 from postroom.storage.checked import CheckedContainer, in_pieces
 from postroom.storage.codec import decode_token, encode_token
-from postroom.storage.contract import BlobInfo, BlobListing, KeyRange
+from postroom.storage.contract.blobs import BlobInfo, BlobListing
+from postroom.storage.contract.tables import KeyRange
 from postroom.storage.errors import AlreadyExists, NotFound, StaleETag
 from postroom.storage.sqlite import conditions
 from postroom.storage.sqlite import store_clock as clock

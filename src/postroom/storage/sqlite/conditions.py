@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from postroom.storage import codec, limits
-from postroom.storage.contract import KeyRange
+from postroom.storage.contract.tables import KeyRange
 from postroom.storage.errors import InvalidValue
 from postroom.storage.filters import AllOf, AnyOf, Comparison, Filter
 from postroom.storage.values import Value

@@ -12,18 +12,10 @@ import apsw
 
 from postroom.folders import create_private, make_private, tighten
 from postroom.storage.checked import CheckedStore, measured
-from postroom.storage.contract import (
-    Batch,
-    Container,
-    Finish,
-    Lease,
-    Put,
-    Queue,
-    QueueInfo,
-    Step,
-    StoreInfo,
-    Table,
-)
+from postroom.storage.contract.blobs import Container
+from postroom.storage.contract.queues import Queue, QueueInfo
+from postroom.storage.contract.store import Batch, Finish, Lease, Put, Step, StoreInfo
+from postroom.storage.contract.tables import Table
 from postroom.storage.errors import (
     AccessDenied,
     Conflict,

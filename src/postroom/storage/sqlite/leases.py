@@ -6,7 +6,7 @@ import secrets
 
 import apsw
 
-from postroom.storage.contract import Lease
+from postroom.storage.contract.store import Lease
 from postroom.storage.errors import LeaseLost
 from postroom.storage.sqlite.store_clock import StoreClock
 from postroom.storage.sqlite.writer import Writer

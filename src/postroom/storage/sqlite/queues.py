@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from postroom.storage.checked import CheckedQueue, check_message
-from postroom.storage.contract import MessageToPut, QueueInfo, QueueMessage, StoredMessage
+from postroom.storage.contract.queues import MessageToPut, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import InvalidValue
 from postroom.storage.sqlite.bell import FileBell, QueueLook
 from postroom.storage.sqlite.connection import Readers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -20,12 +20,11 @@ from postroom.storage.checked_tables import (
     singly,
 )
 from postroom.storage.codec import decode_token, encode_token
-from postroom.storage.contract import (
+from postroom.storage.contract.tables import (
+    BulkInsert,
     Delete,
-    DeleteMany,
     Entity,
     Insert,
-    InsertMany,
     KeyRange,
     Merge,
     Operation,
@@ -69,12 +68,6 @@ _READ = """
 SELECT '[' || coalesce(group_concat('[' || json_quote(row) || ',' || properties || ']'), '') || ']'
 FROM (SELECT row, properties FROM {table} WHERE {condition} ORDER BY partition, row LIMIT ?)
 """
-_READ_PARTITIONS = """
-SELECT '[' || coalesce(
-    group_concat('[' || wanted.key || ',' || json_quote(row) || ',' || properties || ']'), ''
-) || ']'
-FROM json_each(?) AS wanted CROSS JOIN {table} ON partition = wanted.value
-"""
 _read_rows = msgspec.json.Decoder(list[tuple[str, str, dict[str, Any], int, str | None]]).decode
 
 # -- Writing a page in one step: rows are the names of one JSON object (see `writer.py`).
@@ -95,7 +88,7 @@ _UPSERT_PACKED = (
     " SET etag = excluded.etag, properties = excluded.properties, packed = excluded.packed"
 )
 # What rows share is appended to their own: as text, for half the time of `json_patch`.
-_INSERT_MANY = (
+_INSERT_BULK = (
     "INSERT INTO {table} (partition, row, etag, properties)"
     " SELECT ?1, key, ?2, iif(value = '{{}}', ?4, substr(value, 1, length(value) - 1) || ?5)"
     " FROM json_each(?3)"
@@ -103,13 +96,6 @@ _INSERT_MANY = (
 _DELETE_ALL = (
     "DELETE FROM {table} WHERE partition = ?1 AND row IN (SELECT value FROM json_each(?2))"
 )
-# Neighbours go with one walk over their range, for a third of the time: if it holds them alone.
-_WITHIN = """
-SELECT group_concat(row, char(10)) FROM (
-    SELECT row FROM {table} WHERE partition = ?1 AND row BETWEEN ?2 AND ?3 ORDER BY row LIMIT ?4
-)
-"""
-_DELETE_RANGE = "DELETE FROM {table} WHERE partition = ?1 AND row BETWEEN ?2 AND ?3"
 
 # -- Writing one row under a condition. Without an ETag its own is compared with itself.
 _REPLACE = (
@@ -200,21 +186,6 @@ class SqliteTable(CheckedTable):
 
         return await self._readers.run(read)
 
-    async def _read_partitions(
-        self, kind: type[S], partitions: Collection[str]
-    ) -> dict[str, dict[str, S]]:
-        wanted = list(partitions)
-        decode = codec.numbered_rows_decoder(kind).decode
-
-        def read(connection: apsw.Connection) -> dict[str, dict[str, S]]:
-            found: list[dict[str, S]] = [{} for _ in wanted]
-            for (answer,) in self._rows(connection, _READ_PARTITIONS, (_json(wanted),)):
-                for number, row, value in decode(answer):
-                    found[number][row] = value
-            return dict(zip(wanted, found, strict=True))
-
-        return await self._readers.run(read)
-
     async def _apply(self, partition: str, operations: Sequence[Operation]) -> list[str]:
         etag = _new_etag()
         await self._writer.run(self._work(partition, operations, etag))
@@ -254,11 +225,11 @@ class SqliteTable(CheckedTable):
             self._execute(connection, _UPSERT_ALL, (partition, etag, batch.upserts))
         for sql, row, (text, packed) in batch.packed:
             self._execute(connection, sql, (partition, row, etag, text, packed))
-        for rows, shared in batch.many:
+        for rows, shared in batch.bulk:
             rest = "}" if shared == "{}" else "," + shared[1:]
-            self._execute(connection, _INSERT_MANY, (partition, etag, rows, shared, rest))
+            self._execute(connection, _INSERT_BULK, (partition, etag, rows, shared, rest))
         if batch.deletes:
-            self._delete(connection, partition, batch.deletes)
+            self._execute(connection, _DELETE_ALL, (partition, batch.deletes))
         for operation in batch.others:
             expected = _expected(operation.etag)
             if isinstance(operation, Delete):
@@ -267,15 +238,6 @@ class SqliteTable(CheckedTable):
                 row = operation.entity.row
                 encoded = self._encoded(connection, operation)
                 self._execute(connection, _REPLACE, (partition, row, expected, etag, *encoded))
-
-    def _delete(self, connection: apsw.Connection, partition: str, rows: Sequence[str]) -> None:
-        """Delete rows, which are sorted."""
-        bounds = (partition, rows[0], rows[-1])
-        within = list(self._rows(connection, _WITHIN, (*bounds, len(rows) + 1)))
-        if within == [("\n".join(rows),)]:  # no key contains a line end
-            self._execute(connection, _DELETE_RANGE, bounds)
-        else:
-            self._execute(connection, _DELETE_ALL, (partition, _json(rows)))
 
     def _encoded(self, connection: apsw.Connection, operation: Replace | Merge) -> codec.Encoded:
         """Return the new content of the row. For a merge, only the writing thread can know it."""
@@ -324,13 +286,13 @@ def _new_etag() -> int:
 class _Batch:
     """A batch in the form of the statements, prepared outside the writing thread."""
 
-    __slots__ = ("deletes", "etag", "inserts", "many", "others", "packed", "partition", "upserts")
+    __slots__ = ("bulk", "deletes", "etag", "inserts", "others", "packed", "partition", "upserts")
 
     def __init__(self, partition: str, etag: int, operations: Sequence[Operation]) -> None:
         inserts: dict[str, str] = {}
         upserts: dict[str, str] = {}
         deletes: list[str] = []
-        self.many: list[tuple[str, str]] = []  # rows with their own properties; shared properties
+        self.bulk: list[tuple[str, str]] = []  # rows with their own properties; shared properties
         self.packed: list[tuple[str, str, codec.Encoded]] = []
         self.others: list[Replace | Merge | Delete] = []
         for operation in operations:
@@ -342,10 +304,8 @@ class _Batch:
                     self.packed.append((sql, row, encoded))
                 else:
                     (inserts if is_new else upserts)[row] = encoded.text
-            elif isinstance(operation, InsertMany):
-                self.many.append((_json(operation.rows), codec.encode(operation.shared).text))
-            elif isinstance(operation, DeleteMany):
-                deletes += operation.rows
+            elif isinstance(operation, BulkInsert):
+                self.bulk.append((_json(operation.rows), codec.encode(operation.shared).text))
             elif isinstance(operation, Delete) and operation.etag is None:
                 deletes.append(operation.row)
             else:
@@ -354,7 +314,7 @@ class _Batch:
         self.etag = etag
         self.inserts = _json(inserts) if inserts else ""
         self.upserts = _json(upserts) if upserts else ""
-        self.deletes = sorted(deletes)
+        self.deletes = _json(deletes) if deletes else ""
 
 
 def _bytes(written: str | None) -> bytes | None:
