@@ -14,7 +14,8 @@ from bench.effort import Effort
 from bench.figures import Figure
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
-from postroom.services.audience.list_growth import LATEST, TABLE
+from postroom.services.audience.growth_history import TABLE
+from postroom.services.audience.list_growth import LATEST
 from postroom.services.messages.message_contents import NewBodies
 from postroom.web.app import VIEWS
 from tests.integration.usecases.pages import fan_out_whole, settle

@@ -53,6 +53,7 @@ from postroom.services.operations.explorer import ExplorerService
 from postroom.services.operations.health import HealthService, ProxySightings, StoreHealth
 from postroom.services.operations.store_copy import refuse_unfinished_copy
 from postroom.services.operations.store_history import StoreHistory
+from postroom.services.operations.system_state import SystemState
 from postroom.services.queues.apps import AppRegistry
 from postroom.services.queues.delivery import QueueService
 from postroom.services.queues.hosts import HostStatusService
@@ -117,6 +118,7 @@ class Services:
         self.health = HealthService(self.hosts, self.queue_overview)
         self.store_health = StoreHealth(store)
         self.space_waits = SpaceWaits(store)
+        self.system_state = SystemState(self.health, self.hosts, self.holds, self.space_waits)
         self.explorer = ExplorerService(store)
         self.proxy_sightings = ProxySightings(store)
 

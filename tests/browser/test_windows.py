@@ -155,15 +155,13 @@ async def test_a_page_says_since_when_its_figures_are_old(browser: Browser, site
         note = page.locator("#no-connection")
         await expect(note).to_be_hidden()
         for broken in ("gone", "faulty"):
-            await page.route("**/dashboard/live", lambda route, how=broken: fail(route, how))
+            await page.route("**/home/*", lambda route, how=broken: fail(route, how))
             await expect(note).to_have_text(
                 re.compile(r"^Connection lost at \d\d:\d\d"), timeout=PATIENCE
             )
-            await expect(
-                page.get_by_text("All queues are running normally")
-            ).to_be_visible()  # but not as new
+            await expect(page.get_by_text("All systems normal")).to_be_visible()  # but not as new
             assert "out-of-date" in (await page.locator("body").get_attribute("class") or "")
-            await page.unroute("**/dashboard/live")
+            await page.unroute("**/home/*")
             await expect(note).to_be_hidden(timeout=PATIENCE)
 
 

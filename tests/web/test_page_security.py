@@ -251,7 +251,7 @@ async def test_a_head_request_to_any_page_changes_nothing(site: Site) -> None:
                 assert response.status_code < 500, address
                 assert response.content == b""
                 check_headers(response.headers, address)
-    for path in ("/dashboard/live", f"/lists/{LIST}/delete"):
+    for path in ("/home/state", f"/lists/{LIST}/delete"):
         assert (await world.admin.http.head(path)).status_code == 200
     assert {LIST, OTHER} <= set(await services.lists.names())
     assert (await services.audit.newest()).entries == acted

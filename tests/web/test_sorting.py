@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.services.accounts.users import Role
-from postroom.services.audience import list_growth
+from postroom.services.audience import growth_history, list_growth
 from postroom.services.messages.message_contents import NewBodies
 from postroom.storage import KeyRange
 from postroom.web.rendering.sorting import MOST
@@ -114,7 +114,7 @@ async def fill(site: Site, count: int) -> list[str]:
 
 async def count_again(site: Site) -> None:
     """The server may have counted at its start, and will not again for a while."""
-    counts = site.services.store.table(list_growth.TABLE)
+    counts = site.services.store.table(growth_history.TABLE)
     async for row in counts.scan(KeyRange.only(list_growth.LATEST)):
         await counts.delete(row.partition, row.row)
     await site.services.growth.count_due()

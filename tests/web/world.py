@@ -33,7 +33,9 @@ NOT_PAGES = frozenset(
     {
         "/subscribe/style.css",
         "/logo/{name}",
-        "/dashboard/live",
+        "/home/state",
+        "/home/messages",
+        "/home/figures",
         "/lists/{name}/export",
         "/lists/{name}/import/{run}/rejected.csv",
         "/messages/{ref}/preview/html",
@@ -175,7 +177,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 FILES: dict[str, tuple[str, ...]] = {
     "/subscribe/style.css": ("/subscribe/style.css?colour=123456",),
     "/logo/{name}": ("/logo/{list}",),
-    "/dashboard/live": ("/dashboard/live",),
+    "/home/state": ("/home/state",),
+    "/home/messages": ("/home/messages",),
+    "/home/figures": ("/home/figures",),
     "/lists/{name}/export": ("/lists/{list}/export",),
     "/explorer/containers/{container}/download": (
         "/explorer/containers/mailbodies/download?name=some.txt",

@@ -9,7 +9,7 @@ from postroom.domain.queues.apps import App
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.accounts.users import Role
 from postroom.services.queues.attempts import AttemptFailure
-from tests.web.operations.test_dashboard_pages import keep
+from tests.web.operations.test_trace_and_outbox import keep
 from tests.web.site import Site
 
 LIST, ANN = "news", "ann@example.com"

@@ -19,7 +19,17 @@ import msgspec
 from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName
 from postroom.services import entities
-from postroom.storage import Batch, Conflict, Delete, Entity, KeyRange, NotFound, Store, Upsert
+from postroom.storage import (
+    Batch,
+    Conflict,
+    Delete,
+    Entity,
+    KeyRange,
+    NotFound,
+    Store,
+    Upsert,
+    ge,
+)
 
 _DIGITS = 32  # of the digest, in hexadecimal: enough to rule out a collision
 _KEY_DIGITS = 16  # of those, as many as fit into 64 bits
@@ -92,6 +102,18 @@ class Departures:
         except NotFound:
             return False  # removed by another process at this moment
         return True
+
+    async def count_since(self, list_name: ListName, moment: datetime) -> int:
+        """Return how many have unsubscribed since a moment, and have not come back."""
+        count, rows = 0, KeyRange()
+        while True:
+            found = await self._rows.read(
+                _Nothing, list_name, rows, where=ge("LeftAt", moment), limit=_ROWS
+            )
+            count += len(found)
+            if len(found) < _ROWS:
+                return count
+            rows = KeyRange(start=entities.behind(next(reversed(found))))
 
     async def of_list(self, list_name: ListName) -> DepartedFrom:
         """Return all departures from a list: one query if there are none, 8 MB for a million."""

@@ -1,12 +1,10 @@
-"""The numbers of subscribers of lists: counted from time to time, kept up to date in between, and
-recorded by day.
+"""The numbers of subscribers of lists: counted from time to time, and kept up to date in between.
 
 | table    | partition     | row  | holds                                                  |
 |----------|---------------|------|--------------------------------------------------------|
 | `growth` | `latest`      | list | Subscribers, Verified, Recipients, CountedAt, Seconds: |
 |          |               |      | the last count, with the changes since                 |
-| `growth` | `list:NAME`   | day  | Subscribers, Verified of a list                        |
-| `growth` | `all`         | day  | Subscribers, Verified of all lists together            |
+| `growth` | others        |      | the history: see `growth_history.py`                   |
 
 Counting reads every subscriber, which takes five seconds for a million. So pages read these
 figures, and one process at a time counts: less often, the longer it takes.
@@ -21,22 +19,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-from datetime import date, datetime, timedelta
+from collections.abc import AsyncIterator
+from datetime import date, datetime
+from typing import TypeVar
 
 import msgspec
 
 from postroom import clock
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.errors import Overtaken
-from postroom.domain.messages.messages import day_of
 from postroom.services import entities
+from postroom.services.audience.growth_history import (
+    EVERY,
+    TABLE,
+    Curve,
+    GrowthHistory,
+    GrowthPoint,
+    Joined,
+    daily_totals,
+    list_partition,
+    summed,
+)
 from postroom.services.audience.lists import ListService
 from postroom.services.concurrency import retry_on_conflict, run_periodically
 from postroom.storage import Entity, KeyRange, Lease, NotFound, Store, Value
 
-TABLE = "growth"
-EVERY = "all"
 LATEST = "latest"
 ROUND = 60.0
 """Seconds between two checks of which lists should be counted."""
@@ -48,7 +55,7 @@ _RENEW_AFTER = 15.0
 _SHARE = 200  # counting a list may take 1/200 of the time,
 _LONGEST_REST = 6 * 3600.0  # but each list is counted every day
 
-_log = logging.getLogger(__name__)
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -138,19 +145,12 @@ class ListSize(msgspec.Struct, frozen=True):
     counted_at: datetime
 
 
-class GrowthPoint(msgspec.Struct, frozen=True):
-    """The last count of a day."""
-
-    day: date
-    subscribers: int
-    verified: int
-
-
 class GrowthService:
     def __init__(self, store: Store, lists: ListService) -> None:
         self._store = store
         self._subscribers = store.table(entities.LISTS)
         self._growth = store.table(TABLE)
+        self._history = GrowthHistory(store)
         self._lists = lists
 
     # -- reading -----------------------------------------------------------------------------
@@ -160,12 +160,9 @@ class GrowthService:
         found = [_size_from(row) async for row in self._growth.scan(KeyRange.only(LATEST))]
         return sorted(found, key=lambda size: (-size.subscribers, size.name))
 
-    async def history(self, list_name: str | None = None, *, days: int = 90) -> list[GrowthPoint]:
-        """Return the last days of a list, or of all lists; days without a count are missing."""
-        partition = EVERY if list_name is None else _partition(list_name)
-        first = day_of(clock.now() - timedelta(days=days))
-        rows = self._growth.scan(KeyRange.only(partition), KeyRange(start=first))
-        return [_point_from(row) async for row in rows]
+    async def curve(self, now: GrowthPoint, list_name: str | None = None) -> Curve:
+        """Return the growth of a list, or of all lists, up to the present numbers."""
+        return await self._history.curve(list_name, now=now)
 
     # -- counting ----------------------------------------------------------------------------
 
@@ -174,25 +171,56 @@ class GrowthService:
         await run_periodically(self._store, _LEASE, self.count_due, every=ROUND, stopping=stopping)
 
     async def count_due(self, lease: Lease | None = None) -> int:
-        """Count the lists whose figures are old; return how many."""
+        """Count the lists whose figures are old, and record those of all lists; return how many
+        were counted."""
         turn = _Turn(self._store, lease)
+        if not await self._history.is_built():
+            await self._derive_history(turn)
         known = {row.row: row async for row in self._growth.scan(KeyRange.only(LATEST))}
-        counted = 0
-        after: str | None = None
-        while True:
-            page = await self._lists.page(after=after)
-            for mailing_list in page.lists:
-                if _is_due(known.pop(mailing_list.name, None)):
-                    await self._count(mailing_list.name, turn)
-                    counted += 1
-            if (after := page.next) is None:
-                break
+        counted, total = 0, Figures()
+        async for name in self._names():
+            latest = known.pop(name, None)
+            if latest is None or _is_due(latest):
+                total += await self._count(name, turn)
+                counted += 1
+            else:
+                figures = figures_from(latest)
+                await self._record(list_partition(name), figures)
+                total += figures
         for gone in known:
             with contextlib.suppress(NotFound):
                 await self._growth.delete(LATEST, gone)
-        if counted or known:
-            await self._sum_up()
+        await self._record(EVERY, total)
         return counted
+
+    async def _names(self) -> AsyncIterator[ListName]:
+        after: str | None = None
+        while True:
+            page = await self._lists.page(after=after)
+            for each in page.lists:
+                yield each.name
+            if (after := page.next) is None:
+                return
+
+    async def _derive_history(self, turn: _Turn) -> None:
+        """Derive the days before the first count from the dates of subscribers."""
+        today = clock.now().date()
+        total: dict[date, tuple[int, int]] = {}
+        async for name in self._names():
+            days = await daily_totals(self._joined(name, turn), today)
+            await self._history.fill(list_partition(name), days)
+            total = summed(total, days)
+        await self._history.fill(EVERY, total)
+        await self._history.finish_building()
+
+    async def _joined(self, name: ListName, turn: _Turn) -> AsyncIterator[list[Joined]]:
+        async for rows in self._read(_Dates, name, turn):
+            yield [
+                Joined(
+                    each.CreatedAt, (each.VerifiedAt or each.CreatedAt) if each.Verified else None
+                )
+                for each in rows
+            ]
 
     async def count_now(self, name: ListName) -> ListSize:
         """Count a list at once: about two seconds for a million on SQLite."""
@@ -200,25 +228,34 @@ class GrowthService:
         figures = await self._figures(name, None)
         return await self._note(name, figures, clock.monotonic() - began)
 
-    async def _count(self, name: ListName, turn: _Turn) -> None:
+    async def _count(self, name: ListName, turn: _Turn) -> Figures:
         began = clock.monotonic()
         figures = await self._figures(name, turn)
         await self._note(name, figures, clock.monotonic() - began)
+        return figures
 
     async def _figures(self, name: ListName, turn: _Turn | None) -> Figures:
         total = Figures()
+        async for rows in self._read(_State, name, turn):
+            verified = [row for row in rows if row.Verified]
+            receiving = sum(not row.Blocked for row in verified)
+            total += Figures(len(rows), len(verified), receiving)
+        return total
+
+    async def _read(
+        self, kind: type[R], name: ListName, turn: _Turn | None
+    ) -> AsyncIterator[list[R]]:
+        """Yield all subscribers of a list, a thousand at a time."""
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
         start = within.start
         while True:
             asked = clock.monotonic()
             rows = await self._subscribers.read(
-                _State, name, KeyRange(start, within.stop), limit=_ROWS
+                kind, name, KeyRange(start, within.stop), limit=_ROWS
             )
-            verified = [row for row in rows.values() if row.Verified]
-            receiving = sum(not row.Blocked for row in verified)
-            total += Figures(len(rows), len(verified), receiving)
+            yield list(rows.values())
             if len(rows) < _ROWS:
-                return total
+                return
             start = entities.behind(next(reversed(rows)))
             if turn is not None:
                 await turn.keep()
@@ -227,13 +264,10 @@ class GrowthService:
 
     async def _note(self, name: ListName, total: Figures, seconds: float) -> ListSize:
         now = clock.now()
-        figures: dict[str, Value] = {
+        await self._record(list_partition(name), total)
+        latest: dict[str, Value] = {
             "Subscribers": total.subscribers,
             "Verified": total.verified,
-        }
-        await self._growth.upsert(Entity(_partition(name), day_of(now), figures))
-        latest: dict[str, Value] = {
-            **figures,
             "Recipients": total.recipients,
             "CountedAt": now,
             "Seconds": seconds,
@@ -241,13 +275,8 @@ class GrowthService:
         await self._growth.upsert(Entity(LATEST, name, latest))
         return ListSize(name, total.subscribers, total.verified, total.recipients, now)
 
-    async def _sum_up(self) -> None:
-        sizes = await self.sizes()
-        figures: dict[str, Value] = {
-            "Subscribers": sum(size.subscribers for size in sizes),
-            "Verified": sum(size.verified for size in sizes),
-        }
-        await self._growth.upsert(Entity(EVERY, day_of(clock.now()), figures))
+    async def _record(self, partition: str, figures: Figures) -> None:
+        await self._history.note(partition, figures.subscribers, figures.verified)
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):
@@ -255,6 +284,14 @@ class _State(msgspec.Struct, frozen=True, gc=False):
 
     Verified: bool = False
     Blocked: str = ""
+
+
+class _Dates(msgspec.Struct, frozen=True, gc=False):
+    """The dates of an `email:` row."""
+
+    CreatedAt: datetime
+    Verified: bool = False
+    VerifiedAt: datetime | None = None
 
 
 class _Turn:
@@ -272,13 +309,7 @@ class _Turn:
             self._renewed = clock.monotonic()
 
 
-def _partition(list_name: str) -> str:
-    return f"list:{list_name}"
-
-
-def _is_due(latest: Entity | None) -> bool:
-    if latest is None:
-        return True
+def _is_due(latest: Entity) -> bool:
     age = (clock.now() - entities.read(latest, "CountedAt", datetime)).total_seconds()
     rest = _SHARE * entities.read(latest, "Seconds", float)
     return age > min(max(ROUND, rest), _LONGEST_REST)
@@ -292,12 +323,4 @@ def _size_from(entity: Entity) -> ListSize:
         figures.verified,
         figures.recipients,
         entities.read(entity, "CountedAt", datetime),
-    )
-
-
-def _point_from(entity: Entity) -> GrowthPoint:
-    return GrowthPoint(
-        date.fromisoformat(entity.row),
-        entities.read(entity, "Subscribers", int),
-        entities.read(entity, "Verified", int),
     )

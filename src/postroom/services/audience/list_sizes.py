@@ -59,6 +59,18 @@ class ListSizes:
         await self._counts.write()
         return {size.name: _size(size) for size in await self._growth.sizes()}
 
+    async def total(self, names: Sequence[ListName]) -> CurrentSize:
+        """Return the sizes of all lists together. `names` are some of them: those that were created
+        since the last count are counted at once."""
+        known = await self.counted()
+        fresh = await self.of([name for name in names if name not in known])
+        sizes = [*known.values(), *fresh.values()]
+        return CurrentSize(
+            sum(size.subscribers for size in sizes),
+            sum(size.verified for size in sizes),
+            sum(size.recipients for size in sizes),
+        )
+
     async def _count(self, name: ListName) -> CurrentSize | None:
         """Return the size of a small list; None if it is larger."""
         result = await self._rows.query(

@@ -188,6 +188,10 @@ class SubscriptionService:
         """Return when the owner of an address unsubscribed, or None if they did not."""
         return await self._departures.left_at(list_name, address)
 
+    async def unsubscribed_since(self, list_name: ListName, moment: datetime) -> int:
+        """Return how many have unsubscribed since a moment, and have not come back."""
+        return await self._departures.count_since(list_name, moment)
+
     # -- by an administrator -----------------------------------------------------------------
 
     async def add(self, list_name: str, email: str, *, verified: bool = False) -> Subscriber:

@@ -47,11 +47,12 @@ class Grade(StrEnum):
 
 
 class Concern(msgspec.Struct, frozen=True):
-    """Something that needs attention in a queue."""
+    """Something that needs attention in a queue. `since` is None if that is unknown."""
 
     grade: Grade
     text: str
     queue: str
+    since: datetime | None = None
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -118,23 +119,23 @@ class HealthService:
         name = queue.name
         if queue.faulted is not None:
             yield Concern(Grade.STOPPED, f"{name} is stopped: {queue.faulted}", name)
-        elif self._is_stuck(queue):
-            yield Concern(Grade.STOPPED, _why_stuck(queue), name)
+        elif (since := self._stuck_since(queue)) is not None:
+            yield Concern(Grade.STOPPED, _why_stuck(queue), name, since)
         for count, aside in (
             (queue.poison, poison_queue(name)),
             (queue.dead_letter, dead_letter_queue(name)),
         ):
             if count:
                 messages = "1 message" if count == 1 else f"{count:,} messages"
-                yield Concern(Grade.LOOK, f"{messages} in {aside}", aside)
+                yield Concern(Grade.LOOK, f"{messages} in {aside}", aside, queue.failed_since)
 
-    def _is_stuck(self, queue: QueueOverview) -> bool:
+    def _stuck_since(self, queue: QueueOverview) -> datetime | None:
         head = self._heads.get(queue.name)
         if head is None:
-            return False
+            return None
         nobody_takes_it = queue.state in _NOBODY and queue.name not in _OWN
         since = head.put if nobody_takes_it else head.seen
-        return self._now() - since > STUCK
+        return since if self._now() - since > STUCK else None
 
 
 def _why_stuck(queue: QueueOverview) -> str:

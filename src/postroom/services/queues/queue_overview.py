@@ -23,7 +23,8 @@ from postroom.storage import QueueInfo, Store
 
 class QueueOverview(msgspec.Struct, frozen=True):
     """A queue. `app` is the path of the application that it activates, `state` what happens to its
-    messages, in words, and `faulted` why it is stopped."""
+    messages, in words, and `faulted` why it is stopped. `failed_since` is when the oldest of its
+    failed messages was put aside."""
 
     name: str
     length: int
@@ -34,6 +35,7 @@ class QueueOverview(msgspec.Struct, frozen=True):
     app: str | None
     state: str
     faulted: str | None = None
+    failed_since: datetime | None = None
 
 
 class QueueOverviewService:
@@ -63,17 +65,20 @@ def _overview(
 ) -> QueueOverview:
     nothing = QueueInfo(name, 0, None)
     own = infos.get(name, nothing)
+    poison = infos.get(poison_queue(name), nothing)
+    dead_letter = infos.get(dead_letter_queue(name), nothing)
     path = winner(name, states)
     return QueueOverview(
         name=name,
         length=own.length,
         oldest=own.oldest,
         retry=infos.get(retry_queue(name), nothing).length,
-        poison=infos.get(poison_queue(name), nothing).length,
-        dead_letter=infos.get(dead_letter_queue(name), nothing).length,
+        poison=poison.length,
+        dead_letter=dead_letter.length,
         app=path,
         state=_state(name, faulted, states[path] if path is not None else None),
         faulted=faulted,
+        failed_since=min(filter(None, (poison.oldest, dead_letter.oldest)), default=None),
     )
 
 

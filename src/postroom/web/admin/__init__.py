@@ -20,7 +20,7 @@ from postroom.web.admin.messages import (
     previews,
     recipients,
 )
-from postroom.web.admin.operations import activity, dashboard, explorer, settings
+from postroom.web.admin.operations import activity, explorer, home, settings
 from postroom.web.admin.queues import apps, queues
 from postroom.web.requests.views import View
 
@@ -29,7 +29,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *account.VIEWS,
     *users.VIEWS,
     *api_keys.VIEWS,
-    *dashboard.VIEWS,
+    *home.VIEWS,
     *lists.VIEWS,
     *signup_page.VIEWS,
     *imports.VIEWS,

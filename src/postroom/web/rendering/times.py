@@ -55,6 +55,12 @@ def lasting(seconds: float) -> str:
     return f"{max(seconds, 1):.0f} s"
 
 
+def day(moment: datetime) -> str:
+    """Return for example "9 Nov"."""
+    at = moment.astimezone(UTC)
+    return f"{at.day} {at:%b}"
+
+
 def _date(moment: datetime) -> str:
     at = moment.astimezone(UTC)
     return f"{at.day} {at:%b %Y}"
@@ -66,4 +72,5 @@ FILTERS = {
     "ago": ago,
     "upcoming": upcoming,
     "lasting": lasting,
+    "day": day,
 }

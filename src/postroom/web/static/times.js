@@ -4,6 +4,7 @@
 //   data-show="relative" (or nothing): "5 min ago", "in 2 days"; a date if it is over 30 days away
 //   data-show="upcoming": the same, but "now" once the moment has come
 //   data-show="clock": "21:04", or "9 Nov, 21:04" on another day
+//   data-show="day": "9 Nov", in UTC: numbers by day are counted in UTC
 (() => {
   // The pages are in English: its words, and the visitor's conventions if those are English, too.
   const locale = navigator.language.startsWith("en") ? navigator.language : "en-GB";
@@ -11,6 +12,7 @@
   const format = (options) => new Intl.DateTimeFormat(locale, options);
   const clock = format({ hour: "2-digit", minute: "2-digit" });
   const dayAndClock = format({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  const day = format({ day: "numeric", month: "short", timeZone: "UTC" });
   const date = format({ day: "numeric", month: "short", year: "numeric" });
   const exact = format({ dateStyle: "full", timeStyle: "long" });
   const DAY = 86400;
@@ -29,6 +31,7 @@
 
   function text(at, now, kind) {
     if (kind === "upcoming" && at - now < 1000) return "now";
+    if (kind === "day") return day.format(at);
     if (kind !== "clock") return relative(at, now);
     if (at.getFullYear() !== now.getFullYear()) return exactShort(at);
     return at.toDateString() === now.toDateString() ? clock.format(at) : dayAndClock.format(at);

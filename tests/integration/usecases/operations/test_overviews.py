@@ -1,4 +1,4 @@
-"""What the start page is made of: messages by time, progress, growth, health."""
+"""What the start page is made of: messages by time, progress, health."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.messages import day_of
 from postroom.services import entities
-from postroom.services.audience.list_growth import EVERY, LATEST, TABLE
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.page_rows import page_row
 from postroom.services.operations.health import STUCK, Grade, HealthService
@@ -114,54 +112,6 @@ async def test_progress_is_the_sum_of_the_pages_and_gets_newer(services: Service
     assert now.rate is not None
     assert now.rate > 0
     assert now.seconds_left is not None
-
-
-# -- growth ---------------------------------------------------------------------------------------
-
-
-async def test_lists_are_counted_once_and_again_when_figures_are_old(services: Services) -> None:
-    await services.lists.create("news", "News", "news@example.com")
-    await services.lists.create("empty", "Empty", "news@example.com")
-    for number in range(5):
-        await services.subscriptions.add("news", f"a{number}@example.com", verified=number > 1)
-    assert await services.growth.count_due() == 2
-    assert await services.growth.count_due() == 0
-    sizes = [(s.name, s.subscribers, s.verified) for s in await services.growth.sizes()]
-    assert sizes == [("news", 5, 3), ("empty", 0, 0)]
-    [today] = await services.growth.history()
-    assert (today.subscribers, today.verified) == (5, 3)
-
-    await services.subscriptions.add("news", "late@example.com", verified=True)
-    growth = services.store.table(TABLE)
-    await growth.merge(Entity(LATEST, "news", {"CountedAt": NOW - timedelta(hours=1)}))
-    assert await services.growth.count_due() == 1
-    assert (await services.growth.history("news"))[-1].subscribers == 6
-
-
-async def test_a_list_that_is_gone_counts_no_more_but_its_past_stays(services: Services) -> None:
-    await services.lists.create("news", "News", "news@example.com")
-    await services.subscriptions.add("news", "a@example.com", verified=True)
-    growth = services.store.table(TABLE)
-    earlier = day_of(NOW - timedelta(days=3))
-    await growth.upsert(Entity(EVERY, earlier, {"Subscribers": 9, "Verified": 8}))
-    await services.growth.count_due()
-    await services.lists.delete("news")
-    await services.growth.count_due()
-    assert await services.growth.sizes() == []
-    assert [p.subscribers for p in await services.growth.history()] == [9, 0]
-    assert [p.subscribers for p in await services.growth.history("news")] == [1]
-
-
-async def test_several_may_keep_counting_at_once(services: Services) -> None:
-    await services.lists.create("news", "News", "news@example.com")
-    stopping = asyncio.Event()
-    counting = [asyncio.create_task(services.growth.keep_counting(stopping)) for _ in range(3)]
-    async with asyncio.timeout(60):
-        while not await services.growth.sizes():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        stopping.set()
-        await asyncio.gather(*counting)
-    assert [size.name for size in await services.growth.sizes()] == ["news"]
 
 
 # -- health ---------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""The dashboard, and pages for operators."""
+"""Home, and pages for operators."""

@@ -1,4 +1,4 @@
-"""The start page, the trace of an address and the outbox, over HTTP."""
+"""The trace of an address and the outbox, over HTTP."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from urllib.parse import quote
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
-from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.services import entities
 from postroom.services.accounts.users import Role
-from postroom.services.audience.list_growth import EVERY, TABLE
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.page_rows import Page, page_entity
-from postroom.storage import Entity
 from tests.web.site import Site, running_site
 
 NOW = datetime.now(UTC)
@@ -46,91 +44,6 @@ async def email_of(site: Site, ref: str, address: str, outcome: str, reply: str)
     emails = PageEmails.planned(guids).settled({0: state})
     page = Page(message.day, message.ref, 0, emails)
     await site.services.store.table(entities.PAGES).upsert(page_entity(page))
-
-
-# -- dashboard ------------------------------------------------------------------------------------
-
-
-async def test_the_first_steps_lead_to_a_list_a_sign_up_and_a_message(site: Site) -> None:
-    user = await site.user()
-    start = (await user.get("/")).text
-    assert "Get started" in start
-    assert 'href="/lists/new"' in start
-
-    await site.services.lists.create("news", "News", "news@example.com")
-    start = (await user.get("/")).text
-    assert "/subscribe?list=news" in start
-    await site.services.subscriptions.add("news", "a@example.com", verified=True)
-    await site.services.messages.create("news", "Hello", BODIES, NOW + timedelta(days=1))
-    assert "Get started" not in (await user.get("/")).text
-
-
-async def test_the_first_steps_know_of_every_list(site: Site) -> None:
-    user, services = await site.user(), site.services
-    await services.lists.create("a-staff", "Ours alone", "staff@example.com", public=False)
-    start = (await user.get("/")).text
-    assert 'href="/lists/a-staff/subscribers/add"' in start, "nobody can sign up there"
-    await services.lists.create("news", "News", "news@example.com")
-    start = (await user.get("/")).text
-    assert 'href="/subscribe?list=news"' in start
-    await services.lists.create("offers", "Offers", "offers@example.com")
-    await services.subscriptions.add("offers", "a@example.com", verified=True)
-    start = (await user.get("/")).text
-    assert "Done." in start
-    assert 'href="/lists/offers"' in start
-    await services.messages.create("offers", "Hello", BODIES, NOW + timedelta(days=1))
-    assert "Get started" not in (await user.get("/")).text
-    # However many empty lists come before the one that somebody is on.
-    for number in range(25):
-        await services.lists.create(f"a{number:02}", "Empty", "a@example.com")
-    await services.growth.count_due()
-    assert "Get started" not in (await user.get("/")).text
-
-
-async def test_the_dashboard_shows_current_scheduled_and_sent_messages(site: Site) -> None:
-    user = await site.user(Role.VIEWER)
-    services = site.services
-    await services.lists.create("news", "News", "news@example.com")
-    moving = await services.messages.create("news", "Being <b>sent</b>", BODIES, NOW)
-    await services.messages.create("news", "Tomorrow", BODIES, NOW + timedelta(days=1))
-    over = await services.messages.create("news", "Over", BODIES, NOW - timedelta(days=1))
-    await services.messages.cancel(over.ref)
-    await services.message_rows.archive(await services.messages.get(over.ref))
-    partition = entities.pages_partition(moving.day, moving.ref)
-    counts = entities.counts_properties(Counts(planned=1234, accepted=617))
-    await services.store.table(entities.PAGES).upsert(Entity(partition, "000000", counts))
-    for path in ("/", "/dashboard/live"):
-        shown = await user.get(path)
-        assert shown.status_code == 200
-        assert "Being &lt;b&gt;sent&lt;/b&gt;" in shown.text
-        assert "617 of 1,234" in shown.text
-        assert '<progress value="617" max="1234"' in shown.text
-    assert "Tomorrow" in (await user.get("/")).text
-    assert f"/messages/{over.ref}" in (await user.get("/")).text
-
-
-async def test_the_dashboard_names_queues_that_need_attention(site: Site) -> None:
-    user = await site.user(Role.VIEWER)
-    await site.services.store.queue("shop/a b;poison").put("bad")
-    await site.services.queues.fault("shop/<x>", "it broke")
-    live = (await user.get("/dashboard/live")).text
-    assert 'href="/queues/shop/a%20b%3Bpoison"' in live
-    assert "shop/&lt;x&gt; is stopped: it broke" in live
-
-
-async def test_growth_is_drawn_from_what_was_counted(site: Site) -> None:
-    user = await site.user(Role.VIEWER)
-    await site.services.lists.create("news", "News", "news@example.com")
-    await site.services.subscriptions.add("news", "a@example.com", verified=True)
-    await site.services.growth.count_due()
-    assert "Your growth chart appears tomorrow" in (await user.get("/")).text
-    growth = site.services.store.table(TABLE)
-    await growth.upsert(Entity(EVERY, "2000-01-01", {"Subscribers": 7, "Verified": 7}))
-    day = (NOW - timedelta(days=1)).strftime("%Y-%m-%d")
-    await growth.upsert(Entity(EVERY, day, {"Subscribers": 8, "Verified": 7}))
-    plot = re.search(r'data-plot="([^"]*)"', (await user.get("/")).text)
-    assert plot is not None
-    assert '"values": [8, 1]' in html.unescape(plot[1])
 
 
 # -- trace ----------------------------------------------------------------------------------------
@@ -280,37 +193,6 @@ async def test_an_address_is_an_address(site: Site) -> None:
     link = re.search(r'href="(/lists/news/subscribers/[^"]*)"', shown.text)
     assert link is not None
     assert (await user.get(html.unescape(link[1]))).status_code == 200
-
-
-async def test_pages_say_that_emails_go_to_the_outbox(
-    tmp_path: Path, quick_passwords: None
-) -> None:
-    line = "No mail server is set up yet"
-    for transport, is_said in (("outbox:", True), ("smtp://127.0.0.1:9", False)):
-        folder = tmp_path / transport[:4]
-        folder.mkdir()
-        async with running_site(folder, {"transport": transport}) as site:
-            await site.services.lists.create("news", "News", "news@example.com")
-            message = await site.services.messages.create(
-                "news", "Hi", NewBodies("<p>Hi</p>"), datetime.now(UTC)
-            )
-            user = await site.user(Role.EDITOR)
-            for path in ("/", "/messages/new", f"/messages/{message.ref}"):
-                page = await user.get(path)
-                assert (line in page.text) is is_said, path
-            assert line not in (await site.visitor().get("/subscribe?list=news")).text
-
-
-async def test_first_steps_lead_from_the_sign_up_to_the_outbox(site: Site) -> None:
-    user = await site.user(Role.EDITOR)
-    await site.services.lists.create("news", "News", "news@example.com")
-    start = await user.get("/")
-    assert 'appears in the <a href="/outbox">Outbox</a>' in start.text
-    await site.services.subscriptions.add("news", "ann@example.com")
-    start = await user.get("/")
-    assert 'open the email in the <a href="/outbox">Outbox</a>' in start.text
-    await site.services.subscriptions.edit("news", "ann@example.com", verified=True)
-    assert "Done." in (await user.get("/")).text
 
 
 async def test_an_address_is_traced_whatever_its_case(site: Site) -> None:

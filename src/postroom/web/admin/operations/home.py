@@ -1,0 +1,156 @@
+"""Home: subscribers and their growth, what is being sent and scheduled, the last message, the first
+steps, and the state of the system.
+
+Three parts of the page are loaded again while it is open: `/home/state` (the line about the
+system), `/home/messages` (being sent and scheduled) and `/home/figures` (the rest).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from postroom import clock
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.services.accounts.users import Role
+from postroom.services.audience.growth_history import GrowthPoint
+from postroom.services.audience.list_sizes import CurrentSize
+from postroom.services.messages.hold_rows import describe
+from postroom.services.messages.holds import message_key
+from postroom.services.messages.progress import Progress
+from postroom.services.operations.health import Grade
+from postroom.web.admin.operations.first_steps import find_first_steps
+from postroom.web.rendering.charts import Chart, growth_chart
+from postroom.web.requests.views import View
+from postroom.web.requests.visit import Visit
+
+_SENDING: Final = 3
+_SCHEDULED: Final = 3
+_LAST: Final = 10  # messages, among which the last one that was sent is looked for
+_LISTS_LOOKED_AT: Final = 20
+_FOLDER: Final = "admin/operations"
+
+
+class MessageProgress(msgspec.Struct, frozen=True):
+    """A message, its progress, and why all of its emails are on hold, if so."""
+
+    message: Message
+    progress: Progress
+    held: str = ""
+
+
+class Audience(msgspec.Struct, frozen=True):
+    """The subscribers of all lists. `change` is since the first of the month."""
+
+    size: CurrentSize
+    change: int
+    chart: Chart | None
+
+
+class LastMessage(msgspec.Struct, frozen=True):
+    """The last message that was sent. `unsubscribed` counts everyone who has left its list
+    since."""
+
+    message: Message
+    unsubscribed: int
+
+
+async def home(visit: Visit) -> Response:
+    state, messages, figures, steps = await asyncio.gather(
+        _state(visit), _messages(visit), _figures(visit), find_first_steps(visit)
+    )
+    return visit.render(
+        f"{_FOLDER}/home.html",
+        **state,
+        **messages,
+        **figures,
+        steps=steps,
+        name=first_name(visit.who.email),
+    )
+
+
+async def state(visit: Visit) -> Response:
+    return visit.render(f"{_FOLDER}/home_state.html", **await _state(visit))
+
+
+async def messages(visit: Visit) -> Response:
+    return visit.render(f"{_FOLDER}/home_messages.html", **await _messages(visit))
+
+
+async def figures(visit: Visit) -> Response:
+    return visit.render(f"{_FOLDER}/home_figures.html", **await _figures(visit))
+
+
+async def try_now(visit: Visit) -> Response:
+    """Probe what emails wait for at once, for all messages."""
+    problems = await visit.services.system_state.problems()
+    tried = await visit.services.holds.try_now([each.hold for each in problems if each.hold])
+    await visit.audit("tried the mail server again")
+    return visit.redirect("/", "Trying now." if tried else "Nothing is on hold any more.")
+
+
+def first_name(email: str) -> str:
+    """Return the name to greet someone with: "Ann" for ann.smith@example.com, or nothing."""
+    name = email.partition("@")[0].replace("_", ".").replace("+", ".").partition(".")[0]
+    return name.capitalize() if len(name) > 1 and name.isalpha() else ""
+
+
+async def _state(visit: Visit) -> dict[str, Any]:
+    problems = await visit.services.system_state.problems()
+    return {"problems": problems, "Grade": Grade}
+
+
+async def _messages(visit: Visit) -> dict[str, Any]:
+    times = visit.services.times
+    under_way, scheduled, holds = await asyncio.gather(
+        times.under_way(limit=_SENDING + 1),
+        times.to_come(limit=_SCHEDULED),
+        visit.services.holds.open_holds(),
+    )
+    shown = under_way[:_SENDING]
+    progress = await asyncio.gather(*(visit.services.progress.of(each) for each in shown))
+    sending = []
+    for message, where in zip(shown, progress, strict=True):
+        hold = holds.by_key.get(message_key(message.ref))
+        sending.append(MessageProgress(message, where, describe(hold) if hold else ""))
+    return {"sending": sending, "more": len(under_way) > len(shown), "scheduled": scheduled}
+
+
+async def _figures(visit: Visit) -> dict[str, Any]:
+    audience, last = await asyncio.gather(_audience(visit), _last(visit))
+    return {"audience": audience, "last": last}
+
+
+async def _audience(visit: Visit) -> Audience:
+    services = visit.services
+    lists = (await services.lists.page(limit=_LISTS_LOOKED_AT)).lists
+    size = await services.sizes.total([each.name for each in lists])
+    now = clock.now()
+    curve = await services.growth.curve(GrowthPoint(now, size.subscribers, size.verified))
+    month = datetime(now.year, now.month, 1, tzinfo=UTC)
+    before = curve.before(month)
+    change = size.subscribers - (before.subscribers if before else 0)
+    return Audience(size, change, growth_chart(curve))
+
+
+async def _last(visit: Visit) -> LastMessage | None:
+    done = (await visit.services.times.done(limit=_LAST)).messages
+    last = next((each for each in done if each.status is MessageStatus.COMPLETED), None)
+    if last is None or last.counts is None:
+        return None
+    began = last.queued_at or last.scheduled_at
+    unsubscribed = await visit.services.subscriptions.unsubscribed_since(last.list_name, began)
+    return LastMessage(last, unsubscribed)
+
+
+VIEWS = (
+    View("/", home, role=Role.VIEWER),
+    View("/home/state", state, role=Role.VIEWER),
+    View("/home/messages", messages, role=Role.VIEWER),
+    View("/home/figures", figures, role=Role.VIEWER),
+    View("/home/try-now", try_now, role=Role.EDITOR, methods=("POST",)),
+)
