@@ -99,11 +99,17 @@ class EventService:
             self._writer = loop.create_task(self._write())
 
     async def record(
-        self, part: str, text: str, *, severity: Severity = Severity.INFO, subject: str = ""
+        self,
+        part: str,
+        text: str,
+        *,
+        severity: Severity = Severity.INFO,
+        subject: str = "",
+        at: datetime | None = None,
     ) -> None:
-        """Record an event, and wait until it is stored or has failed once. Never raises: nothing
-        fails because it could not be recorded."""
-        entity = _entity(severity, part, text, subject)
+        """Record an event (of now, unless `at` is given), and wait until it is stored or has failed
+        once. Never raises: nothing fails because it could not be recorded."""
+        entity = _entity(severity, part, text, subject, at)
         try:
             await self._insert(entity)
         except StoreError as exc:
@@ -222,10 +228,12 @@ def _partition(least: Severity) -> str:
     return _ALL if least is Severity.INFO else f"at least {least}"
 
 
-def _entity(severity: Severity, part: str, text: str, subject: str) -> Entity:
+def _entity(
+    severity: Severity, part: str, text: str, subject: str, at: datetime | None = None
+) -> Entity:
     return Entity(
         _ALL,
-        new_row(clock.now()),
+        new_row(at or clock.now()),
         {
             "Severity": severity.value,
             "Part": printable(part, longest=_LONGEST),

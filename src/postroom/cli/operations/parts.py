@@ -4,24 +4,19 @@ stopped."""
 from __future__ import annotations
 
 import asyncio
-import io
-import random
+import os
 import socket
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from postroom.cli.support.running import run_until_stopped, with_settings
-from postroom.domain.errors import NotNow
 from postroom.hosted import register_apps, run_host
-from postroom.services.messages.message_contents import NewBodies
 from postroom.settings import Settings
 from postroom.transport.registry import sends_mail
 from postroom.wiring import (
-    Services,
     make_alerts,
     make_retention,
     opened_sending,
@@ -39,14 +34,20 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--transport", help="How to send, as in the setting `transport`.")
 @click.option("--port", help="The port of the web pages, as in the setting `port`.")
-@click.option("--demo", is_flag=True, help="Start with two example lists and messages.")
+@click.option(
+    "--demo", is_flag=True, help="Start with example data: 90 days of lists, growth and messages."
+)
 @with_settings
 def up(settings: Settings, demo: bool) -> None:
     """Run everything: web, scheduler and host. Senders start when they are needed."""
+    from postroom.cli.operations.demo import fill_with_examples
+    from postroom.cli.operations.demo.filling import RATE
     from postroom.web.context import make_context
     from postroom.web.serving.server import bound_socket, first_step, serve
 
     listener = bound_socket(settings)
+    if demo and settings.sender.rate is None:
+        os.environ["POSTROOM_RATE"] = RATE  # for senders, which load the settings again
 
     async def work(stopping: asyncio.Event) -> None:
         async with opened_services(settings) as services, opened_transport(settings) as transport:
@@ -93,7 +94,7 @@ def _print_summary(
 
         click.echo(f"  {'First':<10} {ADD_FIRST_USER}", err=True)
     if demo:
-        click.echo(f"  {'':<10} The demo's first message is being sent now.", err=True)
+        click.echo(f"  {'':<10} One of the demo's messages is being sent now.", err=True)
     missing = _missing_for_production(settings)
     if missing:
         click.secho("\n  Before you go live:", fg="yellow", err=True)
@@ -116,68 +117,6 @@ def _missing_for_production(settings: Settings) -> list[str]:
     if not settings.alerts.email and not settings.alerts.webhook:
         missing.append("Nobody is alerted when a message is paused: set POSTROOM_ALERT_EMAIL.")
     return missing
-
-
-_GARDEN = "garden-club"
-_SHOP = "contoso-news"
-_NAMES = (
-    *("ada", "amir", "bela", "carmen", "chidi", "dana", "elif", "emil", "fatou", "george"),
-    *("hana", "igor", "ines", "jonas", "keiko", "lars", "lucia", "mateo", "mina", "nadia"),
-    *("noor", "olga", "oscar", "paulo", "priya", "quinn", "rosa", "sami", "tariq", "ulla"),
-    *("vera", "wanda", "xavier", "yara", "yuki", "zoe"),
-)
-_DOMAINS = ("example.com", "example.net", "example.org", "mail.example.com")
-
-_WELCOME_HTML = """<!doctype html>
-<html><body style="font-family: sans-serif; max-width: 36rem; margin: auto">
-<h1>The garden in November</h1>
-<p>Dear member,</p>
-<p>the tulips are in, the compost is turned, and on Saturday we prune the apple trees.
-Bring gloves; there will be soup.</p>
-<p>You read this as {{ email }}.</p>
-<p><a href="{{ unsubscribe_url }}">Leave the list “{{ list_description }}”</a></p>
-</body></html>
-"""
-_SALE_HTML = """<!doctype html>
-<html><body style="font-family: sans-serif; max-width: 36rem; margin: auto">
-<h1>Winter is coming to Contoso</h1>
-<p>From Monday on: everything that keeps you warm, at a third less.</p>
-<p><a href="{{ unsubscribe_url }}">No more of these</a></p>
-</body></html>
-"""
-
-
-async def fill_with_examples(services: Services, settings: Settings) -> bool:
-    """Create example data, for `--demo`; return False if there are lists already.
-
-    `NotNow` with a transport that sends: the addresses are nobody's (RFC 2606).
-    """
-    if sends_mail(settings.transport.url):
-        raise NotNow("--demo sends to invented addresses: use the transport outbox:")
-    if (await services.lists.page(limit=1)).lists:
-        return False
-    dice = random.Random(1)  # noqa: S311 - every demo looks the same
-    await _make_list(services, dice, _GARDEN, "Garden club", "garden@example.com", 240)
-    await _make_list(services, dice, _SHOP, "Contoso news", "news@example.com", 1200)
-    now = datetime.now(UTC)
-    await services.messages.create(
-        _GARDEN, "The garden in November", NewBodies(_WELCOME_HTML, None), now
-    )
-    await services.messages.create(
-        _SHOP, "Winter is coming: a third off", NewBodies(_SALE_HTML, None), now + timedelta(days=3)
-    )
-    return True
-
-
-async def _make_list(
-    services: Services, dice: random.Random, name: str, description: str, sender: str, size: int
-) -> None:
-    await services.lists.create(name, description, sender)
-    lines = ["email,verified"]
-    for number in range(size):
-        address = f"{dice.choice(_NAMES)}.{number}@{dice.choice(_DOMAINS)}"
-        lines.append(f"{address},{'true' if dice.random() < 0.92 else 'false'}")
-    await services.imports.import_csv(name, io.BytesIO("\n".join(lines).encode()))
 
 
 _TRANSPORT = click.option("--transport", help="How to send, as in the setting `transport`.")

@@ -1,0 +1,227 @@
+"""Writes the demo's data into an empty store, as Postroom would have written it in 90 days.
+
+The lists come last: if this is interrupted, it is done again, because there is no list yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+from typing import Final, TypeVar
+
+import msgspec
+
+from postroom import clock
+from postroom.cli.operations.demo.people import Person, invent, totals
+from postroom.cli.operations.demo.plans import (
+    DAYS,
+    NEWS,
+    PLANS,
+    SENT_NOW,
+    TO_COME,
+    ListPlan,
+    Mailing,
+    html_of,
+)
+from postroom.domain.audience.addresses import Address, address_key
+from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.errors import NotNow
+from postroom.domain.messages.emails import Counts, EmailOutcome
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.page_emails import EmailState, PageEmails
+from postroom.domain.messages.pages import PAGE_SIZE
+from postroom.domain.messages.refs import new_ref
+from postroom.sender.pages.page_work import LEFT
+from postroom.services import entities
+from postroom.services.audience.departures import departed_row
+from postroom.services.audience.growth_history import (
+    EVERY,
+    GrowthHistory,
+    list_partition,
+    summed,
+)
+from postroom.services.messages.message_contents import MessageBodies, NewBodies, with_text
+from postroom.services.messages.page_rows import Page, page_entity
+from postroom.settings import Settings
+from postroom.storage import Entity, Operation, Table, Upsert
+from postroom.transport.registry import sends_mail
+from postroom.wiring import Services
+
+RATE: Final = "60"
+"""Emails per second, so that there is something to watch for a minute or two."""
+
+_SEED: Final = 16
+_BATCH: Final = 100  # the operations of one batch of the store
+_AT_ONCE: Final = 8  # batches
+_PER_SECOND: Final = 900.0  # of messages that were sent
+_FULL: Final = 0.002  # of mailboxes refuse a message
+_LEAVING: Final = 0.0004  # of recipients leave while a message is prepared
+_ACCEPTED: Final = "250 2.0.0 Ok: queued"
+_UNKNOWN: Final = "550 5.1.1 The email account that you tried to reach does not exist"
+_NO_SPACE: Final = "552 5.2.2 The mailbox is over its quota"
+
+T = TypeVar("T")
+
+
+async def fill_with_examples(services: Services, settings: Settings) -> bool:
+    """Create example data, for `--demo`; return False if there are lists already.
+
+    `NotNow` with a transport that sends: the addresses are nobody's (RFC 2606).
+    """
+    if sends_mail(settings.transport.url):
+        raise NotNow("--demo sends to invented addresses: use the transport outbox:")
+    if (await services.lists.page(limit=1)).lists:
+        return False
+    now = clock.now()
+    days = [now.date() - timedelta(days=ago) for ago in range(DAYS, 0, -1)]
+    history = GrowthHistory(services.store)
+    together: dict[date, tuple[int, int]] = {}
+    for number, plan in enumerate(PLANS):
+        dice = random.Random(_SEED + number)  # noqa: S311 - every demo looks the same
+        sent = [_time_of(mailing, now) for mailing in plan.mailings]
+        people = invent(plan, sent, dice, now)
+        await _write_people(services, ListName(plan.name), people)
+        messages = [
+            _sent_message(plan, mailing, at, people, dice)
+            for mailing, at in zip(plan.mailings, sent, strict=True)
+        ]
+        await asyncio.gather(*(_write_message(services, each) for each in messages))
+        grown = totals(people, days)
+        await history.fill(list_partition(plan.name), grown)
+        together = summed(together, grown)
+    await history.fill(EVERY, together)
+    await history.finish_building()
+    for plan in PLANS:
+        await _create_list(services, plan, now)
+    for mailing in (SENT_NOW, TO_COME):
+        at = now if mailing is SENT_NOW else _time_of(mailing, now)
+        bodies = NewBodies(html_of(NEWS, mailing))
+        await services.messages.create(NEWS.name, mailing.subject, bodies, at)
+    return True
+
+
+def _time_of(mailing: Mailing, now: datetime) -> datetime:
+    day = now - timedelta(days=mailing.days)
+    return day.replace(hour=mailing.hour, minute=0, second=0, microsecond=0)
+
+
+# -- lists and subscribers ------------------------------------------------------------------------
+
+
+async def _create_list(services: Services, plan: ListPlan, now: datetime) -> None:
+    created = await services.lists.create(plan.name, plan.description, plan.sender)
+    older = msgspec.structs.replace(created, created_at=now - timedelta(days=plan.age))
+    await services.store.table(entities.LISTS).replace(entities.list_entity(older), created.etag)
+
+
+async def _write_people(services: Services, name: ListName, people: Sequence[Person]) -> None:
+    """Write those who are on the list, and the departures of the others."""
+    present: list[Operation] = []
+    departed: list[Operation] = []
+    for each in people:
+        if each.left_at is None:
+            present += map(Upsert, _rows_of(name, each))
+        else:
+            row = departed_row(name, each.address)
+            departed.append(Upsert(Entity(name, row, {"LeftAt": each.left_at})))
+    store = services.store
+    await _write(store.table(entities.LISTS), present)
+    await _write(store.table(entities.DEPARTED), departed)
+
+
+def _rows_of(name: ListName, person: Person) -> list[Entity]:
+    subscriber = Subscriber(
+        name,
+        person.address,
+        person.guid,
+        person.verified_at is not None,
+        person.joined,
+        person.verified_at,
+    )
+    return [entities.subscriber_entity(subscriber), entities.lookup_entity(subscriber)]
+
+
+async def _write(table: Table, operations: Sequence[Operation]) -> None:
+    """Write operations of one partition in batches, some at a time."""
+    for some in _batches(operations, _BATCH * _AT_ONCE):
+        await asyncio.gather(*(table.apply(batch) for batch in _batches(some, _BATCH)))
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+class _SentMessage(msgspec.Struct, frozen=True):
+    """A message that was sent, with its pages and its HTML."""
+
+    message: Message
+    pages: list[Page]
+    html: str
+
+
+def _sent_message(
+    plan: ListPlan, mailing: Mailing, at: datetime, people: Sequence[Person], dice: random.Random
+) -> _SentMessage:
+    recipients = sorted(
+        (each for each in people if each.may_receive(at)),
+        key=lambda each: address_key(each.address),
+    )
+    message = Message(
+        ref=new_ref(int(at.timestamp() * 1000) - 7_200_000),
+        list_name=ListName(plan.name),
+        subject=mailing.subject,
+        scheduled_at=at,
+        status=MessageStatus.COMPLETED,
+        created_at=at - timedelta(hours=2),
+        has_html=True,
+        has_text=True,
+        from_address=Address(plan.sender),
+        list_description=plan.description,
+        queued_at=at + timedelta(seconds=1),
+        completed_at=at + timedelta(seconds=4 + len(recipients) / _PER_SECOND),
+    )
+    pages = [
+        _page(message, number, some, dice)
+        for number, some in enumerate(_batches(recipients, PAGE_SIZE))
+    ]
+    counts = sum((page.counts for page in pages), Counts())
+    message = msgspec.structs.replace(message, queued_pages=len(pages), counts=counts)
+    return _SentMessage(message, pages, html_of(plan, mailing))
+
+
+async def _write_message(services: Services, sent: _SentMessage) -> None:
+    """Write a message with its bodies, its pages and its event."""
+    message, counts = sent.message, sent.message.counts or Counts()
+    await services.message_rows.reserve_ref(message.day, message.ref)
+    bodies = await with_text(NewBodies(sent.html))
+    await MessageBodies(services.store).write(message, bodies)
+    await _write(services.pages.table, [Upsert(page_entity(page)) for page in sent.pages])
+    await services.message_rows.archive(message)
+    await services.events.record(
+        "scheduler",
+        f"the message {message.subject!r} to {message.list_name} is completed:"
+        f" {counts.accepted:,} accepted, {counts.refused:,} refused",
+        subject=f"message:{message.ref}",
+        at=message.completed_at,
+    )
+
+
+def _page(message: Message, number: int, people: Sequence[Person], dice: random.Random) -> Page:
+    at = message.scheduled_at + timedelta(seconds=2 + PAGE_SIZE * number / _PER_SECOND)
+    accepted = EmailState(EmailOutcome.ACCEPTED, _ACCEPTED, 1, at=at)
+    states = dict.fromkeys(range(len(people)), accepted)
+    for place, person in enumerate(people):
+        chance = dice.random()
+        if person.dead:
+            states[place] = EmailState(EmailOutcome.REFUSED, _UNKNOWN, 1, at=at)
+        elif chance < _FULL:
+            states[place] = EmailState(EmailOutcome.REFUSED, _NO_SPACE, 1, at=at)
+        elif chance > 1 - _LEAVING:
+            states[place] = EmailState(EmailOutcome.SUPPRESSED, LEFT, at=at)
+    emails = PageEmails.planned({person.address: person.guid for person in people})
+    return Page(message.day, message.ref, number, emails.settled(states))
