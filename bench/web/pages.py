@@ -159,7 +159,7 @@ def _addresses(world: World) -> Iterator[str]:
             yield from world.addresses(path)
     # As many rows as are sorted at all, and as many messages as there are.
     yield f"/lists/{FEW_LIST}/subscribers?sort=-since"
-    yield "/archive?sort=-accepted"
+    yield "/messages/sent?sort=-accepted"
 
 
 def _shape(address: str, world: World) -> str:

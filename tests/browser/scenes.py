@@ -86,7 +86,17 @@ def scenes_of(world: World) -> list[Scene]:
 
 
 EMPTY: Sequence[str] = (
-    *("/", "/lists", "/messages", "/archive", "/messages/new", "/trace", "/queues", "/apps"),
+    *(
+        "/",
+        "/lists",
+        "/messages",
+        "/messages/sending",
+        "/messages/sent",
+        "/messages/new",
+        "/trace",
+        "/queues",
+        "/apps",
+    ),
     *("/outbox", "/events", "/embed", "/users", "/keys", "/audit", "/explorer", "/account"),
 )
 """Pages that say what to do next where there is nothing yet."""

@@ -80,7 +80,7 @@ async def make_the_administrator(page: Page, link: str) -> None:
 async def make_a_list(page: Page) -> str:
     """Return the URL of its sign-up form."""
     await page.goto("/lists")
-    await page.get_by_role("button", name="Create list").click()
+    await page.get_by_role("link", name="Create list").click()
     await page.get_by_label("Name", exact=True).fill("seasons")
     await page.get_by_label("Description").fill("The four seasons")
     await page.get_by_label("From address").fill("seasons@example.org")

@@ -83,19 +83,19 @@ async def test_a_notice_stays_while_the_message_is_sent(browser: Browser, site: 
         await page.get_by_label("Now", exact=True).check()
         await page.get_by_role("button", name="Send now").click()
         await page.get_by_role("button", name="Send now to 1 subscriber").click()
-        said, headline = page.locator("main > .flash"), page.locator("p.headline")
-        await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
+        said, headline = page.locator("#toast"), page.locator("p.headline")
+        await expect(said).to_contain_text("Sending started.", timeout=PATIENCE)
         message = await fan_out_whole(services.store, page.url.rpartition("/")[2])
         await expect(headline).to_contain_text("Sending", timeout=PATIENCE)
-        await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
+        await expect(said).to_contain_text("Sending started.", timeout=PATIENCE)
         await settle(services, message, 0, [EmailOutcome.ACCEPTED])
         done = Completion(services)
         assert await done.check(message)
         await expect(headline).to_contain_text("Sent", timeout=PATIENCE)
-        await expect(said).to_have_text("Sending started.", timeout=PATIENCE)
+        await expect(said).to_contain_text("Sending started.", timeout=PATIENCE)
         await page.reload()
         await expect(headline).to_contain_text("Sent", timeout=PATIENCE)
-        await expect(said).to_have_count(0)
+        await expect(said).to_be_hidden()
 
 
 # -- a form that is left, and a server that is gone ----------------------------------------------
@@ -128,7 +128,7 @@ async def test_leaving_a_message_half_written_asks_for_confirmation(
         await expect(button).to_have_text("Schedule", use_inner_text=True)
         await page.get_by_label("Now", exact=True).check()
         await page.get_by_label("Subject").fill("Half a thought")
-        await page.get_by_role("link", name="Sent", exact=True).click(no_wait_after=True)
+        await page.get_by_role("link", name="Lists", exact=True).click(no_wait_after=True)
         await until(page, lambda: asked == ["beforeunload"])
         await expect(page.get_by_label("Subject")).to_have_value("Half a thought")
         await page.get_by_label("Message (HTML)").fill("<p>Hi</p>")
@@ -175,21 +175,23 @@ async def fail(route: Route, how: str) -> None:
 # -- a phone --------------------------------------------------------------------------------------
 
 
-async def test_the_menu_works_on_a_phone(browser: Browser, site: Site) -> None:
+async def test_the_bar_at_the_bottom_leads_everywhere_on_a_phone(
+    browser: Browser, site: Site
+) -> None:
     world = await furnished(site)
     async with window(browser, site.url, PHONE, world.admin) as phone:
         page = await phone.new_page()
         await page.goto("/")
-        menu, lists = (
-            page.get_by_role("button", name="Menu"),
-            page.get_by_role("link", name="Lists"),
-        )
-        await expect(menu).to_have_attribute("aria-expanded", "false", timeout=PATIENCE)
-        await expect(lists).to_have_count(0)  # hidden from everybody, not only from the eye
-        await menu.click()
-        await expect(menu).to_have_attribute("aria-expanded", "true", timeout=PATIENCE)
-        await lists.first.click()
+        bar = page.get_by_role("navigation", name="Bottom")
+        await bar.get_by_role("link", name="Lists").click()
         await page.wait_for_url("**/lists")
+        await bar.get_by_role("link", name="New message").click()
+        await page.wait_for_url("**/messages/new")
+        queues = page.get_by_role("link", name="Queues")
+        await expect(queues).to_have_count(0)  # hidden from everybody, not only from the eye
+        await bar.get_by_role("button", name="More").click()
+        await queues.click()
+        await page.wait_for_url("**/queues")
         # A table's cells lie in the window: none has to be guessed.
         await page.goto(f"/lists/{LIST}/subscribers")
         for cell in (await page.locator("tbody tr").first.locator("td").all())[:4]:
@@ -251,6 +253,7 @@ async def test_an_index_is_sorted_by_keyboard_and_on_a_phone(browser: Browser, s
         await expect(state).to_have_attribute("aria-sort", "ascending", timeout=PATIENCE)
         await expect(page.locator("tbody tr").first).to_contain_text(BLOCKED)
         await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        await page.get_by_text("Sort: State").click()
         await page.get_by_role("link", name="State").click()
         await page.wait_for_url("**?sort=-state")
         await expect(page.locator("tbody tr").first).to_contain_text(NOT_YET)
@@ -324,6 +327,7 @@ async def test_a_viewer_logs_in_and_is_offered_nothing_that_is_refused(
             offered = await page.evaluate(_OFFERED)
             refused += [f"{address}: {' '.join(each)}" for each in offered if is_refused(*each)]
         assert refused == []
+        await page.get_by_role("button", name="Account of").click()
         await page.get_by_role("button", name="Log out").click()
         await page.wait_for_url("**/login")
         await page.goto("/lists")

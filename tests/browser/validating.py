@@ -11,9 +11,9 @@ from tests.browser.looking import NODE_MODULES
 from tests.services.missing import require
 
 # What the recommended rules forbid and is meant here: boxes that are ticked share a name; a label
-# around its field names it, too, for programs that follow `for` alone; links that look like buttons
-# and tables that scroll have roles, because Pico draws by role and an outline needs no section for
-# each table. Users' words make long titles, and templates leave spaces at the ends of lines.
+# around its field names it, too, for programs that follow `for` alone; tables that scroll have a
+# role, because they need a name, and an outline needs no section for each table. Users' words make
+# long titles, and templates leave spaces at the ends of lines.
 _CONFIG = Path(__file__).with_name("html-validate.json")
 
 

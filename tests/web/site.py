@@ -74,7 +74,8 @@ class Visitor:
         """What the page says that a form leads to."""
         assert response.status_code == 303, (response.status_code, problem_in(response))
         page = await self.get(response.headers["location"])
-        found = re.search(r'<p class="flash" role="status">(.*?)</p>', page.text, re.DOTALL)
+        flash = r'<p class="flash(?:-text"|" role="status")>(.+?)</p>'
+        found = re.search(flash, page.text, re.DOTALL)
         return found[1] if found else ""
 
 

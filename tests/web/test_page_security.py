@@ -100,7 +100,7 @@ async def test_every_page_carries_the_headers_and_no_page_fails(site: Site) -> N
             check_headers(response.headers, page.path)
     for path in (
         "/healthz",
-        "/static/postroom.css",
+        "/static/css/base.css",
         "/nope",
         "/api/v1/lists",
         "/%00",
@@ -314,7 +314,7 @@ async def test_behind_tls_browsers_keep_every_cookie_for_this_host_and_come_by_h
             assert cookie.startswith("__Host-"), cookie
             assert {"secure", "httponly", "path=/"} <= flags, cookie
             assert not any(flag.startswith("domain") for flag in flags), cookie
-        for path in ("/login", "/healthz", "/nope", "/static/postroom.css", "/api/v1/lists"):
+        for path in ("/login", "/healthz", "/nope", "/static/css/base.css", "/api/v1/lists"):
             answer = await visitor.get(path)
             assert answer.headers["strict-transport-security"] == "max-age=31536000", path
 

@@ -31,6 +31,7 @@ QUEUE = "shop/orders"
 # wrote, which are shown in a frame without rights.
 NOT_PAGES = frozenset(
     {
+        "/archive",
         "/subscribe/style.css",
         "/logo/{name}",
         "/home/state",
@@ -107,8 +108,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/lists/{list}/subscribers/{blocked}",
         "/lists/{list}/subscribers/{not_yet}",
     ),
-    "/messages": ("/messages", "/messages?status=Paused", "/messages?list=nothing"),
-    "/archive": ("/archive",),
+    "/messages": ("/messages", "/messages?list=nothing"),
+    "/messages/sending": ("/messages/sending",),
+    "/messages/sent": ("/messages/sent", "/messages/sent?list=nothing"),
     "/messages/new": ("/messages/new", "/messages/new?list={list}", "/messages/new?like={done}"),
     "/messages/{ref}/edit": ("/messages/{pending}/edit", "/messages/{done}/edit"),
     "/messages/{ref}/preview": ("/messages/{pending}/preview",),
@@ -169,6 +171,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/audit": ("/audit", "/audit?who=nobody@example.com"),
     "/events": ("/events", "/events?severity=error"),
     "/settings": ("/settings",),
+    "/search": ("/search", "/search?q=ann", "/search?q=no+such+thing"),
+    "/system/components": ("/system/components",),
     "/embed": ("/embed", "/embed?list={list}"),
     "/api/docs": ("/api/docs",),
 }

@@ -186,7 +186,7 @@ def receive_a_message(browser: Browser, postroom: Running) -> None:
     body.write_text("Hello from the wheel\n")
     postroom.run("message", "create", "garden-club", "--subject", "Only now", "--text", str(body))
     mail_with(postroom, "new@example.com", r"Hello from the wheel")
-    assert "Only now" in browser.open("/archive") + browser.open("/messages")
+    assert "Only now" in browser.open("/messages/sending") + browser.open("/messages/sent")
 
 
 def leave(browser: Browser, postroom: Running) -> None:

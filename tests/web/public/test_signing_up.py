@@ -189,8 +189,8 @@ async def test_the_colour_and_the_words_of_a_list_are_on_its_page(site: Site) ->
     assert sheet.status_code == 200
     assert sheet.headers["content-type"].startswith("text/css")
     assert "immutable" in sheet.headers["cache-control"]
-    assert "--pico-primary-background: #2e7d32;" in sheet.text
-    assert "--pico-primary-inverse: #ffffff;" in sheet.text
+    assert "--accent-fill: light-dark(#2e7d32, #2e7d32);" in sheet.text
+    assert "--on-accent: light-dark(#ffffff, #ffffff);" in sheet.text
     for wrong in ("", "red", "}body{", "2e7d32;x", "0" * 5000, "\x00"):
         answer = await visitor.get("/subscribe/style.css", params={"colour": wrong})
         assert (answer.status_code, answer.text) == (404, "")

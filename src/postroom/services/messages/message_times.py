@@ -31,6 +31,13 @@ class NewestMessages(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class OpenCounts(msgspec.Struct, frozen=True):
+    """How many messages are due and unfinished, and how many are not due yet."""
+
+    under_way: int
+    to_come: int
+
+
 class MessageTimes:
     def __init__(self, store: Store, messages: MessageService) -> None:
         self._index = store.table(entities.INDEX)
@@ -45,6 +52,16 @@ class MessageTimes:
     async def to_come(self, *, limit: int) -> list[Message]:
         """Return messages that are not due yet, the earliest first."""
         return await self._open(KeyRange(start=_row_at(clock.now())), limit)
+
+    async def count_open(self, *, most: int) -> OpenCounts:
+        """Count unfinished messages, each kind up to `most`. Reads the index only."""
+        now = _row_at(clock.now())
+        ranges = (KeyRange(stop=now), KeyRange(start=now))
+        under_way, to_come = [
+            len((await self._index.query(KeyRange.only(entities.OPEN), rows, limit=most)).entities)
+            for rows in ranges
+        ]
+        return OpenCounts(under_way, to_come)
 
     async def done(self, *, limit: int, before: str | None = None) -> NewestMessages:
         """Return finished messages, newest first."""

@@ -20,7 +20,14 @@ from postroom.web.admin.messages import (
     previews,
     recipients,
 )
-from postroom.web.admin.operations import activity, explorer, home, settings
+from postroom.web.admin.operations import (
+    activity,
+    components,
+    explorer,
+    home,
+    search,
+    settings,
+)
 from postroom.web.admin.queues import apps, queues
 from postroom.web.requests.views import View
 
@@ -48,4 +55,6 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *activity.VIEWS,
     *settings.VIEWS,
     *embed.VIEWS,
+    *search.VIEWS,
+    *components.VIEWS,
 )

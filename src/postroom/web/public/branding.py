@@ -19,8 +19,8 @@ from postroom.domain.errors import Invalid, NoSuch
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-# The backgrounds in postroom.css on which the colour is hardest to read, light and dark.
-_LIGHT, _DARK = Colour("#f3f5f9"), Colour("#181c25")
+# The backgrounds in css/tokens.css on which the colour is hardest to read, light and dark.
+_LIGHT, _DARK = Colour("#f6f4ef"), Colour("#232220")
 _VISIBLE_CONTRAST = 1.6
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _TYPES: Final = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
@@ -62,34 +62,24 @@ async def logo(visit: Visit) -> Response:
 
 
 def stylesheet(colour: Colour) -> str:
-    """Return Pico's variables; text on the colour and in it is readable in light and dark mode."""
-    return (
-        f".branded {{\n{_variables(colour, _LIGHT)}}}\n"
-        f"@media (prefers-color-scheme: dark) {{\n.branded {{\n{_variables(colour, _DARK)}}}\n}}\n"
-    )
+    """Return the tokens of the accent; text on the colour and in it is readable in both themes."""
+    light, dark = _tokens(colour, _LIGHT), _tokens(colour, _DARK)
+    lines = [f"  --{name}: light-dark({value}, {dark[name]});\n" for name, value in light.items()]
+    return f".branded {{\n{''.join(lines)}}}\n"
 
 
-def _variables(colour: Colour, background: Colour) -> str:
+def _tokens(colour: Colour, background: Colour) -> dict[str, str]:
     on, in_text = text_on(colour), readable_on(background, colour)
-    # On hover: further from the colour of the text on it, which stays readable.
-    pressed = mix(colour, text_on(on), 0.15)
-    # A button in nearly the colour of the page gets a visible border.
-    edge = colour if contrast(colour, background) >= _VISIBLE_CONTRAST else in_text
-    values = {
-        "primary": in_text,
-        "primary-hover": mix(in_text, text_on(background), 0.2),
-        "primary-underline": f"{in_text}80",
-        "primary-hover-underline": in_text,
-        "primary-background": colour,
-        "primary-border": edge,
-        "primary-hover-background": pressed,
-        "primary-hover-border": edge,
-        "primary-inverse": on,
-        "primary-focus": f"{in_text}60",
-        "form-element-active-border-color": in_text,
-        "form-element-focus-color": in_text,
+    return {
+        "accent": in_text,
+        "accent-fill": colour,
+        # On hover: further from the colour of the text on it, which stays readable.
+        "accent-fill-hover": mix(colour, text_on(on), 0.15),
+        # A button in nearly the colour of the page gets a visible border.
+        "accent-line": colour if contrast(colour, background) >= _VISIBLE_CONTRAST else in_text,
+        "on-accent": on,
+        "focus": in_text,
     }
-    return "".join(f"  --pico-{name}: {value};\n" for name, value in values.items())
 
 
 def _version(mailing_list: MailingList) -> str:

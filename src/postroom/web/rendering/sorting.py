@@ -180,6 +180,11 @@ class Sorting(Generic[Row]):
         return ColumnHead(column.label, column.is_number, direction, url if possible else "")
 
     @property
+    def heads(self) -> list[ColumnHead]:
+        """All columns, for the menu on a phone."""
+        return [self.head(name) for name in self._index.columns]
+
+    @property
     def url(self) -> str:
         """The URL of this table, for a part of the page that polls."""
         return self._url(sort=self.requested)

@@ -14,8 +14,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from postroom.services.accounts.sessions import Session
 from postroom.services.accounts.users import Role, User
 from postroom.web.context import WebContext
+from postroom.web.rendering import navigation
 from postroom.web.rendering.templating import render
 from postroom.web.requests.cookies import Signer
+from postroom.web.requests.flash import LARGEST_COOKIE, Flash, Undo, packed, unpacked
 from postroom.web.requests.forms import read_form
 
 _FLASH_AGE = 60
@@ -127,6 +129,7 @@ class Visit:
                 "may": self.may,
                 "Role": Role,
                 "flash": flash,
+                "navigation": navigation,
                 **values,
             },
         )
@@ -135,22 +138,29 @@ class Visit:
             self.context.cookies.delete(response, self.context.cookies.flash)
         return response
 
-    def redirect(self, to: str, flash: str = "") -> Response:
-        """Redirect to one of our pages, which shows the flash message once."""
+    def redirect(self, to: str, flash: str = "", undo: Undo | None = None) -> Response:
+        """Redirect to one of our pages, which shows the flash message once.
+
+        With `undo` it has a button that reverts what was done, unless that is too much for a
+        cookie.
+        """
         if not to.startswith("/") or to.startswith(("//", "/\\")):
             to = "/"  # never to another site
         response = RedirectResponse(to, 303)
         if flash:
-            text = Signer(self.context.secret, "flash").sign(flash)
+            signer = Signer(self.context.secret, "flash")
+            text = signer.sign(packed(Flash(flash, undo)))
+            if undo is not None and len(text) > LARGEST_COOKIE:
+                text = signer.sign(packed(Flash(flash)))
             self.context.cookies.set(response, self.context.cookies.flash, text, _FLASH_AGE)
         return response
 
-    def _flash(self) -> str | None:
+    def _flash(self) -> Flash | None:
         cookie = self.request.cookies.get(self.context.cookies.flash)
         if not cookie:
             return None
         value = Signer(self.context.secret, "flash").read(cookie, max_age=_FLASH_AGE)
-        return value if isinstance(value, str) else None
+        return unpacked(value)
 
     async def has_valid_token(self) -> bool:
         """Check the CSRF token, from the form or from htmx's header."""

@@ -1,11 +1,10 @@
 "use strict";
-// The menu on a phone.
+// A toast stays until it is dismissed or the page is left.
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("button.menu");
-  if (!button) return;
-  const open = document.getElementById("navigation").classList.toggle("open");
-  button.setAttribute("aria-expanded", String(open));
+  const button = event.target.closest("[data-dismiss]");
+  if (button) button.closest(".toast").hidden = true;
 });
+for (const button of document.querySelectorAll("[data-dismiss]")) button.hidden = false;
 
 // htmx requests carry the CSRF token of their page.
 document.addEventListener("htmx:config:request", (event) => {

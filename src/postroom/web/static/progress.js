@@ -42,8 +42,8 @@
     if (plot) { plot.setData([times, rates]); return; }
     box.hidden = false;
     const style = getComputedStyle(document.documentElement);
-    const line = style.getPropertyValue("--busy").trim(), soft = style.getPropertyValue("--soft").trim();
-    const axis = { stroke: soft, grid: { stroke: style.getPropertyValue("--card-line").trim(), width: 1 }, ticks: { show: false } };
+    const line = style.getPropertyValue("--plot-1").trim(), soft = style.getPropertyValue("--ink-soft").trim();
+    const axis = { stroke: soft, grid: { stroke: style.getPropertyValue("--line").trim(), width: 1 }, ticks: { show: false } };
     plot = new uPlot({
       width: box.clientWidth, height: 180, legend: { show: false }, cursor: { show: false },
       scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },

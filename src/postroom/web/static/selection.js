@@ -9,7 +9,7 @@ for (const form of document.querySelectorAll("form[data-selectable]")) {
     const selected = boxes.filter((box) => box.checked).length;
     all.checked = selected === boxes.length;
     all.indeterminate = selected > 0 && selected < boxes.length;
-    label.textContent = selected ? `${selected} selected:` : "With selected:";
+    label.textContent = `${selected} selected`;
   };
   all.hidden = false;
   all.addEventListener("change", () => {

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.lists import Subscriber
+from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.plain_text import one_line
 from postroom.services.accounts.users import Role
@@ -19,6 +19,7 @@ from postroom.services.audience.subscriptions import (
     change_many,
 )
 from postroom.web.rendering.templating import counted, short
+from postroom.web.requests.flash import Undo
 from postroom.web.requests.forms import Difference, differences
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -90,7 +91,8 @@ async def move(visit: Visit) -> Response:
         problems = {"to_list": f"{current.address} is already on that list."}
         return await _show(visit, current, _fields(current), problems=problems, status=409)
     await visit.audit("moved subscriber", f"{moved.address} from {name} to {moved.list_name}")
-    return visit.redirect(_address_of(moved), f"Moved to list {moved.list_name}.")
+    undo = Undo(f"{_address_of(moved)}/move", (("to_list", name),))
+    return visit.redirect(_address_of(moved), f"Moved to list {moved.list_name}.", undo)
 
 
 async def ask(visit: Visit) -> Response:
@@ -216,6 +218,7 @@ _QUESTIONS = {
 }
 """Actions that cannot be undone with another click."""
 _SHOWN = 20
+_MOST_UNDONE = 50  # as many as a page shows; more do not fit into a cookie
 _LONGEST_FIELD = 254  # of the search that the visitor comes from and goes back to
 
 
@@ -248,11 +251,26 @@ async def bulk(visit: Visit) -> Response:
             fields={"action": action.value, "email": emails, "confirmed": "yes", **kept},
             back=back,
         )
+    undo = None
+    if action is BulkAction.BLOCK:
+        undo = await _undo(visit, mailing_list.name, emails, kept)
     report = await change_many(visit.services.subscriptions, mailing_list.name, emails, action)
     await visit.audit(
         f"{_PAST_TENSE[action]} subscribers", f"{report.done} of {mailing_list.name}: {emails[0]}…"
     )
-    return visit.redirect(back, _summary(report, action))
+    return visit.redirect(back, _summary(report, action), undo)
+
+
+async def _undo(
+    visit: Visit, name: ListName, emails: list[str], kept: dict[str, str]
+) -> Undo | None:
+    """Return how to unblock those who are about to be blocked. Others keep their reason."""
+    if len(emails) > _MOST_UNDONE:
+        return None
+    lines = await visit.services.search.lines(name, emails)
+    changing = [("email", each.address) for each in lines if not each.blocked]
+    fields = (("action", BulkAction.UNBLOCK.value), *kept.items(), *changing)
+    return Undo(f"/lists/{name}/bulk", fields) if changing else None
 
 
 def _summary(report: BulkReport, action: BulkAction) -> str:

@@ -32,6 +32,7 @@ from postroom.services.messages.holds import Hold
 from postroom.services.messages.progress import Progress
 from postroom.web.rendering.templating import counted
 from postroom.web.rendering.times import lasting
+from postroom.web.requests.flash import Undo
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -201,7 +202,7 @@ async def pause(visit: Visit) -> Response:
     flash = "Paused. Emails already in progress will finish."
     if paused.queued_at is None:
         flash = "Paused. The message is not sent until you resume it."
-    return visit.redirect(f"/messages/{ref}", flash)
+    return visit.redirect(f"/messages/{ref}", flash, Undo(f"/messages/{ref}/resume"))
 
 
 async def resume(visit: Visit) -> Response:

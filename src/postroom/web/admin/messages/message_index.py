@@ -1,20 +1,26 @@
-"""Messages that are scheduled or being sent, and those that are done."""
+"""Messages by tab: scheduled, being sent, and sent."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from enum import StrEnum
 from typing import Final
 
-from starlette.responses import Response
+import msgspec
+from starlette.responses import RedirectResponse, Response
 
+from postroom import clock
 from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.messages import FINAL, Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
+from postroom.web.rendering.navigation import TabLink
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _MOST_READS: Final = 4  # of messages for one response, while filtering
-OPEN: Final = tuple(status for status in MessageStatus if status not in FINAL)
+_MOST_COUNTED: Final = 100  # messages that a tab counts; more are shown as "99+"
 _STATUS_ORDER: Final = list(MessageStatus)
 _MOST_SORTED: Final = 3_000  # messages, which take 30 µs each to read
 
@@ -23,20 +29,24 @@ def _counts(message: Message) -> Counts:
     return message.counts or Counts()
 
 
+_SUBJECT: Final[SortColumn[Message]] = SortColumn("Subject", lambda each: each.subject)
 _COLUMNS: Final[dict[str, SortColumn[Message]]] = {
-    "subject": SortColumn("Subject", lambda each: each.subject),
-    "list": SortColumn("List", lambda each: each.list_name),
     "status": SortColumn("Status", lambda each: _STATUS_ORDER.index(each.status)),
     "time": SortColumn("Scheduled", lambda each: each.scheduled_at, largest_first=True),
 }
 _OPEN_INDEX: Final = Sortable(
-    _COLUMNS,
+    {
+        "subject": _SUBJECT,
+        "list": SortColumn("List", lambda each: each.list_name),
+        **_COLUMNS,
+    },
     key_order="time",
     order_label="Sorted by scheduled time",
     max_rows=_MOST_SORTED,
 )
-_ARCHIVE_INDEX: Final = Sortable(
+_SENT_INDEX: Final = Sortable(
     {
+        "subject": _SUBJECT,
         **_COLUMNS,
         "recipients": SortColumn("Recipients", lambda each: _counts(each).planned, is_number=True),
         "accepted": SortColumn("Accepted", lambda each: _counts(each).accepted, is_number=True),
@@ -50,63 +60,96 @@ _ARCHIVE_INDEX: Final = Sortable(
 )
 
 
-async def index(visit: Visit) -> Response:
-    status, of_list = visit.parameter("status"), visit.parameter("list").strip()
-    filters = {"status": status, "list": of_list}
-    sorting = Sorting(visit, _OPEN_INDEX, filters)
-    shown = None
-    if not sorting.is_key_order:
-        whole = await visit.services.times.whole(done=False, most=sorting.max_rows)
-        if whole is not None:
-            whole = [each for each in whole if _fits(each, status, of_list)]
-        shown = sorting.select(whole)
-    if shown is None:
-        shown, following = await _by_time(visit, status, of_list)
-        sorting.continue_after(following)
-    return visit.render(
-        "admin/messages/messages.html",
-        messages=shown,
-        statuses=[each.value for each in OPEN],
-        wanted=status,
-        of_list=of_list,
-        sorting=sorting,
-    )
+class Tab(StrEnum):
+    SCHEDULED = "Scheduled"
+    SENDING = "Sending"
+    SENT = "Sent"
+
+    @property
+    def url(self) -> str:
+        return "/messages" if self is Tab.SCHEDULED else f"/messages/{self.lower()}"
 
 
-async def archive(visit: Visit) -> Response:
-    sorting = Sorting(visit, _ARCHIVE_INDEX, {})
-    shown = None
-    if not sorting.is_key_order:
-        whole = await visit.services.times.whole(done=True, most=sorting.max_rows)
-        shown = sorting.select(whole)
-    if shown is None:
-        before = visit.parameter("before") or None
-        page = await visit.services.times.done(limit=ROWS_SHOWN, before=before)
-        shown = page.messages
-        sorting.continue_after(page.next, "before")
-    return visit.render("admin/messages/archive.html", messages=shown, sorting=sorting)
+class _Filter(msgspec.Struct, frozen=True):
+    """The messages of a tab, and of one list if it is named."""
+
+    tab: Tab
+    of_list: str
+    now: datetime
+
+    def fits(self, message: Message) -> bool:
+        if self.of_list and message.list_name != self.of_list:
+            return False
+        # By time, not by status: a paused message waits on the tab where it was.
+        is_due = message.scheduled_at <= self.now
+        return self.tab is Tab.SENT or is_due == (self.tab is Tab.SENDING)
 
 
-async def _by_time(visit: Visit, status: str, of_list: str) -> tuple[list[Message], str | None]:
+def index(tab: Tab) -> Callable[[Visit], Awaitable[Response]]:
+    """Return the endpoint that shows this tab."""
+    is_sent = tab is Tab.SENT
+
+    async def show(visit: Visit) -> Response:
+        wanted = _Filter(tab, visit.parameter("list").strip(), clock.now())
+        sorting = Sorting(visit, _SENT_INDEX if is_sent else _OPEN_INDEX, {"list": wanted.of_list})
+        shown = None
+        if not sorting.is_key_order:
+            whole = await visit.services.times.whole(done=is_sent, most=sorting.max_rows)
+            if whole is not None:
+                whole = [each for each in whole if wanted.fits(each)]
+            shown = sorting.select(whole)
+        if shown is None:
+            field = "before" if is_sent else "after"
+            shown, following = await _by_time(visit, wanted, visit.parameter(field) or None)
+            sorting.continue_after(following, field)
+        return visit.render(
+            "admin/messages/messages.html",
+            messages=shown,
+            tab=tab,
+            tabs=await _tabs(visit, tab),
+            of_list=wanted.of_list,
+            sorting=sorting,
+        )
+
+    show.__name__ = f"messages_{tab.lower()}"
+    return show
+
+
+async def _by_time(
+    visit: Visit, wanted: _Filter, following: str | None
+) -> tuple[list[Message], str | None]:
     """Return matching messages of a limited number of reads, and where to continue."""
     found: list[Message] = []
-    following = visit.parameter("after") or None
-    for _ in range(_MOST_READS if status or of_list else 1):
-        page = await visit.services.messages.page(limit=ROWS_SHOWN, after=following)
-        found += [each for each in page.messages if _fits(each, status, of_list)]
-        following = page.next
+    for _ in range(_MOST_READS):
+        if wanted.tab is Tab.SENT:
+            newest = await visit.services.times.done(limit=ROWS_SHOWN, before=following)
+            messages, following = newest.messages, newest.next
+        else:
+            page = await visit.services.messages.page(limit=ROWS_SHOWN, after=following)
+            messages, following = page.messages, page.next
+        found += [each for each in messages if wanted.fits(each)]
         if following is None or len(found) >= ROWS_SHOWN:
             break
     return found, following
 
 
-def _fits(message: Message, status: str, of_list: str) -> bool:
-    return (not status or message.status == status) and (
-        not of_list or message.list_name == of_list
-    )
+async def _tabs(visit: Visit, current: Tab) -> list[TabLink]:
+    """Return the tabs with the number of messages that wait or are being sent."""
+    open_ones = await visit.services.times.count_open(most=_MOST_COUNTED)
+    counts = {Tab.SCHEDULED: open_ones.to_come, Tab.SENDING: open_ones.under_way}
+    return [TabLink(tab.url, tab.value, tab is current, _shown(counts.get(tab, 0))) for tab in Tab]
+
+
+def _shown(count: int) -> str:
+    return "99+" if count >= _MOST_COUNTED else str(count or "")
+
+
+async def _sent(visit: Visit) -> Response:
+    """Redirect bookmarks of the page that is now the tab Sent."""
+    return RedirectResponse(Tab.SENT.url, 301)
 
 
 VIEWS = (
-    View("/messages", index, role=Role.VIEWER),
-    View("/archive", archive, role=Role.VIEWER),
+    *(View(tab.url, index(tab), role=Role.VIEWER) for tab in Tab),
+    View("/archive", _sent, role=Role.VIEWER),
 )
