@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -59,28 +60,31 @@ async def search(visit: Visit) -> Response:
 async def _find(visit: Visit, query: str) -> list[HitGroup]:
     words = query.casefold().split()
     actions = [each for each in _ACTIONS if visit.may(each.role)]
-    start = HitGroup("Start", _of_places(actions, words))
-    pages = HitGroup("Go to", _of_places(places_for(visit.may), words))
+    pages = places_for(visit.may)
+    places = [
+        HitGroup("Start", _of_places(actions, words)),
+        HitGroup("Go to", _of_places(pages, words)),
+    ]
     if not words:
-        return [start, pages]
+        return places
+    if any(_has(each.label, words) for each in pages):  # meant by its name
+        places.reverse()
     lists, messages, subscribers = await asyncio.gather(
         _lists(visit, words), _messages(visit, words), _subscribers(visit, query)
     )
     return [
-        pages,
-        start,
+        *places,
         HitGroup("Lists", lists),
         HitGroup("Messages", messages),
         HitGroup("Subscribers", subscribers),
     ]
 
 
-def _of_places(places: tuple[Place, ...] | list[Place], words: list[str]) -> list[Hit]:
-    return [
-        Hit(each.path, each.label, each.icon)
-        for each in places
-        if _has(f"{each.label} {each.words}", words)
-    ]
+def _of_places(places: Sequence[Place], words: list[str]) -> list[Hit]:
+    """Return the places that are meant, those that are meant by their name first."""
+    found = [each for each in places if _has(f"{each.label} {each.words}", words)]
+    found.sort(key=lambda each: not _has(each.label, words))
+    return [Hit(each.path, each.label, each.icon) for each in found]
 
 
 def _has(text: str, words: list[str]) -> bool:
