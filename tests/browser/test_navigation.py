@@ -92,7 +92,7 @@ async def test_messages_have_tabs_with_counts(browser: Browser, site: Site) -> N
         page = await context.new_page()
         await page.goto("/messages")
         tabs, rows = page.get_by_role("navigation", name="Messages by state"), page.locator("tbody")
-        # The third one was cancelled: it stays until the scheduler, which does not run here, sees it
+        # The third one was cancelled: it stays until a scheduler sees it.
         await expect(tabs.get_by_role("link")).to_have_text(["Scheduled 3", "Sending 1", "Sent"])
         await expect(rows.locator("tr")).to_have_count(3)
         await expect(rows).to_contain_text("For later")
