@@ -6,7 +6,7 @@ runs as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -91,9 +91,12 @@ def take_a_page_over_without_doubt() -> None:
 
 def write_to_people_who_have_left() -> None:
     async def allowed(
-        self: Recipients, name: ListName, guids: Mapping[Address, SubscriberGuid]
+        self: Recipients,
+        name: ListName,
+        addresses: Collection[Address],
+        planned_guid: Callable[[Address], SubscriberGuid],
     ) -> dict[Address, Recipient]:
-        return {address: Recipient(address, guid) for address, guid in guids.items()}
+        return {address: Recipient(address, planned_guid(address)) for address in addresses}
 
     _replace(Recipients, "allowed", allowed)
 

@@ -9,7 +9,7 @@ from typing import assert_never
 import msgspec
 
 from postroom.domain.messages.emails import EmailOutcome
-from postroom.domain.messages.page_emails import EmailState
+from postroom.domain.messages.page_emails import UNTRIED, EmailState
 from postroom.transport.contract import Result, ResultKind
 
 _ACCEPTED = EmailOutcome.ACCEPTED  # looking up a member takes longer than all the rest
@@ -43,6 +43,11 @@ class RetryPlan(msgspec.Struct, frozen=True):
         return min(self.first * float(1 << min(tries - 1, 30)), self.longest)
 
 
+def suppressed(reason: str, before: EmailState, now: datetime) -> EmailState:
+    """Decide on an email that is not sent: its recipient left, or the message was cancelled."""
+    return EmailState(EmailOutcome.SUPPRESSED, reason, before.tries, before.doubts, now)
+
+
 class Judge:
     """Decides on attempts that were made together at `now`."""
 
@@ -50,9 +55,18 @@ class Judge:
         self.now = now
         self._plan = plan
         self._in_doubt = in_doubt
+        self._last: tuple[Result | None, EmailState, EmailState] = (None, UNTRIED, UNTRIED)
 
     def attempted(self, result: Result, before: EmailState) -> EmailState:
         """Decide on an attempt that ended with `result`."""
+        last_result, last_before, last_after = self._last
+        if result is last_result and before is last_before:  # as most emails of a page
+            return last_after
+        after = self._decide(result, before)
+        self._last = (result, before, after)
+        return after
+
+    def _decide(self, result: Result, before: EmailState) -> EmailState:
         match result.kind:
             case ResultKind.ACCEPTED:
                 return self._done(_ACCEPTED, result.reply, before)
@@ -66,11 +80,6 @@ class Judge:
                 return self.held(result.reply, before)
             case _:
                 assert_never(result.kind)
-
-    def suppressed(self, reason: str, before: EmailState) -> EmailState:
-        """Decide on an email that is not sent: its recipient left, or the message was cancelled."""
-        outcome = EmailOutcome.SUPPRESSED
-        return EmailState(outcome, reason, before.tries, before.doubts, self.now)
 
     def waits(self, reason: str, until: datetime, before: EmailState) -> EmailState:
         """Decide on an email that comes back at `until` without an attempt."""

@@ -18,15 +18,19 @@ from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
 from postroom.domain.messages.refs import MessageRef
+from postroom.sender.faults.faults import Faults
 from postroom.sender.faults.lost_history import LostHistory
 from postroom.sender.faults.restoring import Restoring
+from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.journal.journal import Journal
 from postroom.sender.journal.recovery import Recovery
 from postroom.sender.limits.domain_limits import DomainLimits
+from postroom.sender.mailings import Mailings
 from postroom.sender.pages.active_pages import ActivePage
 from postroom.sender.pages.page_work import PageWork
 from postroom.sender.pages.window import Window
 from postroom.sender.queue_loop import WAIT_SECONDS, QueueLoop
+from postroom.sender.sender_parts import SenderParts
 from postroom.sender.sender_settings import SenderServices, SenderSettings
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
@@ -57,12 +61,12 @@ class Sender:
         history: StoreHistory | None = None,
     ) -> None:
         """`history` is marked every second while emails are sent."""
-        self._history = history
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._settings = settings
+        self._history = history
         self._queue = services.store.queue(SEND_QUEUE)
         self._poison = services.store.queue(POISON_QUEUE)
-        self._journal = Journal(settings.journals, self.owner)
+        self._journal = journal = Journal(settings.journals, self.owner)
         self._window = Window(transport.at_once, settings.most_pages)
         self._sent = 0  # emails of finished pages
         self._pages: dict[str, ActivePage] = {}
@@ -70,21 +74,26 @@ class Sender:
         self._lost_history = LostHistory(
             services, self.owner, settings, history, self._pages.__contains__
         )
-        self._work = PageWork(
-            services,
-            transport,
-            settings,
-            limits,
-            self._journal,
-            self._lost_history,
-            sending=lambda: self._loop.has_room(),
-            ended=self._forget,
-            stop=self._stop_sending,
-        )
-        self._store_outages = self._work.store_outages
+        self._stopping = asyncio.Event()
+        self._store_outages = StoreOutages(self._stopping)
+        self._faults = Faults(services, self.owner, self._stop_sending)
+        self._mailings = Mailings(services.messages, settings.base_url)
         self._loop = QueueLoop(
             self._queue, self, self._store_outages, lease=settings.lease, at_once=settings.claim
         )
+        parts = SenderParts(
+            services,
+            settings,
+            transport,
+            limits,
+            journal,
+            self._store_outages,
+            self._lost_history,
+            self._faults,
+            self._mailings,
+            self._stopping,
+        )
+        self._work = PageWork(parts, began=self._loop.has_room, ended=self._forget)
         self._restoring = Restoring(services)
         self._recovery = Recovery(
             services, settings.retry, settings.in_doubt, self._lost_history.remember
@@ -114,7 +123,7 @@ class Sender:
             background = [
                 asyncio.create_task(each)
                 for each in (
-                    self._work.keep_leases(lambda: list(self._pages.values())),
+                    self._work.keep_leases(self._pages.values),
                     self._recover(),
                     self._stop_paused(),
                     self._mark(),
@@ -142,7 +151,7 @@ class Sender:
 
     async def is_held(self) -> bool:
         self._journal.prepare()
-        return await self._work.faults.is_account_held()
+        return await self._faults.is_account_held()
 
     async def begin(self, items: list[QueueMessage]) -> None:
         if not items:
@@ -179,7 +188,7 @@ class Sender:
         During a store outage, pages that are not being sent are left as they are: the next sender
         settles them from the journal.
         """
-        self._work.is_stopping = True
+        self._stopping.set()
         for page in self._pages.values():
             page.stop_sending()
         if self._store_outages.is_out and not any(page.is_sending for page in self._pages.values()):
@@ -234,7 +243,7 @@ class Sender:
             await asyncio.sleep(_STATUS_SECONDS)
             for page in list(self._pages.values()):
                 try:
-                    message = await self._work.mailings.message(page.item.ref)
+                    message = await self._mailings.message(page.item.ref)
                 except StoreOutage:
                     continue
                 if message is not None and message.status in _STOPPED:

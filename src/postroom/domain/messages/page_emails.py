@@ -100,11 +100,14 @@ _decode = msgspec.msgpack.Decoder(_Packed).decode
 class PageEmails:
     """The emails of a page, in the order of their addresses' keys. Never changes."""
 
-    __slots__ = ("_packed", "addresses")
+    __slots__ = ("_packed", "addresses", "is_new")
 
-    def __init__(self, packed: _Packed) -> None:
+    def __init__(self, packed: _Packed, addresses: Sequence[Address] = ()) -> None:
+        """`addresses` are those of the packed emails, if they are known already."""
         self._packed = packed
-        self.addresses: Sequence[Address] = [Address(each) for each in packed.addresses.split("\n")]
+        self.addresses: Sequence[Address] = addresses or packed.addresses.split("\n")  # type: ignore[assignment]
+        self.is_new = packed.is_new
+        """Whether nothing was settled yet."""
 
     @classmethod
     def planned(cls, guids: Mapping[Address, SubscriberGuid]) -> PageEmails:
@@ -125,11 +128,6 @@ class PageEmails:
 
     def __iter__(self) -> Iterator[tuple[Address, EmailState]]:
         return ((address, self.state(place)) for place, address in enumerate(self.addresses))
-
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing was settled yet."""
-        return self._packed.is_new
 
     def guid(self, place: int) -> SubscriberGuid:
         """Return the GUID that the subscriber had when the page was planned."""
@@ -152,9 +150,9 @@ class PageEmails:
         return _OUTCOMES[outcomes[place]] if outcomes else EmailOutcome.PENDING
 
     def state(self, place: int) -> EmailState:
-        packed = self._packed
-        if packed.is_new:
+        if self.is_new:
             return UNTRIED  # the common case for a sender
+        packed = self._packed
         reply, at = _at(packed.reply_of, place), _at(packed.at_of, place)
         return EmailState(
             outcome=_OUTCOMES[_at(packed.outcomes, place)],
@@ -197,10 +195,7 @@ class PageEmails:
         columns = _Columns(self._packed, len(self))
         for place, state in states.items():
             columns.put(place, state)
-        page = PageEmails.__new__(PageEmails)
-        page._packed = columns.packed()
-        page.addresses = self.addresses
-        return page
+        return PageEmails(columns.packed(), self.addresses)
 
     def erased(self, place: int) -> PageEmails:
         """Return the page without the address and the GUID of one email, which still counts."""
@@ -232,15 +227,30 @@ class _Columns:
         # fits into a byte.
         self._replies = {reply: number for number, reply in enumerate(packed.replies, 1)}
         self._moments = {moment: number for number, moment in enumerate(packed.moments, 1)}
+        self._last = UNTRIED
+        self._last_numbers = (0, 0, 0, 0, 0)
 
     def put(self, place: int, state: EmailState) -> None:
-        self._outcomes[place] = _CODES[state.outcome]
-        self._tries[place] = min(state.tries, _MOST)
-        self._doubts[place] = min(state.doubts, _MOST)
-        self._reply_of[place] = _number(self._replies, state.reply[:LONGEST_REPLY])
-        self._at_of[place] = _number(self._moments, _microseconds(state.at))
-        _put(self._next_tries, place, state.next_try_at)
-        _put(self._first_tries, place, state.first_tried_at)
+        if state is not self._last:  # most emails of a page get the same state
+            self._last = state
+            self._last_numbers = (
+                _CODES[state.outcome],
+                min(state.tries, _MOST),
+                min(state.doubts, _MOST),
+                _number(self._replies, state.reply[:LONGEST_REPLY]),
+                _number(self._moments, _microseconds(state.at)),
+            )
+        (
+            self._outcomes[place],
+            self._tries[place],
+            self._doubts[place],
+            self._reply_of[place],
+            self._at_of[place],
+        ) = self._last_numbers
+        if state.next_try_at is not None or place in self._next_tries:
+            _put(self._next_tries, place, state.next_try_at)
+        if state.first_tried_at is not None or place in self._first_tries:
+            _put(self._first_tries, place, state.first_tried_at)
 
     def packed(self) -> _Packed:
         replies, reply_of = list(self._replies), self._reply_of

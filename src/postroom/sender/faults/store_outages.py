@@ -24,7 +24,9 @@ _REMIND_SECONDS = 30.0
 class StoreOutages:
     """Store outages as one sender sees them."""
 
-    def __init__(self) -> None:
+    def __init__(self, stopping: asyncio.Event | None = None) -> None:
+        """`stopping` is set when the sender has to stop."""
+        self._stopping = stopping or asyncio.Event()
         self._steady_since = clock.monotonic()
         self._logged_at = 0.0
         self._waiting = 0
@@ -63,19 +65,18 @@ class StoreOutages:
             self._logged_at = 0.0
             log.warning("the store can be used again")
 
-    async def until_done(
-        self, call: Callable[[], Awaitable[T]], what: str, is_stopping: Callable[[], bool]
-    ) -> T:
-        """Call until the store can be used; raise `StoreOutage` if the sender has to stop first."""
+    async def until_done(self, call: Callable[[], Awaitable[T]], what: Callable[[], str]) -> T:
+        """Call until the store can be used; raise `StoreOutage` if the sender has to stop first.
+        `what` returns what waits meanwhile."""
         is_waiting = False
         try:
             while True:
                 try:
                     result = await call()
                 except StoreOutage as exc:
-                    if is_stopping():
+                    if self._stopping.is_set():
                         raise
-                    self.failed(exc, what)
+                    self.failed(exc, what())
                     self._waiting += not is_waiting
                     is_waiting = True
                     await asyncio.sleep(_RETRY_SECONDS)

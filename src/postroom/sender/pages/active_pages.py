@@ -64,6 +64,10 @@ class ActivePage(msgspec.Struct):
             return None
         return self.message
 
+    def waits_to_be_recorded(self) -> str:
+        """Say so, for the log."""
+        return f"page {self.item.partition} waits to be recorded"
+
     def stop_sending(self) -> None:
         """Send no more of it; emails in progress finish."""
         if self.sending is not None:

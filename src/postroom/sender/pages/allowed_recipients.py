@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName, SubscriberGuid
@@ -24,21 +24,26 @@ class Recipients:
         self._lists = store.table(entities.LISTS)
 
     async def allowed(
-        self, name: ListName, guids: Mapping[Address, SubscriberGuid]
+        self,
+        name: ListName,
+        addresses: Collection[Address],
+        planned_guid: Callable[[Address], SubscriberGuid],
     ) -> dict[Address, Recipient]:
         """Return those who are still verified and not blocked, with the GUIDs that they have now.
 
         Of two emails that were planned for addresses that differ only in case, before these were
-        one subscriber, the one to the merged GUID is left out.
+        one subscriber, the one to the merged GUID is left out: `planned_guid` returns with which
+        GUID an email was planned.
         """
-        rows = entities.email_rows(guids)
+        rows = entities.email_rows(addresses)
         found = await self._subscribers(name, sorted(rows))
         recipients = {}
-        for (address, guid), row in zip(guids.items(), rows, strict=True):
+        for address, row in zip(addresses, rows, strict=True):
             subscriber = found.get(row)
             if subscriber is None or not subscriber.may_receive:
                 continue
-            if subscriber.MergedGUIDs and guid in subscriber.MergedGUIDs:
+            merged = subscriber.MergedGUIDs
+            if merged and planned_guid(address) in merged:
                 continue
             recipients[address] = Recipient(address, subscriber.SubscriberGUID)
         return recipients

@@ -11,9 +11,12 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.emails import EmailOutcome, check_outcome
 from postroom.domain.messages.page_emails import EmailState
+from postroom.sender.policy import suppressed
 from postroom.services.messages.holds import HoldKey, Holds
 from postroom.services.messages.page_rows import FREE, Page
 from postroom.services.messages.waiting_reasons import WaitingReasons
+
+CANCELLED = "the message was cancelled"
 
 _PENDING = EmailOutcome.PENDING
 
@@ -59,9 +62,14 @@ def due_emails(
     ]
 
 
-def decided(states: Mapping[int, EmailState]) -> dict[int, EmailState]:
-    """Return the states of emails that are not pending any more."""
-    return {place: state for place, state in states.items() if state.outcome is not _PENDING}
+def cancelled(page: Page, states: Mapping[int, EmailState], now: datetime) -> dict[int, EmailState]:
+    """Return the new states with all emails suppressed that are still pending. One that was in
+    doubt stays marked."""
+    pending = {place: page.emails.state(place) for place in page.emails.pending()}
+    return {
+        place: suppressed(CANCELLED, state, now) if state.outcome is _PENDING else state
+        for place, state in {**pending, **states}.items()
+    }
 
 
 def last_reply(states: dict[int, EmailState]) -> str:

@@ -1,0 +1,128 @@
+"""Sends what is due of a page: results of the mail server → new states of its emails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from postroom import clock
+from postroom.domain.audience.addresses import Address
+from postroom.domain.messages.messages import Message
+from postroom.domain.messages.page_emails import EmailState
+from postroom.domain.messages.pages import WorkItem
+from postroom.mail.mailing import Recipient
+from postroom.sender.mailings import BEING_SENT
+from postroom.sender.pages.active_pages import ActivePage
+from postroom.sender.policy import Judge, suppressed
+from postroom.sender.sender_parts import SenderParts
+from postroom.services.messages.page_rows import Page
+from postroom.transport.contract import Result, ResultKind
+
+LOST_OWNER = "another sender had claimed the page and did not finish it"
+LEFT = "no longer a verified subscriber at the time of sending"
+LIMITED = "waits: the emails per second to its domain are limited"
+
+_REFUSED = ResultKind.REFUSED
+
+
+class PageSending:
+    def __init__(self, parts: SenderParts, began: Callable[[], None]) -> None:
+        """`began` is called when the number of emails of a page is known."""
+        self._parts = parts
+        self._began = began
+        # Pages with emails that may have been handed over and have no record, even after the page
+        # was lost: its results are discarded then.
+        self._unsettled: set[str] = set()
+
+    def has_sent(self, item: WorkItem) -> bool:
+        """Return whether emails of a page may have been handed over that are not settled."""
+        return item.partition in self._unsettled
+
+    def settled(self, item: WorkItem) -> None:
+        """Note that all results of a page are recorded."""
+        self._unsettled.discard(item.partition)
+
+    async def new_states(
+        self, message: Message, page: Page, taken: ActivePage, allowed: Mapping[Address, Recipient]
+    ) -> dict[int, EmailState]:
+        """Send what is due; return the new states of the page's emails, by their places."""
+        judge, emails = self._judge(), page.emails
+        if page.claim.doubtful:
+            # From a sender whose journal is unavailable: every email without a record is in doubt.
+            return {
+                place: judge.doubted(LOST_OWNER, emails.state(place)) for place in emails.pending()
+            }
+        if message.status not in BEING_SENT:
+            return {}
+        states = self._parts.lost_history.doubts(page)
+        places: dict[Address, int] = {}
+        recipients: list[Recipient] = []
+        for place, address in taken.due:
+            if place in states:
+                continue
+            if (recipient := allowed.get(address)) is not None:
+                places[address] = place
+                recipients.append(recipient)
+            else:
+                states[place] = suppressed(LEFT, emails.state(place), judge.now)
+        admission = await self._parts.faults.admit(message.ref, recipients)
+        recipients = admission.recipients
+        if self._parts.limits is not None:
+            recipients, later = await self._parts.limits.admit(recipients)
+            for address, at in later.items():
+                place = places[address]
+                states[place] = judge.waits(LIMITED, at, emails.state(place))
+        sent = await self._send(message, page, recipients, taken, places)
+        await self._parts.faults.conclude(admission.probes, sent)
+        holds = await self._parts.faults.holds()
+        judge = self._judge()
+        for address, result in sent.items():
+            if result is None:
+                continue
+            place = places[address]
+            before = emails.state(place)
+            if result.kind is _REFUSED and holds.holds_refusal(result):
+                states[place] = judge.held(result.reply, before)
+            else:
+                states[place] = judge.attempted(result, before)
+        return states
+
+    async def _send(
+        self,
+        message: Message,
+        page: Page,
+        recipients: Sequence[Recipient],
+        taken: ActivePage,
+        places: Mapping[Address, int],
+    ) -> dict[Address, Result | None]:
+        """Hand emails to the transport; return the result of each, even if it was stopped."""
+        parts, item = self._parts, taken.item
+        if parts.stopping.is_set() or not recipients:
+            return {}
+        mailing = await parts.mailings.mailing(message)
+        if parts.faults.has_met(message.ref):
+            return {}
+        addresses = [each.address for each in recipients]
+
+        def tried(address: Address) -> bool:
+            return page.emails.state(places[address]).tries > 0
+
+        listener = parts.faults.listener(page.ref, page.number, tried)
+        watcher = parts.journal.sending(item.partition, addresses, listener)
+        taken.watcher = watcher
+        self._unsettled.add(item.partition)
+        taken.sending = asyncio.create_task(parts.transport.send(mailing, recipients, watcher))
+        self._began()
+        await asyncio.wait([taken.sending])
+        if not taken.sending.cancelled():
+            taken.sending.result()
+        for position in watcher.unanswered():
+            watcher.settled(position, Result(ResultKind.IN_DOUBT, "no reply before the end"))
+        results = dict(zip(addresses, watcher.results, strict=True))
+        parts.lost_history.remember(
+            item, {each for each, result in results.items() if result and result.may_have_arrived}
+        )
+        return results
+
+    def _judge(self) -> Judge:
+        return Judge(clock.now(), self._parts.settings.retry, self._parts.settings.in_doubt)
