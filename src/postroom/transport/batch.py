@@ -92,7 +92,7 @@ class EmailBatch:
             self._check_finished()
 
 
-class BatchEmail(msgspec.Struct, eq=False):
+class BatchEmail(msgspec.Struct, eq=False, gc=False):
     """One email of a batch."""
 
     batch: EmailBatch

@@ -111,6 +111,43 @@ def test_a_page_that_is_claimed_again_starts_over(tmp_path: Path) -> None:
     dead.leave()
 
 
+def test_each_email_has_its_own_result(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "me")
+    journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
+    addresses = [Address(f"{n}é@example.com") for n in range(100)]
+    sending = journal.sending(PAGE, addresses)
+    results = {
+        address: Result(
+            *(
+                (ResultKind.REFUSED, f"550 no {n}")
+                if n % 7 == 0
+                else (ResultKind.ACCEPTED, "250 ok")
+            )
+        )
+        for n, address in enumerate(addresses)
+    }
+    for n, address in enumerate(addresses):
+        sending.handing_over(n)
+        sending.settled(n, results[address])
+    journal.close()
+    [dead] = dead_journals(tmp_path)
+    state = dead.open_pages()[PAGE]
+    assert state.handed_over == set(addresses)
+    assert state.results == results
+    dead.leave()
+
+
+def test_results_in_a_journal_of_the_first_version_still_count(tmp_path: Path) -> None:
+    lines = [f"P\t{PAGE}\t7\tr\t{PAGE},0", f"A\t{PAGE}\tHH\t{ANN}\t{BOB}"]
+    lines += [f"S\t{PAGE}\t1\taccepted\t250 ok", ""]
+    (tmp_path / "dead.1.journal").write_text("\n".join(lines))
+    [dead] = dead_journals(tmp_path)
+    state = dead.open_pages()[PAGE]
+    assert state.handed_over == {ANN, BOB}
+    assert state.results == {BOB: Result(ResultKind.ACCEPTED, "250 ok")}
+    dead.leave()
+
+
 def test_emails_without_an_answer_are_known(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "me")
     journal.page_taken(PAGE, "7", "receipt", f"{PAGE},0")
@@ -132,14 +169,14 @@ def test_emails_without_an_answer_are_known(tmp_path: Path) -> None:
 
 def test_long_work_goes_into_further_files_that_are_removed_when_done(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "me")
-    reply = Result(ResultKind.ACCEPTED, "250 " + "x" * 490)
+    replies = [Result(ResultKind.ACCEPTED, f"250 {n} " + "x" * 490) for n in range(100)]
     pages = [f"{PAGE[:-6]}{number:06}" for number in range(300)]
     for number, page in enumerate(pages):
         journal.page_taken(page, "7", "r", f"{page},0")
         sending = journal.sending(page, [ANN] * 100)
         for position in range(100):
             sending.handing_over(position)
-            sending.settled(position, reply)
+            sending.settled(position, replies[position])
         if number:
             journal.page_ended(pages[number - 1])
         assert len(os.listdir(tmp_path)) <= 2

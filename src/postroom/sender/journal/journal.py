@@ -1,16 +1,17 @@
 """A sender's journal: a local file from which the next sender settles its pages if it is killed.
 
-Before an email can leave the process, a mark is set; when its result comes, a line is added. The
-file is mapped into memory: writing needs no system call, and SIGKILL leaves a line whole or without
-its end. (A crash of the machine may lose the last lines; then the active pages are in doubt.) The
+Before an email can leave the process, its mark is set, and changed when its result comes. The file
+is mapped into memory: writing needs no system call, and SIGKILL leaves a line whole or without its
+end. (A crash of the machine may lose the last lines; then the active pages are in doubt.) The
 file is locked for as long as its sender lives. Another sender on this machine that can lock it
 knows that the first one is dead, and settles its pages (`recovery.py`).
 
     P page item receipt body     a page was taken, with the work item that names it
     R page receipt               its lease was renewed
-    A page marks address …       its emails are being sent; a mark for each: `-`, or `H` as soon as
-                                 it is about to be handed over
-    S page number kind reply     the result of the email with this number
+    A page marks address …       its emails are being sent; a mark for each: `-`, `H` as soon as it
+                                 is about to be handed over, then the byte of its result
+    K page byte kind reply       a result that one or more of these emails got
+    S page number kind reply     the result of the email with this number (as version 1 wrote it)
     E page                       the page is settled in the store, or given back
 """
 
@@ -34,8 +35,9 @@ from postroom.transport.contract import Result, ResultKind
 _SUFFIX = ".journal"
 _SIZE = 8 * 1024 * 1024
 _LONGEST_REPLY = 500
-_NOT_YET = "-"
+_NO = ord("-")
 _HANDED_OVER = ord("H")
+_FIRST_RESULT = 128  # the bytes of a page's results begin here; it has at most 100 of them
 _ACCEPTED = ResultKind.ACCEPTED  # looking up a member takes longer than comparing it
 
 
@@ -46,6 +48,7 @@ class JournalledPage(msgspec.Struct):
     receipt: str
     item_body: str
     addresses: list[Address] = msgspec.field(default_factory=list)
+    marks: bytes = b""
     handed_over: set[Address] = msgspec.field(default_factory=set)
     results: dict[Address, Result] = msgspec.field(default_factory=dict)
 
@@ -68,6 +71,7 @@ class Journal:
         self._folder = folder
         self._number = 0
         self._current: _File | None = None
+        self._spare: _File | None = None
         self._pages: dict[str, _File] = {}
 
     def prepare(self) -> None:
@@ -76,6 +80,9 @@ class Journal:
 
     def _room(self) -> _File:
         if self._current is None or self._current.is_full:
+            if self._spare is not None:
+                self._current, self._spare = self._spare, None
+                return self._current
             self._number += 1
             path = self._folder / f"{self.owner}.{self._number}{_SUFFIX}"
             try:
@@ -108,15 +115,15 @@ class Journal:
         if not file.pages:
             if file is self._current:
                 file.empty()
+            elif self._spare is None:  # creating a file takes milliseconds
+                file.empty()
+                self._spare = file
             else:
                 file.remove()
 
     def close(self) -> None:
         """Remove files without unsettled pages; leave the others to the next sender."""
-        files = set(self._pages.values())
-        if self._current is not None:
-            files.add(self._current)
-        for file in files:
+        for file in filter(None, {*self._pages.values(), self._current, self._spare}):
             if file.pages:
                 file.leave()
             else:
@@ -151,10 +158,13 @@ class JournalledSending:
     ) -> None:
         self._memory = file.memory
         start = f"A\t{page}\t"
-        marks = _NOT_YET * len(addresses)
+        marks = chr(_NO) * len(addresses)
         self._marks = file.memory.tell() + len(start.encode())
         file.write("\t".join([start + marks, *addresses]) + "\n")
-        self._answer = f"S\t{page}\t"
+        self._write = file.write
+        self._known = f"K\t{page}\t"
+        self._last: Result | None = None
+        self._last_mark = _FIRST_RESULT - 1
         self._addresses = addresses
         self._accepted = listener.accepted
         self._failed = listener.failed
@@ -165,15 +175,24 @@ class JournalledSending:
 
     def settled(self, position: int, result: Result) -> None:
         self.results[position] = result
-        reply = result.reply
-        if len(reply) > _LONGEST_REPLY or not reply.isprintable():
-            reply = _flat(reply)
-        kind = result.kind
-        self._memory.write(f"{self._answer}{position}\t{kind}\t{reply}\n".encode())
-        if kind is _ACCEPTED:
+        mark = self._marks + position
+        if self._memory[mark] == _HANDED_OVER:
+            if result is not self._last and result != self._last:  # most emails get the same
+                self._note(result)
+            self._memory[mark] = self._last_mark
+        if result.kind is _ACCEPTED:
             self._accepted(self._addresses[position])
         else:
             self._failed(self._addresses[position], result)
+
+    def _note(self, result: Result) -> None:
+        """Write down a result, under the next byte."""
+        self._last = result
+        self._last_mark += 1
+        reply = result.reply
+        if len(reply) > _LONGEST_REPLY or not reply.isprintable():
+            reply = _flat(reply)
+        self._write(f"{self._known}{self._last_mark}\t{result.kind}\t{reply}\n")
 
     def unanswered(self) -> list[int]:
         """Return the emails that were handed over and have no result."""
@@ -240,7 +259,7 @@ class DeadJournal:
         written = self.path.read_bytes().partition(b"\0")[0]
         for line in written.splitlines(keepends=True):
             if line.endswith(b"\n"):
-                _apply(line[:-1].decode(errors="replace").split("\t"), pages)
+                _apply(line[:-1].split(b"\t"), pages)
         return pages
 
     def remove(self) -> None:
@@ -263,21 +282,27 @@ def dead_journals(folder: Path) -> Iterator[DeadJournal]:
         yield DeadJournal(path, file)
 
 
-def _apply(words: list[str], pages: dict[str, JournalledPage]) -> None:
-    match words:
+def _apply(fields: list[bytes], pages: dict[str, JournalledPage]) -> None:
+    match [each.decode(errors="replace") for each in fields]:
         case ["P", page, item_id, receipt, body]:
             # Taken again before it was settled: earlier hand-overs still count.
             found = pages.setdefault(page, JournalledPage(item_id, receipt, body))
             found.item_id, found.receipt, found.item_body = item_id, receipt, body
         case ["R", page, receipt] if page in pages:
             pages[page].receipt = receipt
-        case ["A", page, marks, *addresses] if page in pages:
+        case ["A", page, _, *addresses] if page in pages:
             found = pages[page]
             found.addresses = [Address(address) for address in addresses]
-            again = {a for a, m in zip(found.addresses, marks, strict=True) if m == "H"}
+            found.marks = fields[2]
+            again = {a for a, mark in zip(found.addresses, found.marks, strict=True) if mark != _NO}
             found.handed_over |= again
-            for address in again:  # this attempt has no result yet
+            for address in again:  # the result of this attempt follows, if there is one
                 found.results.pop(address, None)
+        case ["K", page, byte, kind, reply] if page in pages:
+            found = pages[page]
+            result = Result(ResultKind(kind), reply)
+            marked = zip(found.addresses, found.marks, strict=True)
+            found.results |= {address: result for address, mark in marked if mark == int(byte)}
         case ["S", page, number, kind, reply] if page in pages:
             found = pages[page]
             found.results[found.addresses[int(number)]] = Result(ResultKind(kind), reply)

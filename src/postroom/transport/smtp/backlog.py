@@ -101,7 +101,7 @@ class SmtpBatch(EmailBatch):
         self.plain = all_plain([each.address for each in recipients])
 
 
-class SmtpEmail(BatchEmail, eq=False):
+class SmtpEmail(BatchEmail, eq=False, gc=False):
     """One email while it is on a connection."""
 
     batch: SmtpBatch

@@ -22,8 +22,8 @@ from typing import Protocol
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.transport.smtp.backlog import Backlog, SmtpBatch, SmtpEmail
 from postroom.transport.smtp.in_progress import CLOSES, EmailsInProgress
-from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader, SmtpStage, reply_text
-from postroom.transport.smtp.reply_meaning import judge
+from postroom.transport.smtp.replies import Extensions, Reply, ReplyReader, SmtpStage
+from postroom.transport.smtp.reply_meaning import accepted, judge
 from postroom.transport.smtp.reply_table import NAMED
 
 PIECE = 64 * 1024
@@ -34,7 +34,6 @@ _CONTENT = (SmtpStage.CONTENT,)
 _ENVELOPE = (SmtpStage.MAIL, SmtpStage.RCPT, SmtpStage.DATA)
 _AFTER_RESET = (SmtpStage.RSET, *_ENVELOPE)
 _WHOLE = (SmtpStage.CONTENT, *_ENVELOPE)
-_ACCEPTED = ResultKind.ACCEPTED
 
 
 class DialogueChannel(Protocol):
@@ -159,7 +158,7 @@ class Dialogue:
             if not _is_open_envelope(others):
                 return False
             self._usual = others
-        self._emails.settle_sent(Result(_ACCEPTED, reply_text(first)))
+        self._emails.settle_sent(accepted(first))
         self._answered = 4
         self._send_content()
         return True

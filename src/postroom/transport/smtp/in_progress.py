@@ -16,6 +16,7 @@ from postroom.transport.smtp.replies import Extensions
 
 CLOSES = "The mail server closed the connection"
 
+_REFUSED = ResultKind.REFUSED  # looking up a member takes longer than comparing it
 _BRAKED = Result(ResultKind.DEFERRED, "waits for the reply to another email")
 
 
@@ -73,7 +74,7 @@ class EmailsInProgress:
             self._tell_brake(email, result)
 
     def _tell_brake(self, email: SmtpEmail, result: Result) -> None:
-        if self._brake.is_watching or result.kind is ResultKind.REFUSED:
+        if self._brake.is_watching or result.kind is _REFUSED:
             self._brake.settled(result, email.refusals_before)
 
     @property
@@ -146,7 +147,8 @@ class EmailsInProgress:
 
 def _prepare(email: SmtpEmail, extensions: Extensions, host: str) -> Result | None:
     """Compose the email and its commands; return a result if this server cannot accept it."""
-    batch, recipient = email.batch, email.recipient
+    batch = email.batch
+    recipient = batch.recipients[email.position]
     utf8 = batch.utf8
     address: str = recipient.address
     if not batch.plain:

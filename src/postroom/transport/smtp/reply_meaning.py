@@ -14,9 +14,10 @@ quotation from a provider, and must not stop the rest.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from postroom.transport.contract import FaultScope, Result, ResultKind
-from postroom.transport.smtp.replies import Reply, SmtpStage, parse_reply
+from postroom.transport.smtp.replies import Reply, SmtpStage, parse_reply, reply_text
 from postroom.transport.smtp.reply_table import NAMED, RULES
 
 _QUOTED = re.compile(r"\bsaid: ([45][0-9]{2}[ -].*)")
@@ -40,6 +41,12 @@ def judge(stage: SmtpStage, reply: Reply) -> Result:
                 return Result(_kind_for_recipient(reply), reply.text, reason=rule.reason)
             return Result(ResultKind.HELD, reply.text, rule.scope, rule.reason)
     return Result(_kind_for_recipient(reply), reply.text)
+
+
+@lru_cache(maxsize=1)
+def accepted(line: bytes) -> Result:
+    """Return the result of an email that is accepted by this line: mostly the last one again."""
+    return Result(ResultKind.ACCEPTED, reply_text(line))
 
 
 def _judge_unexpected(stage: SmtpStage, reply: Reply) -> Result:
