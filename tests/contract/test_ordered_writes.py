@@ -55,7 +55,11 @@ async def test_writes_to_several_tables_and_a_queue_are_one_call(
     message = await received(queue)
     await table.apply([Insert(Entity("p", row, {})) for row in ("a", "b")])
     await store.write_in_order(
-        [archive("a", "b"), Batch("people", [Delete("p", "a"), Delete("p", "b")]), Finish(message)]
+        [
+            archive("a", "b"),
+            Batch("people", [Delete("p", "a"), Delete("p", "b")]),
+            Finish([message]),
+        ]
     )
     assert await contents(table) == {}
     assert list(await contents(store.table("archive"))) == ["a", "b"]
@@ -124,7 +128,7 @@ async def test_a_step_that_fails_stops_those_behind_it_and_no_other(
     await table.insert(Entity("p", "there", {"Old": 1}))
     failing = Batch("people", [Insert(Entity("p", "new", {})), operation])
     with pytest.raises(error) as failure:
-        await store.write_in_order([archive("first"), failing, archive("last"), Finish(message)])
+        await store.write_in_order([archive("first"), failing, archive("last"), Finish([message])])
     assert failure.value.operation == 1
     assert list(await contents(store.table("archive"))) == ["first"]
     assert await contents(table) == {"there": {"Old": 1}}
@@ -135,8 +139,22 @@ async def test_a_lost_lease_stops_what_is_behind_it(store: Store, queue: Queue) 
     message = await received(queue)
     await queue.delete(message)
     with pytest.raises(LeaseLost):
-        await store.write_in_order([archive("first"), Finish(message), archive("last")])
+        await store.write_in_order([archive("first"), Finish([message]), archive("last")])
     assert list(await contents(store.table("archive"))) == ["first"]
+
+
+async def test_messages_are_finished_together(store: Store, queue: Queue) -> None:
+    await queue.put_many(["one", "two", "three"])
+    first, second, third = await queue.receive(3, lease=60)
+    await store.write_in_order([archive("first"), Finish([first, second])])
+    assert (await queue.info()).length == 1
+    await queue.release(third)
+    again = await queue.receive(lease=60)
+    with pytest.raises(LeaseLost):  # the old receipt of a message that we have received again
+        await store.write_in_order([archive("second"), Finish([third])])
+    assert list(await contents(store.table("archive"))) == ["first", "second"]
+    await store.write_in_order([Finish(again)])
+    assert (await queue.info()).length == 0
 
 
 async def test_what_cannot_be_done_at_all_is_refused(store: Store, queue: Queue) -> None:
@@ -145,10 +163,10 @@ async def test_what_cannot_be_done_at_all_is_refused(store: Store, queue: Queue)
     for impossible in (
         Batch("people", []),
         Batch("People", [Delete("p", "a")]),
-        Finish(peeked),
+        Finish([peeked]),
         Put(queue.name, [MessageToPut("x" * 100_000)]),
         Put("", [MessageToPut("x")]),
     ):
         with pytest.raises(InvalidRequest):
-            await store.write_in_order([impossible, Finish(message)])
+            await store.write_in_order([impossible, Finish([message])])
     await queue.delete(message)

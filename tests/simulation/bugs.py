@@ -44,7 +44,8 @@ def delete_the_work_item_before_settling() -> None:
 def settle_without_the_etag() -> None:
     def steps(group: Sequence[settler._Write]) -> list[Step]:
         pages = Batch(entities.PAGES, [Replace(each.entity) for each in group])
-        return [pages, *(Finish(each.item) for each in group if each.item is not None)]
+        items = [each.item for each in group if each.item is not None]
+        return [pages, Finish(items)] if items else [pages]
 
     settler._steps = steps
 

@@ -618,7 +618,7 @@ async def test_writes_in_order_whose_answer_was_lost_are_done_once(
             Batch("people", [Replace(Entity("p", "a", {"N": 1})), Delete("p", "old", old)]),
             Batch("people", [Delete("p", "b")]),
             Put("other", [MessageToPut("next")]),
-            Finish(message),
+            Finish([message]),
         ]
     )
 
@@ -721,7 +721,7 @@ class Work:
         queue = store.queue("q")
         for message in await queue.receive(8, lease=120):
             done = Batch("done", [Insert(Entity("p", message.body, {}))])
-            await store.write_in_order([done, Finish(message)])
+            await store.write_in_order([done, Finish([message])])
             self.taken[message.body] += 1
         await asyncio.sleep(0.001)
 

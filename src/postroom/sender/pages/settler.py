@@ -130,4 +130,5 @@ class Settler:
 
 def _steps(group: Sequence[_Write]) -> list[Step]:
     pages = Batch(entities.PAGES, [Replace(each.entity, each.etag) for each in group])
-    return [pages, *(Finish(each.item) for each in group if each.item is not None)]
+    items = [each.item for each in group if each.item is not None]
+    return [pages, Finish(items)] if items else [pages]

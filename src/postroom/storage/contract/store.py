@@ -44,9 +44,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """A step of `Store.write_in_order` that does the same as `Queue.delete`."""
+    """A step of `Store.write_in_order` that does the same as `Queue.delete` for each of these
+    messages of one queue."""
 
-    message: QueueMessage
+    messages: Sequence[QueueMessage]
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -106,8 +107,9 @@ class Store(ABC):
             match step:
                 case Batch(table, operations):
                     await self.table(table).apply(operations)
-                case Finish(message):
-                    await self.queue(message.queue).delete(message)
+                case Finish(messages):
+                    for message in messages:
+                        await self.queue(message.queue).delete(message)
                 case Put(queue, messages):
                     await self.queue(queue).put_many(messages)
 

@@ -114,8 +114,8 @@ class PostgresStore(CheckedStore):
         match step:
             case Batch(table, operations):
                 return self._table(table).applying(operations)
-            case Finish(message):
-                return self._queue(message.queue).finishing(message)
+            case Finish(messages):
+                return self._queue(messages[0].queue).finishing(messages)
             case Put(queue, messages):
                 return self._queue(queue).putting(messages)
 

@@ -16,6 +16,7 @@ from postroom.storage.postgres.batches import Writing
 from postroom.storage.postgres.connection import (
     Connection,
     changed_by,
+    joined,
     rows_of,
 )
 from postroom.storage.postgres.queue_state import QueueState
@@ -114,10 +115,15 @@ _WHERE = b"SELECT queue FROM postroom.message WHERE id = %(id)s::uuid"
 _DELETE = b"""
 DELETE FROM postroom.message WHERE id = %(id)s::uuid AND receipt = %(receipt)s::bigint
 """
-_DEMAND_DELETE = (
-    b"WITH gone AS (" + _DELETE + b" RETURNING 1)"
-    b" SELECT postroom.all_or_nothing((SELECT count(*) FROM gone), 1)"
+_DEMAND_DELETE = b"""
+WITH gone AS (
+    DELETE FROM postroom.message USING unnest(
+        string_to_array(%(ids)s, chr(31))::uuid[], string_to_array(%(receipts)s, chr(31))::bigint[]
+    ) AS finished (id, receipt)
+    WHERE message.id = finished.id AND message.receipt = finished.receipt RETURNING 1
 )
+SELECT postroom.all_or_nothing((SELECT count(*) FROM gone), %(wanted)s)
+"""
 _EXISTS = b"SELECT FROM postroom.message WHERE id = %(id)s::uuid"
 _PEEK = b"""
 SELECT id, body, properties, dequeue_count, enqueued_at FROM postroom.message
@@ -298,24 +304,32 @@ class PostgresQueue(CheckedQueue):
         return to != self.name and rows == [(self.name,)]
 
     async def _delete(self, message: QueueMessage) -> None:
-        await self._database.run(self.finishing(message).write)
+        await self._database.run(self.finishing([message]).write)
 
-    def finishing(self, message: QueueMessage) -> Writing:
-        """Return the work of `delete`, as one of several steps."""
-        leased = self._leased(message)
+    def finishing(self, messages: Sequence[QueueMessage]) -> Writing:
+        """Return the work of `delete` for some messages, as one of several steps."""
+        leased = [self._leased(each) for each in messages]
 
         async def write(connection: Connection, again: bool) -> None:
-            if await self._change(connection, _DELETE, leased):
-                return
-            if not again or await rows_of(connection, _EXISTS, {"id": leased.id}):
-                raise self._lease_lost(leased)
+            for each in leased:
+                if await self._change(connection, _DELETE, each):
+                    continue
+                if not again or await rows_of(connection, _EXISTS, {"id": each.id}):
+                    raise self._lease_lost(each)
 
         async def is_done(connection: Connection) -> bool:
-            return not await rows_of(connection, _EXISTS, {"id": leased.id})
+            for each in leased:
+                if await rows_of(connection, _EXISTS, {"id": each.id}):
+                    return False
+            return True
 
-        if not _is_id(leased.id) or not _is_receipt(leased.receipt):
+        if not all(_is_id(each.id) and _is_receipt(each.receipt) for each in leased):
             return Writing(write, is_done, None)
-        values: dict[str, object] = {"id": leased.id, "receipt": leased.receipt}
+        values: dict[str, object] = {
+            "ids": joined([each.id for each in leased]),
+            "receipts": joined([each.receipt for each in leased]),
+            "wanted": len(leased),
+        }
         return Writing(write, is_done, [(_DEMAND_DELETE, values)])
 
     async def _peek(self, limit: int) -> list[QueueMessage]:

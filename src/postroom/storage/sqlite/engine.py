@@ -106,8 +106,8 @@ class SqliteStore(CheckedStore):
         match step:
             case Batch(table, operations):
                 return self._table(table).work(operations)
-            case Finish(message):
-                return self._queue(message.queue).finishing(message)
+            case Finish(messages):
+                return self._queue(messages[0].queue).finishing(messages)
             case Put(queue, messages):
                 return self._queue(queue).putting(messages)
 

@@ -78,6 +78,13 @@ SET queue = ?, visible_at = ?, receipt = NULL, dequeue_count = 0,
 WHERE id = ? AND receipt = ?
 """
 _DELETE = "DELETE FROM queue_message WHERE id = ? AND receipt = ?"
+# The same for many, each as [id, receipt], in one step (`writer.py`).
+_DELETE_ALL = """
+DELETE FROM queue_message WHERE id IN (
+    SELECT message.id FROM json_each(?) AS gone CROSS JOIN queue_message AS message
+    ON message.id = gone.value ->> 0 AND message.receipt = gone.value ->> 1
+)
+"""
 # In the order of arrival: a message that is changed meanwhile keeps its ID.
 _BROWSE = """
 SELECT json_group_array(json_array(id, body, properties, dequeue_count, enqueued_at,
@@ -207,10 +214,18 @@ class SqliteQueue(CheckedQueue):
     async def _delete(self, message: QueueMessage) -> None:
         await self._change(message, _DELETE)
 
-    def finishing(self, message: QueueMessage) -> Callable[[apsw.Connection], None]:
-        """Return the work of `delete` in the writing thread, as a part of a larger job."""
-        leased = self._leased(message)
-        return lambda connection: self._change_in(connection, leased, _DELETE)
+    def finishing(self, messages: Sequence[QueueMessage]) -> Callable[[apsw.Connection], None]:
+        """Return the work of `delete` for some messages in the writing thread, as a part of a
+        larger job: all of them, or none."""
+        leased = [self._leased(each) for each in messages]
+        rows = msgspec.json.encode([(int(each.id), int(each.receipt)) for each in leased]).decode()
+
+        def delete(connection: apsw.Connection) -> None:
+            connection.execute(_DELETE_ALL, (rows,))
+            if connection.changes() != len(leased):
+                raise self._lease_lost(leased[0])
+
+        return delete
 
     async def _peek(self, limit: int) -> list[QueueMessage]:
         values = {"name": self.name, "now": self._clock.now(), "limit": limit}
