@@ -198,7 +198,7 @@ def make_sender(services: Services, transport: Transport, settings: Settings) ->
     )
     if settings.storage.url.startswith("sqlite:"):
         # This engine has threads, and writes at the same moment share one transaction.
-        how = msgspec.structs.replace(how, one_core=True, settle_together=0.02, most_pages=32)
+        how = msgspec.structs.replace(how, one_core=True, settle_together=0.02)
     return Sender(
         services,
         _paced(services.store, transport, settings.sender.rate),

@@ -33,9 +33,9 @@ class SenderSettings(msgspec.Struct, frozen=True):
     in_doubt: WhenInDoubt = WhenInDoubt.RESEND
     retry: RetryPlan = RetryPlan()
     lease: float = 60.0
-    claim: int = 8
+    claim: int = 16
     """How many work items are received at once."""
-    most_pages: int = 16
+    most_pages: int = 64
     """The upper limit of active pages; `window.py` decides how many there are."""
     settle_together: float = 0.0
     """How long a finished page waits for others, which SQLite records in one transaction."""

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from operator import attrgetter
 
 from postroom import clock
 from postroom.domain.messages.emails import EmailOutcome
@@ -29,6 +30,7 @@ from postroom.storage import LeaseLost, StoreOutage
 
 log = logging.getLogger(__name__)
 
+_outcome = attrgetter("outcome")
 _LABELS = {EmailOutcome.PENDING: "deferred"}
 
 
@@ -117,7 +119,7 @@ class PageWork:
         after = settled(page, states, holds, clock.now(), parked=parked)
         await self._records.record(taken, after)
         self._sending.settled(taken.item)
-        for outcome, number in Counter(state.outcome for state in states.values()).items():
+        for outcome, number in Counter(map(_outcome, states.values())).items():
             EMAILS.add(number, _LABELS.get(outcome, outcome.value))
         return after
 
