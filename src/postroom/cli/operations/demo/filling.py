@@ -33,7 +33,7 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.page_emails import EmailState, PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE
 from postroom.domain.messages.refs import new_ref
-from postroom.sender.pages.page_work import LEFT
+from postroom.sender.pages.page_sending import LEFT
 from postroom.services import entities
 from postroom.services.audience.departures import departed_row
 from postroom.services.audience.growth_history import (
