@@ -304,7 +304,7 @@ async def _queues(site: Site, names: dict[str, str]) -> None:
     names["poison"] = poison.id
     for number in range(3):
         await services.queues.put(QUEUE, f"order {number}")
-    process = ProcessStatus(4711, "ready", datetime.now(UTC), in_hand=2, handled=12345)
+    process = ProcessStatus(4711, "ready", datetime.now(UTC), in_progress=2, handled=12345)
     running = AppStatus(app.path, "running", "", (process,), 1)
     await services.hosts.report("one-1", "one", [running])
     await services.hosts.report("two-2", "two", [AppStatus(app.path, "stopped", "open", (), 5, 5)])

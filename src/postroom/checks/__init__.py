@@ -10,7 +10,6 @@ import asyncio
 
 import dns.asyncresolver
 
-from postroom.checks.dns_records import check_sending_domains
 from postroom.checks.findings import Finding, FindingState
 from postroom.checks.machine import (
     check_data_folder,
@@ -19,7 +18,12 @@ from postroom.checks.machine import (
     check_secret_key,
     check_variables,
 )
-from postroom.checks.sending import check_base_url, check_transport, send_test_mail
+from postroom.checks.outgoing_mail import (
+    check_base_url,
+    check_sending_domains,
+    check_transport,
+    send_test_mail,
+)
 from postroom.checks.store import check_store
 from postroom.settings import Settings
 

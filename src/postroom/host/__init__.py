@@ -15,7 +15,7 @@ import msgspec
 from postroom.errors import PostroomError
 
 
-class Message(msgspec.Struct, frozen=True):
+class Delivery(msgspec.Struct, frozen=True):
     """A queue message as a handler sees it.
 
     `id` is the same in every attempt and queue. `attempt` starts at 1 and continues over retry

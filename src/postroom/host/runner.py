@@ -245,7 +245,7 @@ def _status_of(process: Process, now: float) -> ProcessStatus:
         pid=process.pid,
         state=process.state.value,
         started_at=clock.now() - timedelta(seconds=now - process.started_at),
-        in_hand=len(process.in_progress) or int(process.busy),
+        in_progress=len(process.in_progress) or int(process.busy),
         handled=process.handled,
         memory=process.memory(),
     )

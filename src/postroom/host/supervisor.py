@@ -24,8 +24,7 @@ import msgspec
 
 from postroom.domain.errors import NotAllowed
 from postroom.domain.queues.apps import App, AppControl
-from postroom.domain.queues.matching import winner
-from postroom.domain.queues.queue_names import bell_queue, is_internal, is_retry, segments
+from postroom.domain.queues.queue_names import bell_queue, is_internal, is_retry, segments, winner
 from postroom.host.dispatch import Dispatcher
 from postroom.host.processes.launcher import Launcher
 from postroom.host.runner import (

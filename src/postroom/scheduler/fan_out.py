@@ -14,21 +14,23 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.errors import Overtaken
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageStatus, with_status
 from postroom.domain.messages.page_emails import PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem
+from postroom.domain.messages.refs import MessageRef
 from postroom.errors import PostroomError
-from postroom.scheduler.refused import Members, RefusedRecipients
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.messages.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
@@ -44,8 +46,12 @@ from postroom.storage import (
     eq,
 )
 
+Members: TypeAlias = dict[Address, SubscriberGuid]
+"""Subscribers in the order of their addresses' keys, with their GUIDs."""
+
 _WINDOW: Final = 10 * PAGE_SIZE  # the most that one query of the store returns
 _PREFIX: Final = len(entities.EMAIL_PREFIX)
+_REFUSED_AT_ONCE: Final = 100
 _SENDERS_REMEMBER: Final = 60.0  # seconds, what they have sent
 _SENDERS_COMPARE: Final = timedelta(seconds=5)  # once per second
 
@@ -191,3 +197,50 @@ class FanOut:
             return await self._messages.save(message)
         except Overtaken as exc:
             raise Superseded from exc
+
+
+class RefusedRecipients:
+    """The recipients of a message that retries only the refused recipients of another one."""
+
+    def __init__(self, services: SchedulerServices) -> None:
+        self._lists = services.store.table(entities.LISTS)
+        self._messages = services.message_rows
+        self._pages = services.pages
+        self._outcomes = services.outcomes
+
+    async def after(
+        self, message: Message, original: MessageRef, key: AddressKey | None
+    ) -> Members:
+        """Return some subscribers behind an address whom the original did not reach and who still
+        want it; none at the end."""
+        tried = await self._messages.get(original)
+        first = 0 if key is None else await self._pages.first_until(tried, key)
+        refused: list[AddressKey] = []
+        async for email in self._outcomes.emails(tried, EmailOutcome.REFUSED, first):
+            found = address_key(email.address)
+            if key is None or found > key:
+                refused.append(found)
+            if len(refused) == _REFUSED_AT_ONCE:
+                if wanted := await self._who_still_want_it(message.list_name, refused):
+                    return wanted
+                refused = []
+        return await self._who_still_want_it(message.list_name, refused)
+
+    async def _who_still_want_it(self, name: ListName, keys: Sequence[AddressKey]) -> Members:
+        """Return those who are on the list, verified and not blocked."""
+        found = await asyncio.gather(
+            *(
+                self._lists.read(
+                    entities.SubscriberRow, name, KeyRange.only(entities.email_row(key))
+                )
+                for key in dict.fromkeys(keys)
+            )
+        )
+        return {
+            Address(subscriber.EmailAddress or row.removeprefix(entities.EMAIL_PREFIX)): (
+                subscriber.SubscriberGUID
+            )
+            for one in found
+            for row, subscriber in one.items()
+            if subscriber.may_receive
+        }

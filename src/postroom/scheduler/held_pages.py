@@ -18,9 +18,8 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
-from postroom.services.messages.holds import Hold, HoldKey, Holds, message_key
+from postroom.services.messages.holds import HELD, Hold, HoldKey, Holds, message_key, waiting_of
 from postroom.services.messages.page_rows import OWNER, PageSummary
-from postroom.services.messages.waiting_reasons import HELD, waiting_of
 from postroom.storage import Entity, KeyRange, eq
 
 _FRESH_SECONDS = 0.5

@@ -35,8 +35,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.list_properties import PROPERTIES, ListProperty
-from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists import (
+    PROPERTIES,
+    ListName,
+    ListProperty,
+    MailingList,
+    Subscriber,
+    SubscriberGuid,
+)
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus

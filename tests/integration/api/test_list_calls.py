@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from postroom.domain.audience.list_properties import PROPERTIES
+from postroom.domain.audience.lists import PROPERTIES
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from tests.services.api_server import ApiServer, serving_api
 from tests.services.postgres import PostgresServer

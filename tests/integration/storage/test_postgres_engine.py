@@ -43,7 +43,7 @@ from postroom.storage import (
     Upsert,
     open_store,
 )
-from postroom.storage.postgres import batches, bell, connection, errors, schema
+from postroom.storage.postgres import batches, connection, errors, queue_state, schema
 from tests.services.postgres import PostgresServer
 from tests.services.waiting import free_ports
 
@@ -374,7 +374,7 @@ async def test_plans_made_for_small_tables_do_not_read_all_of_large_ones(
 async def test_a_put_wakes_a_waiter_in_another_store(
     store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bell, "LOOK_AGAIN_SECONDS", 3600.0)  # only a notification wakes it
+    monkeypatch.setattr(queue_state, "LOOK_AGAIN_SECONDS", 3600.0)  # only a notification wakes it
     async with await open_store(url) as other:
         await other.queue("mail/send").wait(0.3)  # listens from now on
         for _ in range(10):

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from postroom.domain.audience.list_properties import PROPERTIES, ListProperty
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists import PROPERTIES, ListProperty, MailingList
 from postroom.domain.errors import Invalid
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from postroom.host import Message
+from postroom.host import Delivery
 from postroom.host.worker.commands import LONGEST_REASON, CommandFailed, run, variables
 
 NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
 
 
-def message(body: str = "body", **properties: str) -> Message:
-    return Message(body, "7", "shop/orders", 2, NOW, properties)
+def message(body: str = "body", **properties: str) -> Delivery:
+    return Delivery(body, "7", "shop/orders", 2, NOW, properties)
 
 
 def runs(pid: int) -> bool:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from postroom.domain.queues.matching import match, winner
 from postroom.domain.queues.queue_names import (
     LONGEST,
     base_queue,
@@ -10,9 +9,11 @@ from postroom.domain.queues.queue_names import (
     dead_letter_queue,
     is_internal,
     is_subqueue,
+    match,
     poison_queue,
     retry_queue,
     root_queue,
+    winner,
 )
 
 HOST = "/msmqWebHost"

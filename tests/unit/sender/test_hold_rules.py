@@ -16,12 +16,10 @@ from postroom.services.messages.holds import (
     HoldKey,
     Holds,
     Refusal,
+    WaitingReasons,
     hold_key,
     opened,
     probed,
-)
-from postroom.services.messages.waiting_reasons import (
-    WaitingReasons,
     together,
     waiting_of,
     with_waiting,

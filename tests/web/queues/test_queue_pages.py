@@ -201,7 +201,7 @@ async def test_applications_are_shown_with_their_processes(site: Site) -> None:
     assert "No host is running" in await text(user, "/apps")
     await site.services.apps.add(APP)
     now = datetime.now(UTC)
-    process = ProcessStatus(4711, "ready", now, in_hand=2, handled=12345, memory=52_000_000)
+    process = ProcessStatus(4711, "ready", now, in_progress=2, handled=12345, memory=52_000_000)
     open_breaker = AppStatus("/shop/orders", "stopped", "breaker open", (), 5, 5)
     await site.services.hosts.report(
         "one-1", "one", [AppStatus("/shop/orders", "running", "", (process,), 1)]

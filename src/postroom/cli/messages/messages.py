@@ -360,10 +360,10 @@ def retry(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
     async def work(services: Services) -> tuple[Message, SendingState]:
         return await read_state(services, (await services.retries.retry(ref)).ref)
 
-    retried, standing = call(settings, work)
+    retried, state = call(settings, work)
     if not as_json and retried.ref != ref:
         output.say(f"Message {retried.ref} retries the refused recipients.")
-    show_message(retried, standing, as_json)
+    show_message(retried, state, as_json)
 
 
 @messages.command("try-now")

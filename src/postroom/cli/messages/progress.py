@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from postroom.cli.support import output
-from postroom.domain.messages.speed import SpeedMeter
+from postroom.services.messages.progress import SpeedMeter
 from postroom.services.resources.messages import describe_message
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _PARTS = ("accepted", "refused", "suppressed", "in_doubt", "pending")
 async def read_state(services: Services, ref: str) -> tuple[Message, SendingState]:
     """Return a message with its counts and holds."""
     message = await services.messages.get(ref)
-    return message, await services.message_holds.standing(message)
+    return message, await services.message_holds.sending_state(message)
 
 
 def show_message(message: Message, state: SendingState, as_json: bool) -> None:

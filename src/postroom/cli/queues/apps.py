@@ -310,7 +310,7 @@ def _table(states: Sequence[AppState]) -> Table:
                 output.plain(each.app.runs),
                 output.state(each.summary),
                 f"{len(processes)} of {each.app.max_processes * max(1, len(each.hosts))}",
-                f"{sum(process.in_hand for process in processes):,}",
+                f"{sum(process.in_progress for process in processes):,}",
                 f"{sum(process.handled for process in processes):,}",
                 f"{sum(process.memory for process in processes) / 1e6:,.0f} MB"
                 if processes

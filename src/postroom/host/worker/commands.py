@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from postroom.errors import PostroomError
-from postroom.host import Message, linux_processes
+from postroom.host import Delivery, linux_processes
 from postroom.host.linux_processes import describe_exit
 
 LONGEST_REASON = 4096
@@ -29,7 +29,7 @@ class CommandFailed(PostroomError):
     """The program did not accept the message."""
 
 
-async def run(message: Message, command: Sequence[str], cpu_limit: int | None = None) -> None:
+async def run(message: Delivery, command: Sequence[str], cpu_limit: int | None = None) -> None:
     """Run the program for a message. `CommandFailed`."""
     worker = os.getpid()
 
@@ -54,7 +54,7 @@ async def run(message: Message, command: Sequence[str], cpu_limit: int | None = 
         raise CommandFailed(": ".join(filter(None, (describe_exit(status), reason)))) from None
 
 
-def variables(message: Message) -> dict[str, str]:
+def variables(message: Delivery) -> dict[str, str]:
     """Return the variables of the program."""
     properties = {
         "POSTROOM_PROPERTY_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper(): value

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, cast
 
-from postroom.host import Message, Poison, RetryLater
+from postroom.host import Delivery, Poison, RetryLater
 from postroom.host.wire import Accepted, Deliver, Failed, WorkerSpec
 
 LONGEST_TRACEBACK = 8_000
@@ -41,7 +41,7 @@ class Handler:
 
     def start(self, delivered: Deliver, answer: Answer) -> None:
         """Begin with a message; `answer` is called once, in the event loop."""
-        message = Message(
+        message = Delivery(
             delivered.body,
             delivered.id,
             delivered.queue,
@@ -54,10 +54,10 @@ class Handler:
         else:
             self._threads.submit(self._in_thread, delivered.number, message, answer)
 
-    def _called(self, message: Message) -> Any:
+    def _called(self, message: Delivery) -> Any:
         return self._call(message, *self._arguments)
 
-    def _in_thread(self, number: int, message: Message, answer: Answer) -> None:
+    def _in_thread(self, number: int, message: Delivery, answer: Answer) -> None:
         outcome: Accepted | Failed
         try:
             result = self._called(message)

@@ -10,10 +10,10 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.appearance import parse_image
-from postroom.domain.audience.list_properties import checked_properties
 from postroom.domain.audience.lists import (
     ListName,
     MailingList,
+    checked_properties,
     parse_list_name,
     parse_new_list_name,
 )

@@ -14,6 +14,7 @@ from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.domain.messages.messages import Message
 from postroom.domain.messages.page_emails import EmailState
 from postroom.services import entities
+from postroom.services.messages.holds import WaitingReasons, together
 from postroom.services.messages.page_rows import (
     Page,
     PageRows,
@@ -21,7 +22,6 @@ from postroom.services.messages.page_rows import (
     page_from,
     page_row,
 )
-from postroom.services.messages.waiting_reasons import WaitingReasons, together
 from postroom.storage import InvalidValue, KeyRange
 from postroom.storage.codec import decode_token, encode_token
 

@@ -22,7 +22,7 @@ from postroom.domain.messages.pages import WorkItem
 from postroom.domain.messages.refs import MessageRef
 from postroom.services import entities
 from postroom.services.entities import read, read_optional
-from postroom.services.messages.waiting_reasons import WaitingReasons, waiting_of, with_waiting
+from postroom.services.messages.holds import WaitingReasons, waiting_of, with_waiting
 from postroom.storage import (
     Conflict,
     Entity,

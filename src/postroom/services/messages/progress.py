@@ -9,7 +9,7 @@ a finished one has its sum (`Message.counts`), which never changes again.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 import msgspec
@@ -17,14 +17,12 @@ import msgspec
 from postroom import clock
 from postroom.domain.errors import NotNow
 from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.messages import FINAL, Message
+from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
-from postroom.domain.messages.speed import SpeedMeter
 from postroom.services.messages.hold_rows import HoldService
-from postroom.services.messages.holds import ACCOUNT, Hold, Holds, message_key
+from postroom.services.messages.holds import ACCOUNT, Hold, Holds, WaitingReasons, message_key
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.outcomes import OutcomeService
-from postroom.services.messages.waiting_reasons import WaitingReasons
 
 _FRESH = 1.0  # seconds for which figures are good enough
 _SHARE = 20  # counting takes at most one twentieth of the time
@@ -118,7 +116,7 @@ class MessageHolds:
         self._messages = messages
         self._outcomes = outcomes
 
-    async def standing(self, message: Message, known: Holds | None = None) -> SendingState:
+    async def sending_state(self, message: Message, known: Holds | None = None) -> SendingState:
         """Return the state of a message now. `known` saves reading the holds."""
         counts, waiting = await self._outcomes.counts_and_waiting(message)
         return SendingState(counts, waiting, await self.of(message, waiting, known))
@@ -136,7 +134,7 @@ class MessageHolds:
     async def try_now(self, ref: str) -> Message:
         """Probe the holds of a message at once. `NoSuch`, `NotNow` if it waits for none."""
         message = await self._messages.get(ref)
-        found = (await self.standing(message)).holds
+        found = (await self.sending_state(message)).holds
         if not await self._holds.try_now([hold.key for hold in found]):
             raise NotNow(f"the message {ref} does not wait for a hold")
         return message
@@ -144,3 +142,29 @@ class MessageHolds:
 
 def _among(holds: Holds, keys: Iterable[str]) -> list[Hold]:
     return [hold for hold in holds.by_key.values() if hold.key in keys]
+
+
+class SpeedMeter:
+    """Emails per second over the last `window` seconds, without pauses."""
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._done: deque[tuple[float, int]] = deque()
+        self._resumptions = 0
+
+    def note(self, message: Message, done: int, now: float) -> None:
+        """Record how many emails were done at this moment."""
+        if message.status is MessageStatus.PAUSED or message.resumptions != self._resumptions:
+            self._done.clear()
+        self._resumptions = message.resumptions
+        self._done.append((now, done))
+        while len(self._done) > 2 and self._done[1][0] <= now - self._window:
+            self._done.popleft()
+
+    @property
+    def per_second(self) -> float | None:
+        """The speed; None while it is unknown."""
+        if len(self._done) < 2:
+            return None
+        (first_at, first), (last_at, last) = self._done[0], self._done[-1]
+        return max(0.0, (last - first) / (last_at - first_at)) if last_at > first_at else None

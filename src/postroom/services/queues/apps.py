@@ -20,8 +20,7 @@ from msgspec.structs import replace
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.queues.app_options import parse_path
 from postroom.domain.queues.apps import BUILT_IN, App, AppControl, changed_app
-from postroom.domain.queues.matching import Match, match
-from postroom.domain.queues.queue_names import segments
+from postroom.domain.queues.queue_names import Match, match, segments
 from postroom.encryption import DecryptionError, Keyring, without_key
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict

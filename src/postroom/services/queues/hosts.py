@@ -43,7 +43,7 @@ class ProcessStatus(msgspec.Struct, frozen=True):
     pid: int
     state: str
     started_at: datetime
-    in_hand: int = 0
+    in_progress: int = 0
     handled: int = 0
     memory: int = 0
 

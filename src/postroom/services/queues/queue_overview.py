@@ -7,7 +7,6 @@ from datetime import datetime
 
 import msgspec
 
-from postroom.domain.queues.matching import winner
 from postroom.domain.queues.queue_names import (
     BELLS,
     dead_letter_queue,
@@ -15,6 +14,7 @@ from postroom.domain.queues.queue_names import (
     poison_queue,
     retry_queue,
     root_queue,
+    winner,
 )
 from postroom.services.queues.apps import AppRegistry, AppState
 from postroom.services.queues.delivery import QueueService

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from postroom.domain.audience.list_properties import PROPERTIES, ListProperty
-from postroom.domain.audience.lists import MailingList, Subscriber
+from postroom.domain.audience.lists import PROPERTIES, ListProperty, MailingList, Subscriber
 from postroom.services.audience.files.columns import Meaning
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.personal_data import Trace

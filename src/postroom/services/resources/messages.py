@@ -110,19 +110,19 @@ def describe_message_summary(message: Message) -> MessageSummary:
     )
 
 
-def describe_message(message: Message, standing: SendingState) -> MessageResource:
+def describe_message(message: Message, state: SendingState) -> MessageResource:
     return MessageResource(
         **msgspec.structs.asdict(describe_message_summary(message)),
-        counts=CountsResource(**standing.counts.as_dict()),
-        holds=[describe_hold(hold) for hold in standing.holds],
+        counts=CountsResource(**state.counts.as_dict()),
+        holds=[describe_hold(hold) for hold in state.holds],
     )
 
 
 def describe_scheduled_message(
-    message: Message, standing: SendingState, *, has_passed: bool
+    message: Message, state: SendingState, *, has_passed: bool
 ) -> ScheduledMessageResource:
     return ScheduledMessageResource(
-        **msgspec.structs.asdict(describe_message(message, standing)),
+        **msgspec.structs.asdict(describe_message(message, state)),
         note="the time has passed: sending starts now" if has_passed else None,
     )
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from postroom.domain.queues.app_options import FIELDS, AppOption, OnPoison, OptionKind
 from postroom.domain.queues.apps import app_values
-from postroom.domain.queues.matching import Match
+from postroom.domain.queues.queue_names import Match
 from postroom.services.queues.apps import AppState
 from postroom.services.queues.attempts import HistoryEntry, stable_id
 from postroom.services.queues.queue_access import AccessRule
@@ -25,7 +25,7 @@ class ProcessResource(Resource, frozen=True):
     pid: int
     state: str
     started_at: Time
-    in_hand: Annotated[int, Meta(description="Messages in progress.")]
+    in_progress: Annotated[int, Meta(description="Messages in progress.")]
     handled: int
     memory: Annotated[int, Meta(description="Bytes.")]
 
@@ -102,7 +102,7 @@ def describe_app(state: AppState) -> msgspec.Struct:
                         pid=each.pid,
                         state=each.state,
                         started_at=describe_time(each.started_at),
-                        in_hand=each.in_hand,
+                        in_progress=each.in_progress,
                         handled=each.handled,
                         memory=each.memory,
                     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Sequence
 
 import psycopg
@@ -13,11 +14,17 @@ from postroom.storage.contract.blobs import Container
 from postroom.storage.contract.queues import Queue, QueueInfo
 from postroom.storage.contract.store import Batch, Finish, Lease, Put, Server, Step, StoreInfo
 from postroom.storage.contract.tables import Table
-from postroom.storage.errors import InvalidStoreUrl
-from postroom.storage.postgres import leases, queues, schema
+from postroom.storage.errors import InvalidStoreUrl, LeaseLost
+from postroom.storage.postgres import queues, schema
 from postroom.storage.postgres.batches import Writing, write_together
 from postroom.storage.postgres.blobs import PostgresContainer
-from postroom.storage.postgres.connection import Connection, Database, first_connection, rows_of
+from postroom.storage.postgres.connection import (
+    Connection,
+    Database,
+    changed_by,
+    first_connection,
+    rows_of,
+)
 from postroom.storage.postgres.queue_state import QueueState
 from postroom.storage.postgres.queues import PostgresQueue
 from postroom.storage.postgres.tables import PostgresTable
@@ -25,6 +32,30 @@ from postroom.storage.postgres.tables import PostgresTable
 _TABLES = b"SELECT name FROM postroom.entity_table ORDER BY name"
 _CONTAINERS = b"SELECT name FROM postroom.container ORDER BY name"
 _INFO = b"SELECT current_setting('server_version'), version FROM postroom.meta"
+
+# Named leases: a row each, changed only if the lease is free or still the caller's.
+# The clock is read when the row is locked (`clock_timestamp`), not when the statement began
+# (`now`): it may have waited for another candidate in between. A caller that finds its own token
+# acquired the lease in an attempt whose reply was lost.
+_ACQUIRE_LEASE = b"""
+INSERT INTO postroom.lease AS lease (name, fencing, token, expires_at)
+VALUES (%(name)s, 1, %(token)s, clock_timestamp() + %(seconds)s::float8 * interval '1 second')
+ON CONFLICT (name) DO UPDATE
+SET fencing = lease.fencing + CASE WHEN lease.token = excluded.token THEN 0 ELSE 1 END,
+    token = excluded.token,
+    expires_at = clock_timestamp() + %(seconds)s::float8 * interval '1 second'
+WHERE lease.token IS NULL OR lease.token = excluded.token
+   OR lease.expires_at <= clock_timestamp()
+RETURNING fencing
+"""
+_RENEW_LEASE = b"""
+UPDATE postroom.lease
+SET expires_at = clock_timestamp() + %(seconds)s::float8 * interval '1 second'
+WHERE name = %(name)s AND token = %(token)s
+"""
+_RELEASE_LEASE = b"""
+UPDATE postroom.lease SET token = NULL WHERE name = %(name)s AND token = %(token)s
+"""
 
 _SCHEME = "postgresql://"
 _FORM = "a PostgreSQL store must be written as postgresql://user:password@host:port/database"
@@ -134,13 +165,27 @@ class PostgresStore(CheckedStore):
         return await self._queue_state.wait(names, besides, timeout)
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
-        return await leases.acquire(self._database, name, seconds)
+        token = secrets.token_hex(16)
+        values = {"name": name, "token": token, "seconds": float(seconds)}
+        rows = await self._database.fetch(_ACQUIRE_LEASE, values)
+        return Lease(name, rows[0][0], seconds, token) if rows else None
 
     async def renew_lease(self, lease: Lease) -> None:
-        await leases.renew(self._database, lease)
+        await self._change_lease(_RENEW_LEASE, lease)
 
     async def release_lease(self, lease: Lease) -> None:
-        await leases.release(self._database, lease)
+        await self._change_lease(_RELEASE_LEASE, lease, may_be_done=True)
+
+    async def _change_lease(self, sql: bytes, lease: Lease, *, may_be_done: bool = False) -> None:
+        values = {"name": lease.name, "token": lease.token, "seconds": float(lease.seconds)}
+
+        async def work(connection: Connection, again: bool) -> None:
+            changed = await changed_by(connection, sql, values)
+            # After a lost reply, it may have been us who released it.
+            if not changed and not (again and may_be_done):
+                raise LeaseLost(f"the lease {lease.name!r} has another holder by now")
+
+        await self._database.run(work)
 
     @property
     def server(self) -> Server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -24,7 +25,7 @@ from postroom.storage.errors import (
     StoreFull,
     StoreMissing,
 )
-from postroom.storage.sqlite import leases, queues, schema
+from postroom.storage.sqlite import queues, schema
 from postroom.storage.sqlite.bell import FileBell
 from postroom.storage.sqlite.blobs import SqliteContainer
 from postroom.storage.sqlite.connection import Readers, open_connection
@@ -35,6 +36,17 @@ from postroom.storage.sqlite.writer import CommitDelay, Writer
 
 _SCHEME = "sqlite:///"
 _COMPANION_FILES = ("-wal", "-shm", "-journal", "-bell", "-clock")
+
+# Named leases: a row each, changed only if the lease is free or still the caller's.
+_ACQUIRE_LEASE = """
+INSERT INTO lease (name, fencing, token, expires_at) VALUES (:name, 1, :token, :until)
+ON CONFLICT DO UPDATE SET fencing = fencing + 1, token = :token, expires_at = :until
+WHERE expires_at <= :now
+RETURNING fencing
+"""
+_RENEW_LEASE = "UPDATE lease SET expires_at = ? WHERE name = ? AND token = ?"
+# The row stays: the next fencing number must be larger.
+_RELEASE_LEASE = "UPDATE lease SET expires_at = 0, token = '' WHERE name = ? AND token = ?"
 
 Work: TypeAlias = Callable[[apsw.Connection], object]
 """A part of a transaction."""
@@ -131,13 +143,31 @@ class SqliteStore(CheckedStore):
         )
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
-        return await leases.acquire(self._writer, self._clock, name, seconds)
+        token = secrets.token_hex(16)
+
+        def write(connection: apsw.Connection) -> int | None:
+            now = self._clock.now()
+            until = now + round(seconds * 1e6)
+            values = {"name": name, "token": token, "until": until, "now": now}
+            fencing: int | None = connection.execute(_ACQUIRE_LEASE, values).get
+            return fencing
+
+        fencing = await self._writer.run(write)
+        return None if fencing is None else Lease(name, fencing, seconds, token)
 
     async def renew_lease(self, lease: Lease) -> None:
-        await leases.renew(self._writer, self._clock, lease)
+        await self._change_lease(lease, _RENEW_LEASE, self._clock.after(lease.seconds))
 
     async def release_lease(self, lease: Lease) -> None:
-        await leases.release(self._writer, lease)
+        await self._change_lease(lease, _RELEASE_LEASE)
+
+    async def _change_lease(self, lease: Lease, sql: str, *values: int) -> None:
+        def write(connection: apsw.Connection) -> None:
+            connection.execute(sql, (*values, lease.name, lease.token))
+            if connection.changes() == 0:
+                raise LeaseLost(f"the lease {lease.name!r} has another holder by now")
+
+        await self._writer.run(write)
 
     async def info(self) -> StoreInfo:
         version = await self._readers.run(lambda c: int(c.pragma("user_version")))

@@ -15,10 +15,16 @@ from postroom.scheduler.held_pages import HeldPages
 from postroom.sender.faults.restoring import Restoring
 from postroom.services.events import Severity
 from postroom.services.messages import lifecycle
-from postroom.services.messages.holds import ACCOUNT, Fault, HoldKey, Refusal, message_key
+from postroom.services.messages.holds import (
+    ACCOUNT,
+    Fault,
+    HoldKey,
+    Refusal,
+    WaitingReasons,
+    message_key,
+)
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.page_rows import FREE
-from postroom.services.messages.waiting_reasons import WaitingReasons
 from postroom.storage import Store
 from postroom.transport.contract import FaultScope, Result, ResultKind
 from postroom.wiring import Services
@@ -75,7 +81,7 @@ async def test_one_page_probes_and_the_others_continue_when_their_hold_is_lifted
     await settle_waiting(services, message, held)
     counts = await check_sum(services, message)
     assert (counts.pending, counts.deferred) == (5, 5)
-    [shown] = (await services.message_holds.standing(message)).holds
+    [shown] = (await services.message_holds.sending_state(message)).holds
     assert shown.reason == AWAY.reason
 
     scheduler = HeldPages(services)
@@ -120,8 +126,8 @@ async def test_deferred_emails_are_due_at_once_on_request(services: Services) ->
     later = datetime.now(UTC) + timedelta(hours=4)
     deferred = EmailState(reply="450 busy", tries=1, next_try_at=later)
     await settle_waiting(services, message, WaitingReasons(5, later, "450 busy"), deferred)
-    standing = await services.message_holds.standing(message)
-    assert (standing.counts.deferred, standing.waiting.reply) == (5, "450 busy")
+    state = await services.message_holds.sending_state(message)
+    assert (state.counts.deferred, state.waiting.reply) == (5, "450 busy")
     retried = await services.retries.retry(message.ref)
     assert retried.ref == message.ref
     assert retried.retry_at is not None
@@ -157,7 +163,7 @@ async def test_a_hold_of_a_message_ends_with_it(services: Services, store: Store
     await services.holds.open(too_large)
     other = Fault(FaultScope.PROVIDER, HoldKey("provider:x.example"), "It throttles us", "451 slow")
     await services.holds.open(other)
-    [hold] = (await services.message_holds.standing(message)).holds
+    [hold] = (await services.message_holds.sending_state(message)).holds
     assert hold.scope is FaultScope.MESSAGE
     await HeldPages(services).forget(message)
     assert list((await services.holds.open_holds()).by_key) == ["provider:x.example"]

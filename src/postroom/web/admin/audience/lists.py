@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.audience.list_properties import PROPERTIES
-from postroom.domain.audience.lists import ListName, MailingList
+from postroom.domain.audience.lists import PROPERTIES, ListName, MailingList
 from postroom.domain.errors import Exists, Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.services.audience.list_sizes import CurrentSize

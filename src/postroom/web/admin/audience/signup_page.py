@@ -9,8 +9,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from postroom.domain.audience.appearance import LARGEST_BYTES, Colour, parse_colour, parse_image
-from postroom.domain.audience.list_properties import PROPERTIES
-from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.lists import PROPERTIES, MailingList
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.translations import Translator

@@ -286,15 +286,15 @@ def _respond_created(content: Any) -> Response:
 
 
 async def _describe(services: Services, message: Message) -> MessageResource:
-    return describe_message(message, await services.message_holds.standing(message))
+    return describe_message(message, await services.message_holds.sending_state(message))
 
 
 async def _describe_scheduled(
     services: Services, message: Message, wanted: datetime | None, now: datetime
 ) -> ScheduledMessageResource:
-    standing = await services.message_holds.standing(message)
+    state = await services.message_holds.sending_state(message)
     passed = wanted is not None and has_passed(wanted, now)
-    return describe_scheduled_message(message, standing, has_passed=passed)
+    return describe_scheduled_message(message, state, has_passed=passed)
 
 
 async def _matched(request: Request, ref: str) -> str | None:
