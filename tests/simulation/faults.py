@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from postroom.domain.messages.pages import SEND_QUEUE
+from postroom.scheduler import completion
 from tests.simulation.loop import Process
 from tests.simulation.mail_server import GREYLISTED, HELD, REJECTED
 from tests.simulation.people import People
@@ -27,6 +30,7 @@ class Faults:
         self._simulation = simulation
         self._choices = simulation.choices
         self._loop = simulation.loop
+        completion._LOST_AFTER = timedelta(days=1)
         self._kinds: list[Callable[[], object]] = [
             self._kill,
             self._kill,
@@ -38,6 +42,7 @@ class Faults:
             self._lose_mail_server,
             self._set_clock,
             self._lose_machine,
+            self._lose_work_items,
             lambda: people.may(people.pause),
             lambda: people.may(people.resume),
             lambda: people.may(people.cancel),
@@ -108,6 +113,11 @@ class Faults:
             if process.machine == machine:
                 self._simulation.kill(process)
         self._simulation.disks[machine].files.clear()
+
+    def _lose_work_items(self) -> None:
+        self._simulation.tell("the work items are lost")
+        self._simulation.data.queues.get(SEND_QUEUE, {}).clear()
+        completion._LOST_AFTER = timedelta(seconds=1)
 
     # -- servers -----------------------------------------------------------------------------
 

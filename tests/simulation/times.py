@@ -35,6 +35,8 @@ _SMALLER: tuple[tuple[object, str, object], ...] = (
     (holds, "INTERVALS", (1, 2)),
     (holds, "_LONGEST", dict.fromkeys(FaultScope, 2)),
     (completion, "_PARKED_CHECK_SECONDS", 2.0),
+    # Only runs that lose work items look for them: it would hide bugs that lose one.
+    (completion, "_LOST_AFTER", timedelta(days=1)),
     (held_pages, "_PROBE_SECONDS", 2.0),
     (checked, "STORE_SECONDS", _Unmeasured()),
     # Polls are the larger part of what a run costs.

@@ -1,7 +1,10 @@
 """Completion: archives a message once all its pages are done, and resumes pages that a pause has
-parked or that waited for a hold."""
+parked, that waited for a hold, or whose work items were lost."""
 
 from __future__ import annotations
+
+import logging
+from datetime import timedelta
 
 import msgspec
 
@@ -18,13 +21,19 @@ from postroom.services.messages.page_rows import (
     DONE,
     OWNER,
     PARKED,
+    UNTIL,
     PageSummary,
     page_row,
 )
-from postroom.storage import KeyRange, eq
+from postroom.storage import KeyRange, eq, lt
 
 _PARKED_CHECK_SECONDS = 30.0
+_LOST_AFTER = timedelta(minutes=1)
+"""How long nobody works on a page that waits for nothing, until its work item counts as lost."""
 _AT_ONCE = 100  # pages
+
+
+log = logging.getLogger(__name__)
 
 
 class Completion:
@@ -38,6 +47,8 @@ class Completion:
         # Pages below are done. Checks start here, so they cost little however many pages there are.
         self._first_open: dict[MessageRef, int] = {}
         self._look_for_parked_at: dict[MessageRef, float] = {}
+        self._idle: dict[MessageRef, set[str]] = {}
+        """The pages for which there seemed to be no work item when they were last looked at."""
         self.steps = 0
         """Grows with every step, for the watchdog."""
 
@@ -74,6 +85,7 @@ class Completion:
         await self._messages.archive(message)
         self._first_open.pop(message.ref, None)
         self._look_for_parked_at.pop(message.ref, None)
+        self._idle.pop(message.ref, None)
         return True
 
     def reached(self, ref: MessageRef) -> int:
@@ -128,6 +140,7 @@ class Completion:
         self._look_for_parked_at[message.ref] = now + _PARKED_CHECK_SECONDS
         self._held.look_again(message.ref)
         await self._put_back_parked(message)
+        await self._put_back_lost(message)
 
     async def _put_back_parked(self, message: Message, limit: int = _AT_ONCE) -> int:
         """Put work items for some parked pages; return for how many.
@@ -143,6 +156,37 @@ class Completion:
             await self._put(message, [int(each.row) for each in found])
             await self._pages.unmark(found, PARKED)
         return len(found)
+
+    async def _put_back_lost(self, message: Message) -> None:
+        """Put work items for open pages that have none, for example because the queue was purged.
+
+        The queue cannot be searched. But if it has nothing to receive, and twice in a row nobody
+        works on a page that waits for nothing, then its item is lost. If it is only late, a second
+        one costs an extra look.
+        """
+        idle = await self._idle_pages(message)
+        lost = sorted(idle & self._idle.get(message.ref, set()))
+        self._idle[message.ref] = idle.difference(lost)
+        if lost:
+            log.warning("message %s: %d pages had no work item", message.ref, len(lost))
+            await self._put(message, [int(row) for row in lost])
+
+    async def _idle_pages(self, message: Message) -> set[str]:
+        if (await self._queue.info()).oldest is not None:
+            return set()
+        before = clock.now() - _LOST_AFTER
+        found = await self._pages.table.read(
+            PageSummary,
+            entities.pages_partition(message.day, message.ref),
+            KeyRange(start=page_row(self.reached(message.ref))),
+            where=eq(DONE, False) & eq(PARKED, False) & lt(UNTIL, before),
+            limit=_AT_ONCE,
+        )
+        return {
+            row
+            for row, page in found.items()
+            if not page.held and (page.waits_until is None or page.waits_until < before)
+        }
 
     async def _put(self, message: Message, numbers: list[int]) -> None:
         self.steps += 1

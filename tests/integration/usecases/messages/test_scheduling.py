@@ -13,13 +13,13 @@ from postroom.domain.disk_space import SpaceMark
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
-from postroom.scheduler import Scheduler, leading
+from postroom.scheduler import Scheduler, completion, leading
 from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER
 from postroom.services import entities
 from postroom.services.events import Severity
 from postroom.services.operations.disk_space import SpaceWatch
-from postroom.storage import Entity, Store
+from postroom.storage import Entity, Store, Value
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import (
@@ -249,3 +249,35 @@ async def test_parked_pages_go_on_after_a_pause_and_a_cancelled_message_ends_its
         await settle(services, cancelled, number, [EmailOutcome.SUPPRESSED] * 2)
     assert await completion.check(cancelled)
     assert (await services.messages.get(message.ref)).status is MessageStatus.CANCELLED
+
+
+async def test_pages_whose_work_items_were_lost_get_new_ones(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, size=2, pages=6)
+    monkeypatch.setattr(completion, "_PARKED_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(completion, "_LOST_AFTER", timedelta(0))
+    name = await make_list(services)
+    await fill(store, name, 12)
+    message = await fan_out_whole(store, (await schedule(services)).ref)
+    pages = store.table(entities.PAGES)
+    partition = entities.pages_partition(message.day, message.ref)
+    await settle(services, message, 0, [EmailOutcome.ACCEPTED] * 2)
+    changes: dict[str, dict[str, Value]] = {
+        "000001": {"Owner": "a sender", "ClaimedUntil": now() + timedelta(minutes=1)},
+        "000002": {"WaitsUntil": now() + timedelta(hours=1)},
+        "000003": {"Owner": "gone", "ClaimedUntil": now() - timedelta(minutes=1)},
+        "000004": {"WaitsUntil": now() - timedelta(minutes=1)},
+    }
+    for row, change in changes.items():
+        await pages.merge(Entity(partition, row, change))
+    lost = {f"{partition},00000{number},1" for number in (3, 4, 5)}
+
+    checking = Completion(services)
+    for _ in range(3):  # there is something to receive, so nothing is lost
+        assert not await checking.check(message)
+    assert len(await bodies_of(store, SEND_QUEUE)) == 6  # which are lost now
+    assert not await checking.check(message)
+    assert await bodies_of(store, SEND_QUEUE) == []  # they may be on their way
+    assert not await checking.check(message)
+    assert set(await bodies_of(store, SEND_QUEUE)) == lost
