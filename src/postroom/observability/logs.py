@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 # Loaded on first use: it takes longer than everything else that a short command needs.
 if TYPE_CHECKING:
-    from structlog.types import Processor
+    from structlog.types import EventDict, Processor
 
 CONSOLE = "console"
 JSON = "json"
@@ -30,7 +31,7 @@ def set_up_logs(form: str = CONSOLE) -> None:
         import structlog
 
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
+        _with_ids,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -48,13 +49,24 @@ def set_up_logs(form: str = CONSOLE) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-@contextmanager
-def about(**ids: str | int) -> Iterator[None]:
-    """Add these ids to every line that is logged inside."""
-    from structlog.contextvars import bound_contextvars
+_ids: ContextVar[Mapping[str, str | int]] = ContextVar("ids", default={})  # noqa: B039
 
-    with bound_contextvars(**ids):
-        yield
+
+class about:  # noqa: N801
+    """Add these ids to every line that is logged inside: `with about(request=…):`."""
+
+    def __init__(self, **ids: str | int) -> None:
+        self._ids = ids
+
+    def __enter__(self) -> None:
+        self._token = _ids.set({**_ids.get(), **self._ids})
+
+    def __exit__(self, *_: object) -> None:
+        _ids.reset(self._token)
+
+
+def _with_ids(logger: object, method: str, line: EventDict) -> EventDict:
+    return {**_ids.get(), **line}
 
 
 @contextmanager

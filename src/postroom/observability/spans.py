@@ -9,14 +9,14 @@ created it, which scheduler and senders continue.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from postroom.errors import PostroomError
 
 _tracer: Any = None
 _provider: Any = None
+_NOTHING = nullcontext()
 
 
 class NoTracing(PostroomError):
@@ -50,15 +50,15 @@ def flush_spans() -> None:
         _provider.shutdown()
 
 
-@contextmanager
-def span(name: str, *, parent: str = "", **attributes: str | int) -> Iterator[None]:
+def span(name: str, *, parent: str = "", **attributes: str | int) -> AbstractContextManager[object]:
     """Record a span inside the current one, or inside `parent` of another process."""
     if _tracer is None:
-        yield
-        return
+        return _NOTHING
     context = _context_of(parent) if parent else None
-    with _tracer.start_as_current_span(name, context=context, attributes=attributes):
-        yield
+    recorded: AbstractContextManager[object] = _tracer.start_as_current_span(
+        name, context=context, attributes=attributes
+    )
+    return recorded
 
 
 def note(**attributes: str | int) -> None:

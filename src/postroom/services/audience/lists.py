@@ -56,6 +56,7 @@ class ListService:
         self._logos = store.container(entities.LOGOS)
         self._departures = Departures(store)
         self._messages = messages
+        self._checking: dict[ListName, asyncio.Future[bool]] = {}
 
     async def create(
         self, name: str, description: str, from_address: str, **others: object
@@ -81,6 +82,21 @@ class ListService:
         if found is None or _is_being_deleted(found):
             raise NoSuch("list", name)
         return entities.list_from(found)
+
+    async def check_exists(self, name: ListName) -> None:
+        """Raise `NoSuch` unless there is a list of this name now. Callers of the same moment share
+        one read, which begins after all of them have called."""
+        checking = self._checking.get(name)
+        if checking is None:
+            checking = self._checking[name] = asyncio.ensure_future(self._exists(name))
+        if not await asyncio.shield(checking):
+            raise NoSuch("list", name)
+
+    async def _exists(self, name: ListName) -> bool:
+        await asyncio.sleep(0)
+        del self._checking[name]
+        found = await self._lists.get(name, entities.LIST_ROW)
+        return found is not None and not _is_being_deleted(found)
 
     async def page(
         self, *, prefix: str = "", limit: int = 100, after: str | None = None

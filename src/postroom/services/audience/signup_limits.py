@@ -30,6 +30,7 @@ import itertools
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -243,6 +244,7 @@ def _key(now: datetime, length: timedelta, kind: str, what: str) -> tuple[str, s
     return _moment(now - past + length), f"{kind}:{_digest(what)[:32]}"
 
 
+@lru_cache(maxsize=16)  # the current periods end at a few moments
 def _moment(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
 

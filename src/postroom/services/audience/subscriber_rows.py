@@ -77,7 +77,7 @@ class SubscriberRows:
         The deletion may have missed them, and they would reappear with a new list of that name.
         """
         try:
-            await self._lists.get(new.list_name)
+            await self._lists.check_exists(new.list_name)
         except NoSuch:
             await self.remove(new)
             raise

@@ -22,6 +22,7 @@ R = TypeVar("R")
 
 # Seconds after which a message without a notification is noticed. Without inotify: polling.
 _LOOK_AGAIN = 1.0 if sys.platform == "linux" else 0.02
+_RING_SECONDS = 0.005  # between two rings: the first is immediate, a burst shares the next
 
 
 class QueueLook(Generic[R]):
@@ -42,10 +43,23 @@ class FileBell:
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._listener: asyncio.Task[None] | None = None
         self._rung = asyncio.Event()
+        self._ringing: asyncio.TimerHandle | None = None
+        self._again = False
 
     def ring(self) -> None:
-        """Wake all waiting processes. Called after the commit."""
-        os.pwrite(self._file, b"\n", 0)
+        """Wake all waiting processes. Called after the commit, in the event loop: at once, or in a
+        moment if that was done just now."""
+        if self._ringing is None:
+            self._ringing = asyncio.get_running_loop().call_later(_RING_SECONDS, self._ring_again)
+            os.pwrite(self._file, b"\n", 0)
+        else:
+            self._again = True
+
+    def _ring_again(self) -> None:
+        self._ringing = None
+        if self._again:
+            self._again = False
+            self.ring()
 
     async def wait(self, look: Callable[[], Awaitable[QueueLook[R]]], timeout: float) -> R:
         """Look whenever there may be something new; return what was found, at the latest after
@@ -70,7 +84,11 @@ class FileBell:
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
+        if self._ringing is not None:
+            self._ringing.cancel()
         if self._file >= 0:
+            if self._again:
+                os.pwrite(self._file, b"\n", 0)
             os.close(self._file)
             self._file = -1
 

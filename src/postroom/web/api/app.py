@@ -12,7 +12,7 @@ from starlette.routing import Mount
 from postroom.web.api.audience import import_export, lists, subscribe, subscribers
 from postroom.web.api.documenting import PLACE, make_document
 from postroom.web.api.messages import emails, messages
-from postroom.web.api.middleware import HeadRequests, KeyGuard
+from postroom.web.api.middleware import KeyGuard
 from postroom.web.api.problems import add_error_handlers
 from postroom.web.api.queues import apps, queues
 from postroom.web.context import WebContext
@@ -53,7 +53,6 @@ def make_api(context: WebContext) -> FastAPI:
         # One flat list of routes: nested routers take longer to find a call.
         api.router.routes.extend(router.routes)
     add_error_handlers(api)
-    api.add_middleware(HeadRequests)
     api.add_middleware(
         KeyGuard, keys=context.services.keys, rate=float(context.settings.web.api_rate)
     )

@@ -21,7 +21,7 @@ _WITHOUT_BODY = "postroom.without_body"
 
 
 class KeyGuard:
-    """Refuses calls without a valid key and calls above the rate limit."""
+    """Refuses calls without a valid key and calls above the rate limit; handles HEAD as GET."""
 
     def __init__(self, app: ASGIApp, *, keys: ApiKeyService, rate: float) -> None:
         self._app = app
@@ -29,6 +29,7 @@ class KeyGuard:
         self._limiter = RateLimiter(RateLimit(int(rate * WINDOW_SECONDS), 1 / rate))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope, send = _head_as_get(scope, send)
         if scope["type"] != "http" or _path(scope) in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
@@ -96,26 +97,20 @@ async def _refuse(was_given: bool, scope: Scope, receive: Receive, send: Send) -
     await refusal(scope, receive, send)
 
 
-class HeadRequests:
-    """Handles HEAD as GET without the body (RFC 9110, 9.3.2), for every call.
+def _head_as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
+    """Turn HEAD into GET without the body (RFC 9110, 9.3.2); leave other requests alone.
 
     The OpenAPI document does not list HEAD: clients expect it wherever there is GET.
     """
+    if scope["type"] != "http" or scope["method"] != "HEAD":
+        return scope, send
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await send(message)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "HEAD":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_head(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
-
-        await self._app({**scope, "method": "GET", _WITHOUT_BODY: True}, receive, send_head)
+    return {**scope, "method": "GET", _WITHOUT_BODY: True}, send_head
 
 
 def wants_body(request: Request) -> bool:

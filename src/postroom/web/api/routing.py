@@ -3,7 +3,6 @@ response."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,9 +15,11 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as ScopeOfCall
 
 from postroom.domain.errors import DomainError, Invalid, NoSuch, Overtaken
+from postroom.errors import PostroomError
 from postroom.services.accounts.api_keys import ApiKey, Scope
 from postroom.services.idempotency import FIELD as IDEMPOTENCY_KEY
 from postroom.services.idempotency import Begun, fingerprint_of
@@ -40,6 +41,7 @@ _TAGS = re.compile(r'(?:W/)?"([^"]*)"')
 _LONGEST_HEADER = 1000  # characters; our own ETags are far shorter
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Check = Callable[[Request, Handler], Awaitable[Response]]
 Work = Callable[[Begun | None], Awaitable[tuple[int, Any]]]
 Respond = Callable[[int, Any], Response]
 _NOT_OURS = "must be the 'next' of an earlier response of this index"
@@ -48,31 +50,39 @@ _NOT_OURS = "must be the 'next' of an earlier response of this index"
 class ApiRoute(APIRoute):
     """A call that needs the scope in its `openapi_extra`; `read` allows all GET requests, too."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.app = shortened(self, self._checked, self.app)
+
     def get_route_handler(self) -> Handler:
-        handle = shortened(self, super().get_route_handler())
         extra = self.openapi_extra or {}
-        scope = Scope(extra[SCOPE])
-        largest = int(extra.get(LARGEST_BODY, DEFAULT_LARGEST))
-        reading = self.methods == {"GET"}
-        takes_json = self.body_field is not None
+        self._scope = Scope(extra[SCOPE])
+        self._largest = int(extra.get(LARGEST_BODY, DEFAULT_LARGEST))
+        self._reading = self.methods == {"GET"}
+        handle = super().get_route_handler()
 
         async def checked(request: Request) -> Response:
-            if not key_of(request).may(scope, reading=reading):
-                return _missing_scope(scope, reading)
-            if takes_json:
-                body = await _read_body(request, largest)
-                if body is None:
-                    return problem(413, f"the body has more than {largest:,} bytes")
-                if body and not _is_json(request):
-                    return problem(415, "send the body as application/json")
-                request = Request(request.scope, _replaying(body))
-            response = await handle(request)
-            # A sign-up is not an administrator's action, and there may be thousands per second.
-            if not reading and scope is not Scope.SUBSCRIBE and response.status_code < 400:
-                await _audit(request)
-            return response
+            return await self._checked(request, handle)
 
         return checked
+
+    async def _checked(self, request: Request, handle: Handler) -> Response:
+        """Handle a request that this key may make, and record it."""
+        if not key_of(request).may(self._scope, reading=self._reading):
+            return _missing_scope(self._scope, self._reading)
+        if self.body_field is not None:
+            body = await _read_body(request, self._largest)
+            if body is None:
+                return problem(413, f"the body has more than {self._largest:,} bytes")
+            if body and not _is_json(request):
+                return problem(415, "send the body as application/json")
+            request = Request(request.scope, _replaying(body))
+        response = await handle(request)
+        # A sign-up is not an administrator's action, and there may be thousands per second.
+        is_audited = not self._reading and self._scope is not Scope.SUBSCRIBE
+        if is_audited and response.status_code < 400:
+            await _audit(request)
+        return response
 
 
 async def _audit(request: Request) -> None:
@@ -209,29 +219,47 @@ def _missing_scope(scope: Scope, reading: bool) -> Response:
     return problem(403, f"this key lacks the scope {needed}")
 
 
-def shortened(route: APIRoute, handle: Handler) -> Handler:
-    """Return a quicker handler for a call that takes nothing but a JSON body, such as a sign-up.
+def shortened(route: APIRoute, check: Check, whole: ASGIApp) -> ASGIApp:
+    """Return a quicker application for a call that takes nothing but a JSON body, such as a
+    sign-up; for other calls, return FastAPI's `whole`.
 
-    FastAPI works out the arguments of every call from all places where they could be, which takes
-    about as long as a sign-up's own work. Here the body is read straight into its model. If that
-    fails, FastAPI's own `handle` gets the request and reports what is wrong with it. A call with
-    other parameters keeps FastAPI's handler.
+    FastAPI works out the arguments of every call from all places where they could be, with a stack
+    of resources to close, which takes about as long as a sign-up's own work. Here the body is read
+    straight into its model. If that fails, FastAPI gets the request and reports what is wrong with
+    it.
     """
     found = _body_of(route)
     if found is None:
-        return handle
+        return whole
     request_name, body_name, model = found
     endpoint = route.endpoint
 
-    async def handle_directly(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
+        content = await request.body()
         try:
-            body = model.model_validate(json.loads(await request.body()))
+            body = model.model_validate(msgspec.json.decode(content))
         except (ValueError, RecursionError):
-            return await handle(request)
+            raise _LeftToFastApi(content) from None
         response: Response = await endpoint(**{request_name: request, body_name: body})
         return response
 
-    return handle_directly
+    async def call(scope: ScopeOfCall, receive: Receive, send: Send) -> None:
+        try:
+            response = await check(Request(scope, receive), handle)
+        except _LeftToFastApi as left:
+            await whole(scope, _replaying(left.body), send)
+        else:
+            await response(scope, receive, send)
+
+    return call
+
+
+class _LeftToFastApi(PostroomError):
+    """A body that does not fit its model."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self.body = body
 
 
 def _body_of(route: APIRoute) -> tuple[str, str, type[BaseModel]] | None:
