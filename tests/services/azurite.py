@@ -45,8 +45,9 @@ class Azurite:
 
 
 @contextmanager
-def running_azurite() -> Iterator[Azurite]:
-    """Start an emulator that keeps everything in memory, and stop it in the end."""
+def running_azurite(data: Path | None = None) -> Iterator[Azurite]:
+    """Start an emulator with the data in a folder, or with nothing and everything in memory; stop
+    it in the end."""
     node = shutil.which("node")
     if node is None or not PROGRAM.exists():
         require("Azurite", "npm ci (with Node.js: apt-get install nodejs npm)")
@@ -54,7 +55,7 @@ def running_azurite() -> Iterator[Azurite]:
     with folder_for("azurite", user=None) as folder:
         process = ServiceProcess(
             name="Azurite",
-            command=_command(node, ports),
+            command=_command(node, ports, data),
             folder=folder,
             is_ready=lambda: all(accepts_connections(port) for port in ports),
             environment={
@@ -68,9 +69,9 @@ def running_azurite() -> Iterator[Azurite]:
             process.stop()
 
 
-def _command(node: str, ports: list[int]) -> list[str]:
-    command = [node, str(PROGRAM), "--silent"]
-    command += ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
+def _command(node: str, ports: list[int], data: Path | None) -> list[str]:
+    command = [node, str(PROGRAM), "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+    command += ["--inMemoryPersistence"] if data is None else ["--location", str(data)]
     for kind, port in zip(("blob", "queue", "table"), ports, strict=True):
         command += [f"--{kind}Host", LOOPBACK, f"--{kind}Port", str(port)]
         # Its 5 seconds close pooled connections under a client that is just about to use them.
