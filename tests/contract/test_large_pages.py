@@ -15,7 +15,8 @@ from postroom.sender.pages.settler import Settler
 from postroom.sender.pages.settling import settled
 from postroom.services.messages.holds import Holds
 from postroom.services.messages.page_rows import FREE, Page, PageRows, page_entity
-from postroom.storage import Store
+from postroom.storage import Store, limits
+from postroom.storage.values import entity_size
 
 
 async def test_the_largest_possible_page_is_claimed_settled_and_read(
@@ -36,7 +37,9 @@ async def test_the_largest_possible_page_is_claimed_settled_and_read(
     states = {
         place: EmailState(EmailOutcome.REFUSED, replies[place], tries=1) for place in range(100)
     }
-    await Settler(store).settle(settled(taken, states, Holds(), datetime.now(UTC)), taken.etag)
+    after = settled(taken, states, Holds(), datetime.now(UTC))
+    assert entity_size(page_entity(after).properties) < limits.ENTITY_BYTES // 2
+    await Settler(store).settle(after, taken.etag)
     stored = await PageRows(store).get(page.day, ref, 0)
     assert stored is not None
     assert stored.claim == FREE

@@ -12,6 +12,8 @@ import pytest
 
 from postroom import __version__
 from postroom.cli.main import COMMANDS, postroom
+from postroom.storage import open_store
+from tests.integration.usecases.pages import fan_out_whole
 from tests.services.postroom import PROGRAM, CommandLine
 from tests.services.waiting import free_ports
 
@@ -267,6 +269,24 @@ def test_rows_of_tables_are_shown_but_no_secrets(cli: CommandLine) -> None:
         "there is no entity 'news, nobody'"
     )
     assert "is closed here" in cli.fails("table", "show", "users")
+
+
+async def test_a_page_is_shown_with_a_row_for_each_of_its_emails(cli: CommandLine) -> None:
+    cli.ok("list", "create", "news", "--description", "News", "--from", "news@contoso.com")
+    for address in ("ann@example.org", "bob@example.org"):
+        cli.ok("subscriber", "add", "news", address, "--verified")
+    (cli.folder / "hello.txt").write_text("Hello")
+    ref = cli.json("message", "create", "news", "--subject", "Hi", "--text", "hello.txt")["ref"]
+    async with await open_store(f"sqlite:///{cli.folder}/postroom-data/postroom.db") as store:
+        await fan_out_whole(store, ref)
+
+    page, ann, bob = cli.json("table", "show", "messagepage")["items"]
+    assert (page["row"], page["properties"]["Planned"]) == ("000000", 2)
+    assert "Emails" not in page["properties"]
+    assert (ann["row"], bob["row"]) == ("000000,000", "000000,001")
+    assert ann["properties"]["EmailAddress"] == "ann@example.org"
+    assert bob["properties"]["Outcome"] == "pending"
+    assert "EmailAddress = ann@example.org" in cli.ok("table", "show", "messagepage")
 
 
 # -- what cannot be undone ------------------------------------------------------------------------

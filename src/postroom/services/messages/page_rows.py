@@ -175,7 +175,7 @@ def page_from(entity: Entity) -> Page:
     )
 
 
-def email_rows(entity: Entity) -> list[Entity]:
+def page_as_rows(entity: Entity) -> list[Entity]:
     """Return the row of a page as people read it: without the packed value, and then a row for each
     email. `StoreDamaged` if it is not a page."""
     page = page_from(entity)

@@ -14,7 +14,7 @@ import msgspec
 
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.services import entities
-from postroom.services.messages.page_rows import email_rows
+from postroom.services.messages.page_rows import page_as_rows
 from postroom.storage import (
     EVERY_KEY,
     BlobInfo,
@@ -249,7 +249,7 @@ def rows_to_show(table: str, entity: Entity) -> list[Entity]:
     if table != entities.PAGES:
         return [entity]
     try:
-        return email_rows(entity)
+        return page_as_rows(entity)
     except (StoreDamaged, ValueError):
         return [entity]
 
