@@ -1,11 +1,11 @@
-"""The conversion that makes addresses which differ only in case one subscriber.
+"""The conversion that merges subscribers whose addresses differ only in case.
 
-Before it, each spelling was a subscriber of its own: `email:Bob@x` and `email:bob@x`. Afterwards
-there is `email:bob@x`, which says how the address is spelled.
+Earlier, each spelling was a separate subscriber: `email:Bob@x` and `email:bob@x`. Now there is one
+row, `email:bob@x`, with the spelling to send to as a property.
 
-- Of several spellings the first that was verified stays, else the first that was added. The others'
-  links lead to it. It is blocked if one of them was, and verified if one of them was.
-- A subscriber who has unsubscribed under another spelling is removed.
+- The spelling that was verified first is kept; if none was, the one that was added first. Links of
+  the others lead to it. It is verified if any of them was, and blocked if any of them was.
+- A subscriber who unsubscribed under another spelling is removed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from postroom.services.audience.departures import DepartedFrom, Departures
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Delete, Entity, Insert, KeyRange, Merge, Replace, Store
 
-_ROWS: Final = 1000  # of one look at the store
+_ROWS: Final = 1000  # per read
 _AT_ONCE: Final = 32
-_TELL_EVERY: Final = 50_000  # subscribers
+_LOG_EVERY: Final = 50_000  # subscribers
 
 Keep: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -52,28 +52,28 @@ class _ListConversion:
         self._departures = Departures(store)
         self._name = name
         self._keep = keep
-        self._looked_at = self._renamed = self._merged = self._removed = 0
+        self._checked = self._renamed = self._merged = self._removed = 0
 
     async def run(self) -> None:
         left = await self._departures.of_list(self._name)
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
-        start, told = within.start, 0
+        start, logged = within.start, 0
         while True:
             found = await self._rows.read(
                 _Row, self._name, KeyRange(start, within.stop), limit=_ROWS
             )
             await self._convert_some(found, left)
             await self._keep()
-            self._looked_at += len(found)
-            if self._looked_at - told >= _TELL_EVERY:
-                told = self._looked_at
-                _log.info("list %s: %s subscribers so far", self._name, f"{told:,}")
+            self._checked += len(found)
+            if self._checked - logged >= _LOG_EVERY:
+                logged = self._checked
+                _log.info("list %s: %s subscribers checked so far", self._name, f"{logged:,}")
             if len(found) < _ROWS:
                 break
             start = entities.behind(next(reversed(found)))
         if self._renamed or self._merged or self._removed:
             _log.info(
-                "list %s: %d subscribers have a new key, %d were merged, %d removed",
+                "list %s: %d subscribers got a new key, %d were merged, %d were removed",
                 self._name,
                 self._renamed,
                 self._merged,
@@ -98,7 +98,7 @@ class _ListConversion:
             await asyncio.gather(*(self._change(change, row) for change, row in some))
 
     async def _change(self, change: Callable[[Entity], Awaitable[None]], row: str) -> None:
-        """Change a row as it is now, unless it is gone. Somebody else may change it, too."""
+        """Read a row again and change it, unless it is gone; repeat if it is changed meanwhile."""
 
         async def attempt() -> None:
             found = await self._rows.get(self._name, row)
@@ -108,7 +108,8 @@ class _ListConversion:
         await retry_on_conflict(attempt, "subscriber", row.removeprefix(entities.EMAIL_PREFIX))
 
     async def _remove(self, found: Entity) -> None:
-        """They have unsubscribed after this row was written: it was another spelling's."""
+        """Remove a subscriber who unsubscribed, under another spelling, after this row was
+        written."""
         subscriber = entities.subscriber_from(found)
         await self._rows.apply(
             [
@@ -118,7 +119,7 @@ class _ListConversion:
         )
         self._removed += 1
         _log.warning(
-            "list %s: %s is removed: unsubscribed in another spelling",
+            "list %s: %s is removed, because the address was unsubscribed in another spelling",
             self._name,
             subscriber.address,
         )
@@ -153,7 +154,7 @@ class _ListConversion:
         )
         self._merged += 1
         _log.warning(
-            "list %s: %s are one subscriber now, %s, %s",
+            "list %s: %s were merged into one subscriber, %s (%s)",
             self._name,
             " and ".join(each.address for each in both),
             merged.address,
@@ -162,7 +163,7 @@ class _ListConversion:
 
 
 def merge(subscribers: list[Subscriber]) -> Subscriber:
-    """Return the one subscriber that these become: see the module's text."""
+    """Merge subscribers into one, as the module's docstring describes."""
     kept, *others = sorted(
         subscribers,
         key=lambda each: (not each.verified, each.verified_at or each.created_at, each.created_at),

@@ -1,16 +1,17 @@
-"""Conversions: bringing the data of an existing store into the shape that this version writes.
+"""Conversions: change the data of an existing store to the format that this version writes.
 
 | table       | partition | row    | holds                                         |
 |-------------|-----------|--------|-----------------------------------------------|
-| `storeinfo` | `store`   | `data` | Version, ConvertedAt: the shape of all data   |
+| `storeinfo` | `store`   | `data` | Version, ConvertedAt: the format of all data  |
 
-The version counts the conversions that are behind a store. A process that opens a store for work
-calls `bring_up_to_date` first: one point read if there is nothing to do. Otherwise one process
-converts under a lease, and the others wait for it. A new store begins with the newest version.
+The version is the number of conversions that a store has been through. A process that opens a store
+for work calls `bring_up_to_date` first, which is one point read if there is nothing to do.
+Otherwise one process converts under a lease, and the others wait. A new store starts with the
+newest version.
 
-A conversion must bear being interrupted at any point and repeated, also by another process while
-the first is only suspended: it changes rows under their ETags, and leaves converted ones alone. A
-new one is added at the end of `CONVERSIONS`; none is ever removed or changed.
+A conversion can be interrupted at any point and repeated, even by another process while the first
+one is only suspended: it changes rows under their ETags and skips converted ones. Add new
+conversions at the end of `CONVERSIONS`; never remove or change one.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ _log = logging.getLogger(__name__)
 
 
 class Conversion(msgspec.Struct, frozen=True):
-    """One step from a version to the next. `convert` awaits its second argument now and then, which
-    keeps the right to convert and raises `LeaseLost` once another process has it."""
+    """One step from a version to the next. `convert` calls its second argument regularly: it renews
+    the lease, and raises `LeaseLost` once another process has it."""
 
     what: str
     convert: Callable[[Store, Callable[[], Awaitable[None]]], Awaitable[None]]
 
 
 async def _key_subscribers(store: Store, keep: Callable[[], Awaitable[None]]) -> None:
-    # Pages first: those that are created again are compared with the list as it was.
+    # Pages first: rebuilding them compares them with the list as it was.
     await page_conversion.convert(store, keep)
     await address_conversion.convert(store, keep)
 
@@ -67,7 +68,7 @@ CONVERSIONS: Final = (
 
 
 async def bring_up_to_date(store: Store, conversions: Sequence[Conversion] = CONVERSIONS) -> None:
-    """Return when the store has the newest shape. `SchemaTooNew` if a newer version wrote it."""
+    """Convert the store if necessary. `SchemaTooNew` if a newer version wrote it."""
     newest = len(conversions)
     is_waiting = False
     while (found := await _read(store)) is None or _version(found) != newest:
@@ -76,8 +77,8 @@ async def bring_up_to_date(store: Store, conversions: Sequence[Conversion] = CON
             continue
         if _version(found) > newest:
             raise SchemaTooNew(
-                f"the store's data has version {_version(found)}, and this Postroom knows up to"
-                f" version {newest}: use the newer Postroom that wrote it"
+                f"the store's data has version {_version(found)}, but this Postroom supports only"
+                f" up to version {newest}: use the newer Postroom that wrote it"
             )
         lease = await store.acquire_lease(_LEASE, seconds=_LEASE_SECONDS)
         if lease is None:
@@ -115,7 +116,7 @@ async def _convert(store: Store, conversions: Sequence[Conversion], lease: Lease
 
 
 async def _is_new(store: Store) -> bool:
-    """Whether nothing has been written yet; another process may begin to at this moment."""
+    """Return whether nothing has been written yet, except perhaps by another process just now."""
     return set(await store.tables()) <= {TABLE} and await _read(store) is None
 
 
@@ -128,7 +129,7 @@ def _version(found: Entity | None) -> int:
 
 
 async def _write(store: Store, before: Entity | None, version: int) -> None:
-    """Record a version, unless another process has recorded one: then that is looked at."""
+    """Record a version, unless another process has recorded one in the meantime."""
     entity = Entity(PARTITION, ROW, {"Version": version, "ConvertedAt": clock.now()})
     with contextlib.suppress(Conflict):
         if before is None:

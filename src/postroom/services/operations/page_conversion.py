@@ -1,13 +1,12 @@
 """The conversion that stores the emails of a page in the page's own row.
 
-Before it, an email was a row of its own: in `message` until it was done, in `messagearchive`
-afterwards, under `day,ref,page` and the address. A page's row had only its part of the sum, and a
-claim was a row beside it.
+Earlier, each email was a separate row: in `message` until it was done, then in `messagearchive`,
+with the partition `day,ref,page` and its address as row key. A page's row had only its share of the
+sum, and a claim was another row.
 
-A page is converted in place if the order of its emails stays the same. In still earlier versions,
-addresses were in the order of their spellings, in which `Zoe@…` comes before `ann@…`: the pages of
-a message with such addresses, or of one that was being queued, are created again in the order of
-keys.
+A page is converted in place if the order of its emails does not change. Even earlier versions
+sorted addresses by spelling, with `Zoe@…` before `ann@…`. Messages with such addresses, and
+messages that were being queued, get new pages in the order of keys.
 """
 
 from __future__ import annotations
@@ -41,15 +40,15 @@ _log = logging.getLogger(__name__)
 
 _CLAIM: Final = ",claim"
 _NEW: Final = "new,"
-"""Before the number of a page that is made again, until all of its message are."""
+"""The prefix of a rebuilt page's row key, until all pages of the message are rebuilt."""
 _SWITCH: Final = "switch"
-"""The row that says that all pages of a message have been made again."""
-_TELL_EVERY: Final = 1_000  # messages
-_UNKNOWN: Final = "claimed by a sender when the store was converted: it may have been sent"
+"""The row that marks a message whose pages are all rebuilt."""
+_LOG_EVERY: Final = 1_000  # messages
+_UNKNOWN: Final = "claimed by a sender when the store was converted, so it may have been sent"
 
 
 class _Email(msgspec.Struct, frozen=True, gc=False):
-    """The row of an email, in either table."""
+    """The row of an email in either table."""
 
     SubscriberGUID: str
     EmailAddress: str = ""
@@ -88,11 +87,11 @@ async def convert(store: Store, keep: Keep) -> None:
         try:
             message = await messages.get(entry.row)
         except NoSuch:
-            continue  # an interruption left the entry behind
+            continue  # an entry left by an interruption
         await _MessageConversion(store, messages, message, keep).run()
         converted += 1
-        if converted % _TELL_EVERY == 0:
-            _log.info("the pages of %s messages are converted", f"{converted:,}")
+        if converted % _LOG_EVERY == 0:
+            _log.info("pages of %s messages converted so far", f"{converted:,}")
 
 
 class _MessageConversion:
@@ -118,15 +117,15 @@ class _MessageConversion:
         elif all(rows[row] for row in old):
             for row in old:
                 await self._remove_emails(int(row))
-        elif await self._must_be_made_again(old):
-            await self._make_again(old)
+        elif await self._needs_new_pages(old):
+            await self._rebuild(old)
             await self._switch(old)
         else:
             for row in old:
                 await self._convert_page(int(row))
                 await self._keep()
 
-    # -- where it is ---------------------------------------------------------------------------
+    # -- converting in place ----------------------------------------------------------------------
 
     async def _convert_page(self, number: int) -> None:
         """Put the emails of a page into its row, and then remove their own."""
@@ -146,7 +145,7 @@ class _MessageConversion:
             try:
                 await self._pages.replace(page_entity(page), found.etag)
             except Conflict:
-                return  # by another process: it removes the rows, too
+                return  # another process has converted it, and removes the rows
         await self._remove_emails(number)
 
     async def _remove_emails(self, number: int) -> None:
@@ -158,7 +157,7 @@ class _MessageConversion:
             await remove_rows(self._pages, self._partition, [claim])
 
     async def _read(self, number: int) -> _Emails:
-        """Return the emails of a page in the order of keys. One in both tables is done."""
+        """Return the emails of a page in the order of keys. An email in both tables is done."""
         partition = page_partition(self._message.day, self._message.ref, number)
         found: _Emails = {}
         for table in (self._emails, self._archive):
@@ -167,9 +166,9 @@ class _MessageConversion:
                 found[address] = SubscriberGuid(email.SubscriberGUID), email.state
         return dict(sorted(found.items(), key=lambda each: address_key(each[0])))
 
-    # -- made again ----------------------------------------------------------------------------
+    # -- rebuilding ----------------------------------------------------------------------------
 
-    async def _must_be_made_again(self, old: Iterable[str]) -> bool:
+    async def _needs_new_pages(self, old: Iterable[str]) -> bool:
         if MessageStatus.QUEUING in (self._message.status, self._message.paused_from):
             return True
         if await self._is_keyed():
@@ -190,8 +189,8 @@ class _MessageConversion:
                 return found.properties.get("FirstKeyedPage") == 0
         return False
 
-    async def _make_again(self, old: list[str]) -> None:
-        """Write all pages of the message beside the old ones, and then say so."""
+    async def _rebuild(self, old: list[str]) -> None:
+        """Write new pages next to the old ones, then the row that marks them as complete."""
         left = await self._pages.query(KeyRange.only(self._partition), KeyRange.prefix(_NEW))
         await remove_rows(self._pages, self._partition, [each.row for each in left.entities])
         number = 0
@@ -220,8 +219,8 @@ class _MessageConversion:
     ) -> AsyncIterator[tuple[Address, tuple[SubscriberGuid, EmailState]]]:
         """Yield all emails of the message in the order of keys.
 
-        Those whose spelling is their key are in that order already. The few others, and those that
-        were erased, are sorted in memory.
+        Those whose spelling equals their key are already in that order. The few others, and erased
+        ones, are sorted in memory.
         """
         others: _Emails = {}
         if MessageStatus.QUEUING in (self._message.status, self._message.paused_from):
@@ -241,8 +240,8 @@ class _MessageConversion:
             yield waiting.pop()
 
     async def _read_unclaimed(self, number: int) -> _Emails:
-        """Return the emails of a page. If a sender has claimed it, those without a record may have
-        been sent: its journal knows the page by a number that it will not have any more."""
+        """Return the emails of a page. If a sender has claimed it, pending ones are in doubt: its
+        journal cannot settle them, because it refers to the page's old number."""
         emails = await self._read(number)
         if await self._pages.get(self._partition, page_row(number) + _CLAIM) is None:
             return emails
@@ -253,7 +252,8 @@ class _MessageConversion:
         }
 
     async def _not_planned_yet(self, old: list[str]) -> _Emails:
-        """Return the verified subscribers who are on no page of a message that was being queued."""
+        """Return the verified subscribers who are not on any page of a message that was being
+        queued."""
         if self._message.from_address is None or self._message.retry_of is not None:
             return {}
         planned: set[Address] = set()
@@ -281,7 +281,7 @@ class _MessageConversion:
             await self._keep()
 
     async def _switch(self, old: list[str]) -> None:
-        """Put the new pages in the place of the old ones. Can be repeated from any point."""
+        """Replace the old pages with the new ones. Can be repeated from any point."""
         switch = await self._pages.get(self._partition, _SWITCH)
         count = 0 if switch is None else entities.read(switch, "Pages", int)
         for row in old:
@@ -325,7 +325,7 @@ def _packed(emails: _Emails) -> PageEmails:
 
 
 def _is_in_order(address: Address) -> bool:
-    """Return whether the email has stayed where its key belongs."""
+    """Return whether the email is already in the order of keys."""
     return address_key(address) == address and not _ERASED_ROW.fullmatch(address)
 
 

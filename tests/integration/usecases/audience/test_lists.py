@@ -228,9 +228,9 @@ async def test_a_list_made_while_its_namesake_goes_is_in_the_index(
                 await services.lists.delete(name)
 
         fate = Fate(before={write: somebody_finishes_the_deletion})
-        await Services(Fated(store, fate)).lists.create(name, "Anew", FROM)
+        await Services(Fated(store, fate)).lists.create(name, "Created again", FROM)
 
-        assert (await services.lists.get(name)).description == "Anew"
+        assert (await services.lists.get(name)).description == "Created again"
         assert name in await names(services)
 
 
