@@ -15,7 +15,7 @@ _NAMED = re.compile(r"`((?:src|tests|docs|scripts|deploy|bench|requirements)/[\w
 _PLACEHOLDER = re.compile(r"NAME|NOUN")
 _HOP = re.compile(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_FIRST_HOPS = 10
+_FIRST_HOPS = 9
 """Hops that the second path shares with the first, and does not repeat."""
 
 
