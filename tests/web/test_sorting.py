@@ -19,7 +19,7 @@ from tests.web.world import World, furnished
 
 HERE = "/lists/news/subscribers"
 SORTED = {
-    "/lists": ("list", "description", "confirmed", "subscribers", "created"),
+    "/lists": ("list", "confirmed", "subscribers", "created"),
     "/lists/{list}/subscribers": ("address", "state", "since"),
     "/messages": ("subject", "list", "status", "time"),
     "/messages/sending": ("subject", "list", "status", "time"),

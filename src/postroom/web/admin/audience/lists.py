@@ -27,7 +27,6 @@ Sized = tuple[MailingList, CurrentSize | None]
 _INDEX: Final = Sortable[Sized](
     {
         "list": SortColumn("List", lambda each: each[0].name),
-        "description": SortColumn("Description", lambda each: each[0].description),
         "confirmed": SortColumn(
             "Confirmed", lambda each: each[1] and each[1].verified, is_number=True
         ),

@@ -11,6 +11,7 @@ import msgspec
 from starlette.responses import RedirectResponse, Response
 
 from postroom import clock
+from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
@@ -21,6 +22,7 @@ from postroom.web.requests.visit import Visit
 
 _MOST_READS: Final = 4  # of messages for one response, while filtering
 _MOST_COUNTED: Final = 100  # messages that a tab counts; more are shown as "99+"
+_MOST_CHOICES: Final = 100  # lists in the filter
 _STATUS_ORDER: Final = list(MessageStatus)
 _MOST_SORTED: Final = 3_000  # messages, which take 30 µs each to read
 
@@ -108,6 +110,7 @@ def index(tab: Tab) -> Callable[[Visit], Awaitable[Response]]:
             tab=tab,
             tabs=await _tabs(visit, tab),
             of_list=wanted.of_list,
+            list_names=await _list_names(visit),
             sorting=sorting,
         )
 
@@ -131,6 +134,12 @@ async def _by_time(
         if following is None or len(found) >= ROWS_SHOWN:
             break
     return found, following
+
+
+async def _list_names(visit: Visit) -> list[ListName]:
+    """Return the lists to choose from; none if there are too many, and a name is typed instead."""
+    names = await visit.services.lists.names(limit=_MOST_CHOICES + 1)
+    return names if len(names) <= _MOST_CHOICES else []
 
 
 async def _tabs(visit: Visit, current: Tab) -> list[TabLink]:
