@@ -183,6 +183,33 @@ async def test_the_frame_fits_a_small_laptop_and_can_be_collapsed(
         assert await page.evaluate(width) == 224
 
 
+async def test_the_outbox_shows_a_mail_next_to_the_list(browser: Browser, site: Site) -> None:
+    world = await furnished(site)
+    form = {"list": LIST, "subject": "Another", "html": "<p>Another</p>", "test_to": ANN}
+    assert (await world.admin.post("/messages/test", form)).status_code == 200
+    async with window(browser, site.url, whose=world.admin) as context:
+        page = await context.new_page()
+        await page.goto("/outbox")
+        reading, rows = page.locator("#reading"), page.locator(".reader-list tbody tr")
+        subjects = await rows.locator("td:first-child").all_inner_texts()
+        assert len(subjects) == 2
+        heading = reading.get_by_role("heading", level=2)
+        await expect(heading).to_have_text(subjects[0], timeout=PATIENCE)
+        await page.keyboard.press("ArrowDown")
+        await expect(heading).to_have_text(subjects[1], timeout=PATIENCE)
+        await rows.first.get_by_role("link").click()
+        await expect(heading).to_have_text(subjects[0], timeout=PATIENCE)
+        await reading.get_by_role("link", name="Open").click()
+        await page.wait_for_url("**/outbox/*")
+        await expect(page.get_by_role("heading", level=1)).to_have_text(subjects[0])
+        # On a phone, a mail is a page.
+        await page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        await page.goto("/outbox")
+        await expect(reading).to_be_hidden()
+        await rows.first.get_by_role("link").click()
+        await page.wait_for_url("**/outbox/*")
+
+
 async def test_the_first_field_has_the_focus(browser: Browser, site: Site) -> None:
     world = await furnished(site)
     async with window(browser, site.url, whose=world.admin) as context:

@@ -48,10 +48,10 @@ font:16px/1.5 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif">
 <p style="margin:0 0 16px">{asked}</p>
 <p style="margin:0 0 16px">{please}</p>
 <p style="margin:0 0 24px"><a href="{link}" style="display:inline-block;padding:12px 24px;\
-background:#1d5fbf;color:#ffffff;border-radius:6px;text-decoration:none;font-weight:bold">\
+background:#27509b;color:#ffffff;border-radius:6px;text-decoration:none;font-weight:bold">\
 {button}</a></p>
 <p style="margin:0 0 8px;font-size:13px;color:#6b6b6b">{or_copy}<br>
-<a href="{link}" style="color:#1d5fbf;word-break:break-all">{link}</a></p>
+<a href="{link}" style="color:#27509b;word-break:break-all">{link}</a></p>
 <p style="margin:16px 0 0;font-size:13px;color:#6b6b6b">{ignore}</p>
 </div>
 </body>

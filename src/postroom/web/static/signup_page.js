@@ -4,7 +4,7 @@ const colour = document.getElementById("colour");
 const picker = document.createElement("input");
 picker.type = "color";
 picker.setAttribute("aria-label", "Pick a colour");
-const pickerValue = () => (/^#[0-9a-f]{6}$/i.test(colour.value) ? colour.value : "#1d5fbf");
+const pickerValue = () => (/^#[0-9a-f]{6}$/i.test(colour.value) ? colour.value : "#27509b");
 picker.value = pickerValue();
 colour.after(picker);
 picker.addEventListener("input", () => {

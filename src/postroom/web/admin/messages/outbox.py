@@ -30,6 +30,7 @@ _INDEX: Final = Sortable[OutboxMail](
     order_label="Newest first",
     advice="Filter by recipient.",
 )
+_LONGEST_SOURCE: Final = 100_000  # bytes; the rest is in the download
 _LINK = re.compile(r"https?://[^\s<>\"']+")
 
 
@@ -66,13 +67,17 @@ async def outbox(visit: Visit) -> Response:
 async def mail(visit: Visit) -> Response:
     name, content = await _content(visit)
     read = _read(visit, content)
+    source = content[:_LONGEST_SOURCE].decode(errors="replace")
+    is_hidden = not visit.may(Role.ADMINISTRATOR)
+    template = "outbox_mail_parts.html" if visit.is_partial else "outbox_mail.html"
     return visit.render(
-        "admin/messages/outbox_mail.html",
+        f"admin/messages/{template}",
         url=f"/outbox/{quote(name, safe='')}",
         mail=read,
         text=_pieces(read.text or ""),
+        source=hide_guids(source) if is_hidden else source,
         size=len(content),
-        is_hidden=not visit.may(Role.ADMINISTRATOR),
+        is_hidden=is_hidden,
     )
 
 
