@@ -75,11 +75,11 @@ async def log_in_first(page: Page, link: str) -> None:
 async def find_pages(page: Page, base: str) -> dict[str, str]:
     """Names of pictures and the addresses to take them of."""
     await page.goto(f"{base}/archive")
-    message = await page.locator("main a[href^='/messages/']").first.get_attribute("href")
+    message = await page.locator("main tbody a[href^='/messages/']").first.get_attribute("href")
     await page.goto(f"{base}/outbox")
     mail = await page.locator("main a[href^='/outbox/']").first.get_attribute("href")
     return {
-        "dashboard": "/",
+        "home": "/",
         "lists": "/lists",
         "list": "/lists/garden-club",
         "subscribers": "/lists/garden-club/subscribers",
@@ -109,7 +109,7 @@ async def take(browser: Browser, base: str, cookies: list[dict[str, object]]) ->
             pages = pages or await find_pages(page, base)
             for name, path in pages.items():
                 await page.goto(base + path)
-                await page.wait_for_timeout(300)  # plots draw themselves
+                await page.wait_for_timeout(300)  # scripts show times and values
                 await page.screenshot(path=IMAGES / f"{name}-{scheme}{suffix}.png")
             await context.close()
 
@@ -126,7 +126,7 @@ async def main() -> None:
         context = await browser.new_context()
         page = await context.new_page()
         await log_in_first(page, link)
-        await page.wait_for_timeout(3000)  # the demo's message is sent meanwhile
+        await page.wait_for_timeout(3000)  # one of the demo's messages is being sent
         await take(browser, base, await context.cookies())  # type: ignore[arg-type]
         await browser.close()
 

@@ -16,6 +16,7 @@ from datetime import datetime
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address, AddressKey
 from postroom.domain.audience.lists import ListName
 from postroom.services import entities
@@ -35,6 +36,9 @@ _DIGITS = 32  # of the digest, in hexadecimal: enough to rule out a collision
 _KEY_DIGITS = 16  # of those, as many as fit into 64 bits
 _ROWS = 1000  # of one query
 _BATCH = 100  # the operations of one batch of the store
+_FRESH = 2.0  # seconds for which a count is good enough,
+_SHARE = 200  # and counting takes at most 1/200 of the time
+_REMEMBERED = 100  # counts
 
 
 def departed_row(list_name: ListName, address: Address) -> str:
@@ -67,6 +71,7 @@ class DepartedFrom:
 class Departures:
     def __init__(self, store: Store) -> None:
         self._rows = store.table(entities.DEPARTED)
+        self._counted: dict[tuple[ListName, datetime], _Counted] = {}
 
     def noting(self, list_name: ListName, address: Address, at: datetime) -> Batch:
         """Return the write that records a departure; it comes before the removal."""
@@ -104,7 +109,21 @@ class Departures:
         return True
 
     async def count_since(self, list_name: ListName, moment: datetime) -> int:
-        """Return how many have unsubscribed since a moment, and have not come back."""
+        """Return how many have unsubscribed since a moment, and have not come back.
+
+        The number may be some seconds old: counting reads all departures from the list.
+        """
+        counted = self._counted.get((list_name, moment))
+        began = clock.monotonic()
+        if counted is None or began - counted.at > max(_FRESH, _SHARE * counted.took):
+            count = await self._count_since(list_name, moment)
+            counted = _Counted(count, began, clock.monotonic() - began)
+            if len(self._counted) >= _REMEMBERED:
+                self._counted.clear()
+            self._counted[list_name, moment] = counted
+        return counted.count
+
+    async def _count_since(self, list_name: ListName, moment: datetime) -> int:
         count, rows = 0, KeyRange()
         while True:
             found = await self._rows.read(
@@ -144,6 +163,14 @@ class Departures:
                 await self._rows.apply(deletions)
             except Conflict:
                 continue  # changed by another process: look again
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """A count of departures, when it was taken, and for how many seconds."""
+
+    count: int
+    at: float
+    took: float
 
 
 class _Nothing(msgspec.Struct, frozen=True, gc=False):

@@ -183,3 +183,13 @@ async def test_confirmation_emails_to_added_subscribers_keep_to_the_limits(
     with pytest.raises(NoSuch):
         await use.ask(name, "nobody@example.com")
     assert await bodies_of(store, CONFIRM_QUEUE) == []
+
+
+async def test_departures_are_counted_from_a_moment_on(services: Services) -> None:
+    name, begin = await make_list(services), now()
+    await leave(services, name, "ann@example.com")
+    await leave(services, name, "bob@example.com")
+    assert await services.subscriptions.unsubscribed_since(name, begin) == 2
+    assert await services.subscriptions.unsubscribed_since(name, now()) == 0
+    other = await make_list(services, "contoso2")
+    assert await services.subscriptions.unsubscribed_since(other, begin) == 0
