@@ -3,6 +3,7 @@
 A change of a token or a component changes this picture: look at it, then approve it with
 `POSTROOM_APPROVE=1 make test ARGS=tests/browser/test_components.py`, and commit both.
 
+Colours and sizes are compared exactly, as the browser computes them: that is the same everywhere.
 Pictures of two machines are never equal to the pixel. Each component is compared on its own, at a
 quarter of its size, where the edges of letters no longer matter, and with the same font everywhere.
 """
@@ -16,6 +17,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image, ImageChops, ImageStat
@@ -36,6 +38,21 @@ TILE = 6  # pixels of the small picture: 24 of the page
 MOST_IN_A_TILE = 32.0
 MOST_IN_ALL = 4.0
 NEARLY = 2  # pixels of the small picture by which a component may be higher
+
+
+# What is computed from the tokens and does not depend on fonts or the size of a window.
+STYLES = """(theme) => {
+  const names = ["color", "backgroundColor", "borderTopColor", "borderTopLeftRadius", "fontSize",
+    "fontWeight", "minHeight", "paddingTop", "paddingLeft"];
+  const all = document.querySelectorAll(`[data-theme="${theme}"] [data-specimen] *:not(svg *)`);
+  const found = {};
+  for (const each of all) {
+    const kind = [each.localName, ...each.classList].join(".");
+    const style = getComputedStyle(each);
+    found[kind] ??= names.map((name) => style[name]).join(" ");
+  }
+  return found;
+}"""
 
 
 @pytest.fixture
@@ -89,10 +106,16 @@ def unlike(seen: Image.Image, approved: Image.Image) -> str:
     return ""
 
 
+def stored() -> dict[str, dict[str, Any]]:
+    file = APPROVED / "components.json"
+    found: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
+    return found
+
+
 def load(theme: str) -> dict[str, Image.Image]:
     """The approved pictures: one above the other in one file, with their sizes in another."""
     sheet = Image.open(APPROVED / f"components-{theme}.png").convert("RGB")
-    sizes: dict[str, list[int]] = json.loads((APPROVED / "components.json").read_text())[theme]
+    sizes: dict[str, list[int]] = stored()[theme]["sizes"]
     found, top = {}, 0
     for name, (width, height) in sizes.items():
         found[name] = sheet.crop((0, top, width, top + height))
@@ -100,7 +123,7 @@ def load(theme: str) -> dict[str, Image.Image]:
     return found
 
 
-def approve(theme: str, seen: dict[str, Image.Image]) -> None:
+def approve(theme: str, seen: dict[str, Image.Image], styles: dict[str, str]) -> None:
     APPROVED.mkdir(exist_ok=True)
     width = max(each.width for each in seen.values())
     sheet = Image.new("RGB", (width, sum(each.height for each in seen.values())))
@@ -109,10 +132,9 @@ def approve(theme: str, seen: dict[str, Image.Image]) -> None:
         sheet.paste(each, (0, top))
         top += each.height
     sheet.save(APPROVED / f"components-{theme}.png", optimize=True)
-    file = APPROVED / "components.json"
-    sizes = json.loads(file.read_text()) if file.exists() else {}
-    sizes[theme] = {name: list(each.size) for name, each in seen.items()}
-    file.write_text(json.dumps(sizes, indent=1) + "\n")
+    sizes = {name: list(each.size) for name, each in seen.items()}
+    everything = {**stored(), theme: {"sizes": sizes, "styles": styles}}
+    (APPROVED / "components.json").write_text(json.dumps(everything, indent=1) + "\n")
 
 
 async def test_components_look_as_approved(browser: Browser, site: Site, font: None) -> None:
@@ -125,8 +147,10 @@ async def test_components_look_as_approved(browser: Browser, site: Site, font: N
         faults = []
         for theme in ("light", "dark"):
             seen = await pictures(page, theme)
+            styles: dict[str, str] = await page.evaluate(STYLES, theme)
             if os.environ.get("POSTROOM_APPROVE"):
-                approve(theme, seen)
+                approve(theme, seen, styles)
+            assert styles == stored()[theme]["styles"], "approve the change as said above"
             approved = load(theme)
             assert list(seen) == list(approved), "approve the new list of components"
             for name, picture in seen.items():
