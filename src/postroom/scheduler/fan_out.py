@@ -181,10 +181,10 @@ class FanOut:
     async def _first_claim(self) -> PageClaim:
         """Return the claim on new pages. There is none, except after a failover: the store may have
         lost these very pages, and a sender that has sent some of them marks them first."""
-        server = self._store.server
-        if server != self._server:
-            recorded = await recorded_server(self._store)
-            if self._server is not None or recorded not in (None, server):
+        server, before = self._store.server, self._server
+        if server != before:
+            recorded = await recorded_server(self._store)  # another message may get here meanwhile
+            if before is not None or recorded not in (None, server):
                 self._server_changed_at = clock.monotonic()
             self._server = server
         if clock.monotonic() - self._server_changed_at > _SENDERS_REMEMBER:

@@ -15,9 +15,10 @@ from postroom.domain.messages.messages import FINAL, Message, MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, parse_work_item
 from postroom.scheduler import Scheduler, completion, leading
 from postroom.scheduler.completion import Completion
-from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER
+from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER, FanOut
 from postroom.services import entities
 from postroom.services.events import Severity
+from postroom.services.messages.page_rows import FREE
 from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Entity, Store, Value
 from postroom.wiring import Services
@@ -281,3 +282,11 @@ async def test_pages_whose_work_items_were_lost_get_new_ones(
     assert await bodies_of(store, SEND_QUEUE) == []  # they may be on their way
     assert not await checking.check(message)
     assert set(await bodies_of(store, SEND_QUEUE)) == lost
+
+
+async def test_the_first_messages_after_a_start_wait_for_nothing(
+    services: Services, store: Store
+) -> None:
+    working = FanOut(services)
+    claims = await asyncio.gather(*(working._first_claim() for _ in range(3)))
+    assert claims == [FREE] * 3
