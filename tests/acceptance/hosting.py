@@ -28,6 +28,9 @@ HANDLERS = Path(__file__).with_name("host_handlers.py")
 HOST_PROGRAM = Path(__file__).with_name("host_program.py")
 SECRET_KEY = "a secret of more than thirty-two characters"
 """For hosts whose applications have an environment, which is encrypted."""
+KILLED_LEASE = "4s"
+"""The `host_lease` where hosts are killed: a live host on a busy machine keeps its messages, and
+those of a dead host are soon free."""
 PATIENCE = 60.0 * BUSY
 """Seconds until a condition that must come true counts as missed."""
 
@@ -118,7 +121,7 @@ class Hosting:
         settings = {
             "store": self.address.url,
             "data": str(self.folder / "data"),
-            "host_lease": "2s",
+            "host_lease": "15s",
             **self.settings,
         }
         return {f"POSTROOM_{name.upper()}": value for name, value in settings.items()}

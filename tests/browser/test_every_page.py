@@ -41,6 +41,7 @@ class Walk:
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self.faults: list[str] = []
+        self._headers: set[str] = set()
         self.html: dict[str, str] = {}
 
     async def through(
@@ -60,7 +61,8 @@ class Walk:
                     context = await stack.enter_async_context(
                         window(self._browser, site.url, whose=visitors.get(scene.who))
                     )
-                    lookers[scene.who] = await Looker.open(await context.new_page(), site.url)
+                    page = await context.new_page()
+                    lookers[scene.who] = await Looker.open(page, site.url, self._headers)
                 await self._look(lookers[scene.who], scene)
 
     async def _look(self, looker: Looker, scene: Scene) -> None:

@@ -34,6 +34,8 @@ class Judge:
         self._services = Services(DirectStore(simulation.data))
         self._planned: dict[str, int] = {}
         self._owners: dict[int, str] = {}
+        self._final: dict[Address, EmailOutcome] = {}
+        self._marked: set[Address] = set()
         self._claimed_at: dict[tuple[Process, Address], float] = {}
         """When a process claimed the page of an address last."""
         self.left_at: dict[Address, float] = {}
@@ -72,7 +74,7 @@ class Judge:
     # -- at every step -----------------------------------------------------------------------
 
     def page_written(self, entity: Entity) -> None:
-        """Check that the sum holds after each write of a page."""
+        """Check after each write of a page that the sum holds, and that nothing is taken back."""
         page = page_from(entity)
         counts = page.counts
         done = counts.accepted + counts.refused + counts.suppressed + counts.in_doubt
@@ -90,6 +92,20 @@ class Judge:
             self._tell_page(page)
         if counts.planned != planned or counts.pending != planned - done or told != done:
             self.fail(f"page {page.number}: the sum is wrong: {counts}")
+        self._check_nothing_is_taken_back(page)
+
+    def _check_nothing_is_taken_back(self, page: Page) -> None:
+        """Check that an email that is done stays as it is, and that a mark of doubt stays."""
+        for address, state in page.emails:
+            before = self._final.get(address)
+            if before is not None and state.outcome is not before:
+                self.fail(f"{address} was {before}, and becomes {state.outcome}")
+            if state.outcome in (EmailOutcome.ACCEPTED, EmailOutcome.SUPPRESSED):
+                self._final[address] = state.outcome
+            if state.was_in_doubt:
+                self._marked.add(address)
+            elif address in self._marked:
+                self.fail(f"{address} may have got a copy, and its mark is removed")
 
     def handed_over(self, address: Address) -> None:
         """Check that nobody is written to who had left before their page was claimed."""
@@ -126,10 +142,14 @@ class Judge:
         if errors:
             self.fail(f"unexpected: {errors[0]}")
 
+    async def current_message(self) -> Message:
+        """Return the message as it is in the store, without any wait."""
+        assert self.message is not None
+        return await self._services.messages.get(self.message.ref)
+
     async def check_end(self) -> None:
         services = self._services
-        assert self.message is not None
-        message = await services.messages.get(self.message.ref)
+        message = await self.current_message()
         emails = [each async for each in services.outcomes.emails(message)]
         counts = await services.outcomes.counts(message)
         self._check_everybody(message, emails)

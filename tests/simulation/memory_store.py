@@ -37,6 +37,8 @@ class MemoryStore(CheckedStore):
     def __init__(self, data: MemoryData) -> None:
         self.data = data
         self._closed = False
+        self._tables: dict[str, MemoryTable] = {}
+        self._queues: dict[str, MemoryQueue] = {}
 
     def check_open(self) -> None:
         if self._closed:
@@ -47,10 +49,16 @@ class MemoryStore(CheckedStore):
         return await self.data.call(self, act)
 
     def table(self, name: str) -> MemoryTable:
-        return MemoryTable(name, self)
+        found = self._tables.get(name)
+        if found is None:
+            found = self._tables[name] = MemoryTable(name, self)
+        return found
 
     def queue(self, name: str) -> MemoryQueue:
-        return MemoryQueue(name, self)
+        found = self._queues.get(name)
+        if found is None:
+            found = self._queues[name] = MemoryQueue(name, self)
+        return found
 
     def container(self, name: str) -> MemoryContainer:
         return MemoryContainer(name, self)

@@ -12,6 +12,7 @@ from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom
 from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.waiting import BUSY
 from tests.unit.mail.strict import bodies, parse, read_headers
 
 ANNA = "anna@example.com"
@@ -23,15 +24,15 @@ def server() -> Iterator[RecordingSmtp]:
         yield running
 
 
-async def until(is_so: Callable[[], bool], what: str, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
+async def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60 * BUSY
     while not is_so():
         assert time.monotonic() < deadline, what
         await asyncio.sleep(0.05)
 
 
 async def until_empty(services: Services, queue: str = CONFIRM_QUEUE) -> None:
-    for _ in range(1800):
+    for _ in range(1200 * BUSY):
         if (await services.store.queue(queue).info()).length == 0:
             return
         await asyncio.sleep(0.05)

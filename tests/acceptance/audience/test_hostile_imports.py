@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from tests.services.postroom import CommandLine
-from tests.services.waiting import accepts_connections, free_ports, wait_until
+from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
 
 MB = 1024 * 1024
 MOST_GROWTH = 64 * MB
@@ -50,9 +50,8 @@ class Server:
     def import_by_api(self, file: Path) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "text/csv"}
         with file.open("rb") as body:
-            return httpx2.post(
-                f"{self.url}/api/v1/lists/news/import", content=body, headers=headers, timeout=60
-            )
+            url = f"{self.url}/api/v1/lists/news/import"
+            return httpx2.post(url, content=body, headers=headers, timeout=60 * BUSY)
 
     def import_by_page(self, browser: httpx2.Client, file: Path) -> str:
         """Upload, and return the page that shows how the check of the file ended."""
@@ -60,12 +59,12 @@ class Server:
         with file.open("rb") as upload:
             shown = browser.post("/lists/news/import", data={"csrf": token}, files={"file": upload})
         assert shown.status_code == 200, shown.text
-        for _ in range(600):
+        for _ in range(600 * BUSY):
             if 'hx-trigger="every' not in shown.text:
                 return shown.text
             time.sleep(0.1)
             shown = browser.get(str(shown.url))
-        raise TimeoutError("the import did not end within 60 s")
+        raise TimeoutError("the import did not end")
 
     def _memory(self, name: str) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -180,7 +179,7 @@ def test_an_import_of_nothing_but_bad_lines_stops_and_says_why(
     detail = refused.json()["detail"]
     assert "too many lines cannot be used: 11,000 of 11,000, up to line 11,001" in detail
     assert "(line 2: An email address must have an @-sign" in detail
-    assert server.processor_seconds() - before < 8
+    assert server.processor_seconds() - before < 20
     error = cli.fails("subscriber", "import", "news", bad.name, "--rejected", "why.csv")
     assert "too many lines cannot be used: 11,000 of 11,000" in error
     assert len((cli.folder / "why.csv").read_text().splitlines()) < 15_000
@@ -212,11 +211,11 @@ def test_an_import_stops_when_its_client_has_gone(server: Server, cli: CommandLi
 def _wait_until_idle(server: Server) -> None:
     """After a little work; to read the whole file would take more processor time."""
     start = before = server.processor_seconds()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * BUSY
     while time.monotonic() < deadline:
         time.sleep(0.5)
         now = server.processor_seconds()
-        assert now - start < 5, "the server goes on reading"
+        assert now - start < 15, "the server goes on reading"
         if now - before < 0.02:
             return
         before = now

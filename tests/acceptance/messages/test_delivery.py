@@ -130,7 +130,7 @@ async def test_a_mail_server_that_is_down_for_a_while_costs_only_time(
     postroom.start("sender")
     await checker.until(lambda _, counts: counts.done > 300, seconds=30, why="no progress")
     server.stop()
-    await asyncio.sleep(20)
+    await asyncio.sleep(10)
     server.start()
     _, counts = await checker.until_done(90)
     assert counts.accepted == counts.planned == count
@@ -192,13 +192,13 @@ async def test_subscribers_who_leave_while_a_slow_server_handles_others_get_noth
 ) -> None:
     """Only so many pages are read as are sent soon."""
     count = 2_000
-    server.script(Rule("end", wait=0.02))  # at most 200 emails a second on four connections
+    server.script(Rule("end", wait=0.05))  # at most 80 emails per second on four connections
     await fill(services, count)
     message = await schedule(services)
     checker = SumChecker(services, message)
     postroom.start("scheduler")
     postroom.start("sender")
-    await checker.until(lambda _, counts: counts.done >= 200, seconds=30, why="no progress")
+    await checker.until(lambda _, counts: counts.done >= 100, seconds=30, why="no progress")
     leavers = [address_of(number) for number in range(1_000, count, 50)]
     for address in leavers:
         leaver = await services.subscriptions.get(LIST, address)
@@ -217,8 +217,8 @@ async def test_answers_that_take_long_keep_nobody_else_from_getting_it(
     count = 500
     late = {address_of(50), address_of(150)}  # of the first two pages
     postroom.settings["connections"] = "16"
-    server.script(  # the others need about seven seconds
-        Rule("end", match="|".join(late), wait=20.0), Rule("end", wait=0.2)
+    server.script(  # the others need about four seconds
+        Rule("end", match="|".join(late), wait=20.0), Rule("end", wait=0.1)
     )
     await fill(services, count)
     message = await schedule(services)
@@ -236,7 +236,7 @@ async def test_pause_resume_and_cancel_take_effect_soon(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     count = 3_000
-    server.script(Rule("end", wait=0.005))  # about 10 ms an email on each of four connections
+    server.script(Rule("end", wait=0.01))  # about 15 ms per email on each of four connections
     await fill(services, count)
     message = await schedule(services)
     checker = SumChecker(services, message)
@@ -273,8 +273,8 @@ async def test_pause_resume_and_cancel_take_effect_soon(
 async def test_a_page_that_takes_longer_than_its_lease_is_not_sent_twice(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
-    postroom.settings["sender_lease"] = "5s"
-    server.script(Rule("end", wait=0.25))  # 200 emails on two times four connections: over 6 s
+    postroom.settings["sender_lease"] = "8s"
+    server.script(Rule("end", wait=0.4))  # 200 emails on two times four connections: 10 s
     await fill(services, 200)
     message = await schedule(services)
     for part in ("scheduler", "sender", "sender"):

@@ -10,6 +10,7 @@ from postroom.domain.messages.messages import MessageStatus
 from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, address_of, fill, schedule
 from tests.services.sendgrid_api import running_sendgrid_api
+from tests.services.waiting import BUSY
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ async def test_a_confirmation_goes_the_same_way(postroom: Postroom, services: Se
         postroom.settings["sendgrid_api_key"] = "SG.key"
         await services.subscriptions.subscribe(LIST, "anna@example.com")
         process = postroom.start("sender")
-        for _ in range(1800):
+        for _ in range(1200 * BUSY):
             if api.calls:
                 break
             await asyncio.sleep(0.05)

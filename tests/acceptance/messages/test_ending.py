@@ -15,6 +15,7 @@ from tests.acceptance.harness import POSTROOM, Postroom, SumChecker, address_of,
 from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.process import without_nohup
 from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.waiting import BUSY
 
 COUNT = 1_000
 
@@ -49,7 +50,7 @@ async def test_a_closed_terminal_loses_nothing_and_doubles_nothing(
     os.close(slave)
     await checker.until(lambda _, counts: counts.done >= 200, seconds=30, why="no progress")
     os.close(master)
-    assert sender.wait(60) == 0
+    assert sender.wait(60 * BUSY) == 0
     postroom.start("sender")
     _, counts = await checker.until_done(30)
     assert server.copies() == {address_of(number): 1 for number in range(COUNT)}
@@ -72,7 +73,7 @@ def test_too_low_a_limit_is_one_sentence(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=60 * BUSY,
         preexec_fn=lambda: resource.setrlimit(kind, (limit, limit)),
     )
     assert done.returncode == 1

@@ -23,6 +23,7 @@ from tests.acceptance.harness import (
 )
 from tests.long import IS_LONG, sized
 from tests.services.recording_smtp import RecordingSmtp
+from tests.services.waiting import BUSY
 
 KILLS = sized(20, 100)
 CASES = [("sqlite", "resend"), ("postgres", "hold")]
@@ -61,7 +62,7 @@ async def test_a_scheduler_that_is_killed_20_times_makes_every_page_once(
 async def begins(services: Services, ref: MessageRef) -> bool:
     """Wait until a scheduler works on the message; return False if all of it is planned already."""
     was_new = (await services.messages.get(ref)).status is MessageStatus.PENDING
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * BUSY
     while time.monotonic() < deadline:
         message = await services.messages.get(ref)
         if message.status is MessageStatus.PROCESSING:
@@ -74,7 +75,7 @@ async def begins(services: Services, ref: MessageRef) -> bool:
 
 async def decide(services: Services, ref: MessageRef, address: Address, *, was_sent: bool) -> None:
     """Decide as an administrator, and again a little later while a sender works on the page."""
-    for _ in range(600):
+    for _ in range(600 * BUSY):
         message = await services.messages.get(ref)
         try:
             await services.doubts.decide(message, address, was_sent=was_sent)

@@ -16,10 +16,11 @@ from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom, SumChecker, fill, schedule
 from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.recording_smtp import RecordingSmtp
+from tests.services.waiting import BUSY
 
 # Seconds for what a span may have beside its share and the burst of one second: chunks of a quarter
 # of a second, and mails that arrive late, all at once, because the machine was busy.
-SLACK = 1.5
+SLACK = 3.0
 
 
 def check_rate(times: Sequence[float], rate: float) -> None:
@@ -56,7 +57,7 @@ async def until_processing(checker: SumChecker) -> None:
 async def test_two_senders_keep_one_limit_together_also_when_one_is_replaced(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
-    rate, count = 100, 650
+    rate, count = 60, 600
     postroom.settings["rate"] = str(rate)
     await fill(services, count)
     message = await schedule(services)
@@ -108,7 +109,7 @@ async def test_a_low_limit_sends_steadily_and_stops_soon(
 
 
 async def until_received(server: RecordingSmtp, count: int, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + BUSY * seconds
     while len(server.accepted()) < count:
         assert time.monotonic() < deadline, f"{len(server.accepted())} of {count}"
         await asyncio.sleep(0.05)
@@ -168,7 +169,7 @@ async def test_a_confirmation_does_not_wait_behind_a_whole_message(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
     postroom.settings["rate"] = "10"
-    await fill(services, 300)
+    await fill(services, 600)  # a minute's worth
     message = await schedule(services)
     postroom.start("scheduler")
     await until_processing(SumChecker(services, message))
@@ -177,6 +178,6 @@ async def test_a_confirmation_does_not_wait_behind_a_whole_message(
     await services.subscriptions.subscribe(LIST, "anna@example.org")
     started = time.monotonic()
     while "anna@example.org" not in server.copies():
-        assert time.monotonic() - started < 25, "no confirmation"
+        assert time.monotonic() - started < 50, "no confirmation"
         await asyncio.sleep(0.05)
     check_rate(times_of(server), 10)

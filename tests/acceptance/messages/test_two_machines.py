@@ -28,6 +28,10 @@ def engine() -> str:
     return "postgres"
 
 
+def is_ready(port: int) -> bool:
+    return httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=60).status_code == 200
+
+
 @pytest.mark.timeout(240)
 async def test_a_machine_that_dies_while_sending_costs_only_time(
     address: StoreAddress, services: Services, server: RecordingSmtp, tmp_path: Path
@@ -66,9 +70,7 @@ async def test_a_machine_that_dies_while_sending_costs_only_time(
             each.address async for each in services.outcomes.emails(message) if each.was_in_doubt
         }
         assert twice <= listed, "somebody got it twice in silence"
-        async with httpx2.AsyncClient() as http:
-            answer = await http.get(f"http://127.0.0.1:{port}/readyz", timeout=30)
-        assert answer.status_code == 200
+        wait_until(lambda: is_ready(port), seconds=30, what="/readyz")
     finally:
         for machine in machines:
             machine.kill_all()

@@ -20,7 +20,7 @@ COUNT = 300
 
 def is_ready(port: int) -> bool:
     try:
-        return httpx2.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+        return httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=60).status_code == 200
     except httpx2.TransportError:
         return False
 
@@ -57,7 +57,7 @@ async def test_a_server_without_descriptors_recovers_and_can_be_stopped(
             _, counts = await checker.until_done(60)
             assert server.copies() == {address_of(number): 1 for number in range(COUNT)}
             assert counts.accepted == COUNT
-            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
                 assert (await http.get("/login")).status_code == 200
             limit(used)
             assert await asyncio.to_thread(postroom.stop, up, 30) == 0

@@ -17,6 +17,7 @@ from tests.acceptance.harness import CONNECTIONS, Postroom, SumChecker, address_
 from tests.contract.conftest import StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.recording_smtp import RecordingSmtp, Rule
+from tests.services.waiting import BUSY
 
 COUNT = 3_000
 LEASE = {"sender_lease": "10s"}
@@ -45,11 +46,15 @@ async def running(
             machine.kill_all()
 
 
-async def send_more_than_is_kept(postgres: PostgresServer, checker: SumChecker) -> None:
-    """Send, copy the server, and send 500 emails that the copy has no records of."""
+async def send_more_than_is_kept(
+    server: RecordingSmtp, postgres: PostgresServer, checker: SumChecker
+) -> None:
+    """Send, copy the database, and send 500 emails that the copy has no records of."""
     await checker.until(lambda _, c: c.done >= 200, seconds=30, why="no progress")
+    server.script(Rule("end", wait=0.2))  # there must be 500 left after the copy
     await asyncio.to_thread(postgres.back_up)
     _, kept = await checker.look()
+    server.script(Rule("end", wait=0.01))
     await checker.until(lambda _, c: c.done >= kept.done + 500, seconds=30, why="no progress")
 
 
@@ -82,7 +87,7 @@ async def test_a_failover_that_loses_records_resends_nothing_without_a_mark(
             machines[0].start("scheduler")
             for machine in machines:
                 machine.start("sender")
-            await send_more_than_is_kept(postgres, SumChecker(services, message))
+            await send_more_than_is_kept(server, postgres, SumChecker(services, message))
             await asyncio.to_thread(postgres.fail_over, promote=promote)
             checker = SumChecker(services, message)  # accepted emails do come back
             await checker.until_it_continues(within=30)
@@ -113,7 +118,7 @@ async def test_senders_that_are_killed_in_a_failover_leave_word_of_what_they_sen
             message = await schedule(services)
             machine.start("scheduler")
             senders = [machine.start("sender") for _ in range(2)]
-            await send_more_than_is_kept(postgres, SumChecker(services, message))
+            await send_more_than_is_kept(server, postgres, SumChecker(services, message))
             for sender in senders:
                 sender.kill()
             sent = set(server.copies())
@@ -173,7 +178,7 @@ async def test_whole_pages_that_a_failover_loses_are_in_doubt_once_they_are_queu
 async def until_marked(services: Services) -> None:
     """Wait until a sender has set its first mark."""
     table = services.store.table("storeinfo")
-    for _ in range(200):
+    for _ in range(300 * BUSY):
         if (await table.query(KeyRange.only("marks"))).entities:
             return
         await asyncio.sleep(0.1)

@@ -21,7 +21,7 @@ def test_a_deleted_store_is_noticed_and_not_replaced(tmp_path: Path) -> None:
 
     def status() -> str:
         try:
-            answer = httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=20)
+            answer = httpx2.get(f"http://127.0.0.1:{port}/readyz", timeout=60)
         except httpx2.TransportError:
             return "it is starting"
         return str(answer.json()["status"])
@@ -43,11 +43,11 @@ def test_a_deleted_store_is_noticed_and_not_replaced(tmp_path: Path) -> None:
         assert not database.exists()
         assert up.poll() is None
         (tmp_path / "moved.db").rename(database)
-        wait_until(is_ready, seconds=20 / BUSY, what="/readyz")
+        wait_until(is_ready, seconds=20, what="/readyz")
         assert "news" in line.ok("list", "ls")
     finally:
         up.terminate()
-        up.communicate(timeout=30)
+        up.communicate(timeout=30 * BUSY)
 
 
 def test_a_half_finished_copy_is_refused_until_it_is_finished(tmp_path: Path) -> None:

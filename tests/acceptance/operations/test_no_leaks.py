@@ -10,7 +10,7 @@ import pytest
 
 from tests.services.postroom import CommandLine
 from tests.services.recording_smtp import running_recording_smtp
-from tests.services.waiting import accepts_connections, free_ports, wait_until
+from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
 
 MARK = "canary"  # a part of every secret
 PASSWORD = f"{MARK} in the password of a user"
@@ -35,7 +35,7 @@ def without_marks(text: str, what: str) -> None:
 
 def _call_with_secrets(url: str, key: str) -> None:
     """Calls that carry a secret and go wrong."""
-    with httpx2.Client(base_url=url, timeout=30) as client:
+    with httpx2.Client(base_url=url, timeout=60) as client:
         client.get("/api/v1/lists", headers={"Authorization": f"Bearer pr_0123_{MARK}"})
         client.get("/api/v1/lists/none", headers={"Authorization": f"Bearer {key}"})
         client.get(f"/join?token={MARK}")
@@ -67,7 +67,7 @@ def test_no_secret_leaks_while_everything_that_needs_one_fails(tmp_path: Path) -
             )
         finally:
             up.send_signal(signal.SIGTERM)
-            printed, errors = up.communicate(timeout=60)
+            printed, errors = up.communicate(timeout=60 * BUSY)
         log.write_bytes(printed + errors)
 
     without_marks(log.read_text(errors="replace"), "the log")

@@ -48,7 +48,7 @@ async def test_a_restored_backup_sends_nothing_until_somebody_has_decided(
     # The backup has leases of the sender that was at work.
     settings = {"sender_lease": "10s"}
     postroom = Postroom(StoreAddress("sqlite", url), server.url, tmp_path, settings)
-    server.script(Rule("end", wait=0.005))
+    server.script(Rule("end", wait=0.02))
     try:
         async with await open_store(url) as store:
             services = Services(store)

@@ -26,6 +26,8 @@ from tests.services.small_disk import SmallDisk, mounted_small_disk
 from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
 
 COUNT = 4_000
+SLOWLY = Rule("end", wait=0.01)
+"""So slowly that most emails are still to be sent when the store fails."""
 WAITS = "until the store can be used"
 """What a sender's log says during an outage."""
 
@@ -88,12 +90,14 @@ async def test_a_full_disk_costs_only_time(
                 await fill(services, COUNT)
                 message = await schedule(services)
                 checker = SumChecker(services, message)
+                server.script(SLOWLY)
                 postroom.start("scheduler")
                 sender = postroom.start("sender")
                 await checker.until(lambda _, c: c.done >= 300, seconds=30, why="no progress")
                 disk.fill()
                 await until_it_waits(postroom, server)
                 disk.make_room()
+                server.script()
                 await checker.until_it_continues(within=20)
                 await check_each_got_it_once(checker, server)
                 assert await asyncio.to_thread(postroom.stop, sender) == 0
@@ -120,6 +124,7 @@ async def test_a_read_only_database_costs_only_time(
     await fill(services, COUNT)
     message = await schedule(services)
     checker = SumChecker(services, message)
+    server.script(SLOWLY)
     postroom.start("scheduler")
     sender = postroom.start("sender")
     await checker.until(lambda _, counts: counts.done >= 300, seconds=30, why="no progress")
@@ -133,6 +138,7 @@ async def test_a_read_only_database_costs_only_time(
         postroom.start("sender")
     finally:
         set_read_only(address.url, read_only=False)
+    server.script()
     await checker.until_it_continues(within=20)
     await check_each_got_it_once(checker, server)
 
@@ -152,11 +158,12 @@ async def test_an_outage_that_outlasts_all_leases_costs_only_time(
     folder.mkdir()
     other = Postroom(address, server.url, folder)
     for machine in (postroom, other):
-        machine.settings["sender_lease"] = "10s"
+        machine.settings["sender_lease"] = "20s"
     try:
         await fill(services, COUNT)
         message = await schedule(services)
         checker = SumChecker(services, message)
+        server.script(SLOWLY)
         postroom.start("scheduler")
         for machine in (postroom, postroom, other):
             machine.start("sender")
@@ -166,6 +173,7 @@ async def test_an_outage_that_outlasts_all_leases_costs_only_time(
             await asyncio.sleep(36.0)  # calls to the database give up after 30 seconds
         finally:
             await asyncio.to_thread(postgres.start)
+        server.script()
         await checker.until_it_continues(within=20)
         await check_each_got_it_once(checker, server)
     finally:
@@ -173,7 +181,7 @@ async def test_an_outage_that_outlasts_all_leases_costs_only_time(
 
 
 async def ready(http: httpx2.AsyncClient) -> str:
-    return str((await http.get("/readyz", timeout=30)).json()["status"])
+    return str((await http.get("/readyz")).json()["status"])
 
 
 async def until_ready_says(http: httpx2.AsyncClient, wanted: str) -> None:
@@ -206,11 +214,11 @@ async def test_a_read_only_file_does_not_end_a_server(
     database = tmp_path / "postroom.db"
     url = f"sqlite:///{database}"
     postroom = Postroom(StoreAddress("sqlite", url), server.url, tmp_path, {"port": str(port)})
-    server.script(Rule("end", wait=0.002))
+    server.script(SLOWLY)
     try:
         async with (
             await open_store(url) as store,
-            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http,
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
         ):
             services = Services(store)
             await fill(services, COUNT)
@@ -223,6 +231,7 @@ async def test_a_read_only_file_does_not_end_a_server(
                 await until_it_waits(postroom, server)
                 assert (await http.get("/login")).status_code == 200
                 assert up.poll() is None
+            server.script()
             await checker.until_it_continues(within=20)
             await until_ready_says(http, "ok")
             await check_each_got_it_once(checker, server)
@@ -241,11 +250,11 @@ async def test_a_full_disk_does_not_end_a_server_that_has_everything_on_it(
         url = f"sqlite:///{disk.folder / 'postroom.db'}"
         postroom = Postroom(StoreAddress("sqlite", url), server.url, tmp_path)
         postroom.settings |= {"port": str(port), "data": str(disk.folder / "data")}
-        server.script(Rule("end", wait=0.002))
+        server.script(SLOWLY)
         try:
             async with (
                 await open_store(url) as store,
-                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
             ):
                 services = Services(store)
                 await fill(services, COUNT)
@@ -260,6 +269,7 @@ async def test_a_full_disk_does_not_end_a_server_that_has_everything_on_it(
                 assert (await http.get("/login")).status_code == 200
                 assert up.poll() is None
                 disk.make_room()
+                server.script()
                 await checker.until_it_continues(within=20)
                 await until_ready_says(http, "ok")
                 await check_each_got_it_once(checker, server)

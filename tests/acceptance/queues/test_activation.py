@@ -156,10 +156,11 @@ async def test_what_arrives_while_a_process_is_about_to_stop_is_always_handled(
 async def test_a_handler_that_takes_longer_than_the_idle_timeout_is_not_stopped(
     hosting: Hosting,
 ) -> None:
+    hosting.settings["host_lease"] = "3s"
     await hosting.add("/slow", idle_timeout="50ms", receive_retry_count=0, max_retry_cycles=0)
     await hosting.start()
-    await hosting.put("slow", "sleep:3")  # also longer than the lease
-    await hosting.until_ended("sleep:3")
+    await hosting.put("slow", "sleep:5")  # also longer than the lease
+    await hosting.until_ended("sleep:5")
     await hosting.until_empty("slow")
     assert len(hosting.begun()) == 1
     await hosting.until_status("/slow", lambda app: not app.processes, "stopped when idle")

@@ -9,8 +9,9 @@ import pytest
 from postroom.domain.queues.queue_names import SUFFIXES
 from postroom.services.events import Severity
 from postroom.storage import QueueMessage
-from tests.acceptance.hosting import Hosting
+from tests.acceptance.hosting import KILLED_LEASE, Hosting
 from tests.contract.conftest import ON_ONE_ENGINE
+from tests.services.waiting import BUSY
 
 ORDERS = "shop/orders"
 
@@ -55,6 +56,7 @@ async def test_attempts_end_after_all_retries_of_all_cycles_however_they_fail(
 
 
 async def test_attempts_are_counted_across_the_death_of_hosts(hosting: Hosting) -> None:
+    hosting.settings["host_lease"] = KILLED_LEASE
     await hosting.add("/shop", receive_retry_count=3, max_retry_cycles=0, max_processes=1)
     await hosting.put(ORDERS, "await:never")
     for attempt in range(1, 5):
@@ -168,8 +170,8 @@ async def test_a_time_to_live_ends_in_a_queue_that_nobody_serves(hosting: Hostin
     await hosting.services.apps.pause("/shop")
     await hosting.services.queues.put("nobody/takes", "too old", ttl=0.5)
     await hosting.services.queues.put(ORDERS, "too old", ttl=0.5)
-    await hosting.until_length("nobody/takes;dead-letter", 1, within=20)
-    await hosting.until_length(f"{ORDERS};dead-letter", 1, within=20)
+    await hosting.until_length("nobody/takes;dead-letter", 1, within=20 * BUSY)
+    await hosting.until_length(f"{ORDERS};dead-letter", 1, within=20 * BUSY)
     assert not hosting.begun()
 
 
@@ -179,8 +181,16 @@ async def test_a_message_that_is_given_up_leaves_an_event(hosting: Hosting) -> N
     await hosting.start()
     await hosting.put(ORDERS, "poison")
     await hosting.until_length(f"{ORDERS};poison", 1)
-    events = (await hosting.services.events.page(least=Severity.WARNING)).events
-    [text] = [event.text for event in events if event.subject == f"queue:{ORDERS}"]
+
+    async def texts() -> list[str]:
+        events = (await hosting.services.events.page(least=Severity.WARNING)).events
+        return [event.text for event in events if event.subject == f"queue:{ORDERS}"]
+
+    async def is_recorded() -> bool:
+        return bool(await texts())
+
+    await hosting.until(is_recorded, "there is an event")
+    [text] = await texts()
     assert f"failed for good and was moved to {ORDERS};poison" in text
 
 
@@ -240,6 +250,7 @@ async def test_a_host_killed_in_the_middle_of_moves_leaves_one_copy_of_each(
         retry_cycle_delay="10ms",
         max_processes=2,
     )
+    hosting.settings["host_lease"] = KILLED_LEASE
     count = 60
     await hosting.put(ORDERS, *["fail"] * count)
     for _ in range(5):

@@ -231,6 +231,6 @@ async def test_a_launch_without_descriptors_leaves_no_process_and_recovers(
     await hosting.until(lambda: "Too many open files" in hosting.logs(), "no process is started")
     await hosting.until_status("/shop", lambda app: not app.processes, "no process is counted")
     resource.prlimit(host.pid, resource.RLIMIT_NOFILE, (hard, hard))
-    await hosting.until_ended("a", within=20)
+    await hosting.until_ended("a")
     resource.prlimit(host.pid, resource.RLIMIT_NOFILE, (used, hard))
     assert await hosting.stop(host) == 0

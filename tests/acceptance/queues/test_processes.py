@@ -12,10 +12,11 @@ import pytest
 from postroom.domain.queues.apps import COMMAND_LINE
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.acceptance.hosting import Hosting, children_of, is_alive
+from tests.acceptance.hosting import KILLED_LEASE, Hosting, children_of, is_alive
 from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.process import without_nohup
+from tests.services.waiting import BUSY
 
 KILLS = 20
 
@@ -103,7 +104,7 @@ async def test_a_process_is_replaced_while_the_old_one_still_takes_messages(
         "import time, pathlib, handlers\n"
         "first = not pathlib.Path('loaded').exists()\n"
         "pathlib.Path('loaded').touch()\n"
-        "for _ in range(6000):\n"
+        "for _ in range(60000):\n"
         "    if first or pathlib.Path('open').exists():\n"
         "        break\n"
         "    time.sleep(0.01)\n"
@@ -162,7 +163,7 @@ async def test_a_host_that_is_asked_to_stop_finishes_what_it_began_and_gives_bac
     await hosting.until_begun(1, "await:open")
     host.send_signal(signal.SIGTERM)
     hosting.touch("open")
-    assert await asyncio.to_thread(host.wait, 60) == 0
+    assert await asyncio.to_thread(host.wait, 60 * BUSY) == 0
     assert hosting.ended("await:open")
     left = await hosting.store.queue("shop/orders").peek(32)
     assert left
@@ -184,7 +185,7 @@ async def test_a_closed_terminal_lets_a_host_finish_what_it_began(hosting: Hosti
     for pid in (*children_of(host.pid), host.pid):
         os.kill(pid, signal.SIGHUP)
     hosting.touch("open")
-    assert await asyncio.to_thread(host.wait, 60) == 0
+    assert await asyncio.to_thread(host.wait, 60 * BUSY) == 0
     assert "the zygote has died" not in hosting.logs()
     assert [each.attempt for each in hosting.ended("await:open")] == [1]
     assert await hosting.copies("shop/orders") == 0
@@ -212,6 +213,7 @@ async def test_a_second_sigterm_ends_the_host_and_all_that_it_started_at_once(
 async def test_a_host_that_is_killed_20_times_loses_nothing_and_leaves_nobody_behind(
     hosting: Hosting,
 ) -> None:
+    hosting.settings["host_lease"] = KILLED_LEASE
     await hosting.add("/shop", handler="handlers:alone", max_processes=3, receive_retry_count=100)
     bodies = [f"sleep:{number % 10 / 200}" for number in range(400)]
     identities = await hosting.put("shop/orders", *bodies)
@@ -242,7 +244,7 @@ async def test_processes_of_a_killed_host_are_not_shown_for_long(hosting: Hostin
 
     await hosting.until(runs, "it runs")
     hosting.kill(host)
-    await hosting.until(is_gone, "it is not shown any more", seconds=30)
+    await hosting.until(is_gone, "it is not shown any more", seconds=30 * BUSY)
     assert (await hosting.services.apps.state("/shop")).hosts == ()
 
 
