@@ -14,6 +14,7 @@ from tests.contract.conftest import StoreAddress
 from tests.contract.moving_worker import QUEUES
 from tests.contract.test_torture import ROOT
 from tests.long import sized
+from tests.services.waiting import BUSY
 
 MESSAGES = 40
 KILLS = sized(10, 20)
@@ -38,7 +39,7 @@ async def moves(store: Store) -> int:
 
 
 async def wait_for_moves(store: Store, least: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * BUSY
     while await moves(store) < least:
         assert time.monotonic() < deadline, "nothing is moved any more"
         await anyio.sleep(0.01)
@@ -47,7 +48,7 @@ async def wait_for_moves(store: Store, least: int) -> None:
 async def all_messages(store: Store) -> list[QueueMessage]:
     """As many as there should be, once the leases of the dead have run out."""
     found: list[QueueMessage] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60 * BUSY
     while len(found) < MESSAGES:
         assert time.monotonic() < deadline, f"only {len(found)} messages are left"
         for name in await store.wait_for_messages(QUEUES, timeout=5):
@@ -67,12 +68,12 @@ async def test_killed_movers_leave_each_message_in_one_queue(
             await wait_for_moves(store, 2 * (kill + 1))
             victim = workers.pop(0)  # the one that is longest at work
             victim.kill()
-            assert victim.wait(10) == -9, "it died by itself"
+            assert victim.wait(10 * BUSY) == -9, "it died by itself"
             workers.append(start(address))
     finally:
         for worker in workers:
             worker.kill()
-            worker.wait(10)
+            worker.wait(10 * BUSY)
     found = await all_messages(store)
     assert Counter(m.body for m in found) == Counter(str(n) for n in range(MESSAGES))
     assert sum([(await store.queue(name).info()).length for name in QUEUES]) == MESSAGES

@@ -56,7 +56,7 @@ async def test_a_dead_holder_is_replaced_after_the_leases_time(
     assert dead is not None
     started = time.monotonic()
     successor = None
-    while successor is None and time.monotonic() - started < dead.seconds + 10:
+    while successor is None and time.monotonic() - started < dead.seconds + 60:
         await asyncio.sleep(0.2)
         successor = await other_store.acquire_lease("scheduler", seconds=2)
     assert successor is not None
@@ -70,9 +70,9 @@ async def test_a_dead_holder_is_replaced_after_the_leases_time(
 
 
 async def test_a_renewed_lease_is_kept(store: Store, other_store: Store) -> None:
-    lease = await store.acquire_lease("scheduler", seconds=2)
+    lease = await store.acquire_lease("scheduler", seconds=5)
     assert lease is not None
-    ends = time.monotonic() + lease.seconds + 1.5
+    ends = time.monotonic() + lease.seconds + 1
     while time.monotonic() < ends:
         await asyncio.sleep(0.5)
         await store.renew_lease(lease)

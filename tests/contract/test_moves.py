@@ -6,7 +6,7 @@ import pytest
 
 from postroom.storage import InvalidName, InvalidValue, LeaseLost, Queue, Store, TooLarge
 
-A_MOMENT = 10.0
+A_MOMENT = 20.0
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from postroom.storage import InvalidValue, LeaseLost, MessageToPut, Queue, Store
 
 # Engines may round delays up to whole seconds, and polling looks at most every two.
-A_MOMENT = 10.0
+A_MOMENT = 20.0
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def test_a_message_is_received_once_and_deleted(queue: Queue) -> None:
     assert message.body == "2012-10-15,634852858215726983,000042,0"
     assert message.dequeue_count == 1
     assert message.properties == {}
-    assert abs(message.enqueued_at - before) < timedelta(seconds=5)
+    assert abs(message.enqueued_at - before) < timedelta(seconds=60)
     assert await queue.receive(lease=30) == []
     await queue.delete(message)
     assert (await queue.info()).length == 0
@@ -105,12 +105,12 @@ async def test_peeking_changes_nothing(queue: Queue) -> None:
 
 async def test_a_delayed_message_waits_for_its_time(queue: Queue) -> None:
     started = time.monotonic()
-    await queue.put("later", delay=2)
+    await queue.put("later", delay=4)
     await queue.put("now")
     assert [m.body for m in await queue.receive(10, lease=30)] == ["now"]
     assert (await queue.info()).length == 2
-    assert await receive_within(queue, 2 + A_MOMENT) == ["later"]
-    assert time.monotonic() - started > 1.9
+    assert await receive_within(queue, 4 + A_MOMENT) == ["later"]
+    assert time.monotonic() - started > 3.9
 
 
 async def test_an_expired_message_is_never_received(queue: Queue) -> None:
@@ -137,9 +137,9 @@ async def test_a_lease_that_runs_out_gives_the_message_to_another_and_the_late_d
 ) -> None:
     other = other_store.queue("mail/send")
     await queue.put("slow")
-    [mine] = await queue.receive(lease=2)
+    [mine] = await queue.receive(lease=4)
     assert await other.receive(lease=30) == []
-    assert await other.wait(2 + A_MOMENT)
+    assert await other.wait(4 + A_MOMENT)
     [theirs] = await other.receive(lease=30)
     assert theirs.id == mine.id
     assert theirs.dequeue_count == 2
@@ -240,7 +240,7 @@ async def test_two_receivers_never_get_the_same_message(queue: Queue, other_stor
 
 
 async def test_waiting_ends_when_another_process_puts(queue: Queue, other_store: Store) -> None:
-    waiting = asyncio.create_task(queue.wait(20))
+    waiting = asyncio.create_task(queue.wait(60))
     await asyncio.sleep(0.3)
     assert not waiting.done()
     await other_store.queue("other").put("does not count")
@@ -262,7 +262,7 @@ async def test_waiting_does_not_wait_when_a_message_is_ready(queue: Queue) -> No
     await queue.put("here")
     started = time.monotonic()
     assert await queue.wait(30)
-    assert time.monotonic() - started < 2 * A_MOMENT
+    assert time.monotonic() - started < A_MOMENT
 
 
 async def test_a_leased_message_does_not_end_the_waiting(queue: Queue) -> None:
@@ -273,8 +273,8 @@ async def test_a_leased_message_does_not_end_the_waiting(queue: Queue) -> None:
 
 async def test_one_can_wait_for_several_queues_or_for_all(store: Store, other_store: Store) -> None:
     waiting = [
-        asyncio.create_task(store.wait_for_messages(["a", "b"], timeout=20)),
-        asyncio.create_task(store.wait_for_messages(timeout=20)),
+        asyncio.create_task(store.wait_for_messages(["a", "b"], timeout=60)),
+        asyncio.create_task(store.wait_for_messages(timeout=60)),
     ]
     await asyncio.sleep(0.2)
     await other_store.queue("b").put("made while they waited")
@@ -294,7 +294,7 @@ async def test_the_length_counts_all_and_the_oldest_is_the_next(queue: Queue) ->
     info = await queue.info()
     assert info.length == 3
     assert info.oldest is not None
-    assert before < info.oldest < before + timedelta(seconds=30)
+    assert before < info.oldest < before + timedelta(seconds=120)
     await queue.receive(2, lease=30)
     info = await queue.info()
     assert (info.length, info.oldest) == (3, None)

@@ -16,6 +16,7 @@ from postroom.storage import Queue, QueueMessage, open_store
 from tests.contract.conftest import StoreAddress
 from tests.contract.torture_worker import BATCH, QUEUE
 from tests.long import sized
+from tests.services.waiting import BUSY
 
 ROOT = Path(__file__).parents[2]
 QUIET_SECONDS = "10"  # longer than a dead worker's lease, and than the start of a new one
@@ -30,9 +31,9 @@ class Load:
 
 
 LOADS = {
-    "sqlite": Load(sized(6_000, 20_000), 3, 4, sized(10, 20)),
-    "postgres": Load(sized(6_000, 20_000), 3, 4, sized(10, 20)),
-    "azure": Load(sized(400, 600), 2, 2, sized(4, 6)),
+    "sqlite": Load(sized(4_000, 20_000), 3, 4, sized(8, 20)),
+    "postgres": Load(sized(4_000, 20_000), 3, 4, sized(8, 20)),
+    "azure": Load(sized(240, 600), 2, 2, sized(3, 6)),
 }
 
 
@@ -78,7 +79,7 @@ class Workers:
 
     async def kill_along_the_way(self, load: Load) -> None:
         """One kill after each equal share of the messages, so that all fall into the work."""
-        deadline = time.monotonic() + 150
+        deadline = time.monotonic() + 100 * BUSY
         for number in range(1, load.kills + 1):
             while len(self.killed_logs) < number:
                 assert time.monotonic() < deadline, "the work does not get on"
@@ -124,7 +125,7 @@ async def test_killed_processes_lose_nothing_and_finish_nothing_twice(
             for _ in range(load.takers):
                 workers.start("take", QUIET_SECONDS)
             await workers.kill_along_the_way(load)
-            workers.join(120)
+            workers.join(120 * BUSY)
             left = [message.body for message in await drained(store.queue(QUEUE))]
     finally:
         workers.kill_all()

@@ -19,7 +19,7 @@ from postroom.transport.contract import (
 )
 from tests.services.destinations import LOCAL, REMOTE, Destination, running_destination
 from tests.services.plain_mailing import Notes, TemplatedMailing, kinds, many, recipients
-from tests.services.waiting import wait_until
+from tests.services.waiting import BUSY, wait_until
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -203,6 +203,6 @@ async def test_closing_leaves_nobody_waiting(remote: Destination) -> None:
 
     await remote.transport.close()
 
-    results = await asyncio.wait_for(sending, 20)
+    results = await asyncio.wait_for(sending, 20 * BUSY)
     for position, result in enumerate(results):
         assert result.kind is (IN_DOUBT if notes.was_handed_over(position) else DEFERRED)

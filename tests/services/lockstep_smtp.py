@@ -29,8 +29,18 @@ class LockstepSmtp:
         self.touched: set[str] = set()
         self._connections: set[_Connection] = set()
 
+    @property
+    def busy(self) -> int:
+        """How many connections wait for a reply."""
+        return sum(each.is_waiting for each in self._connections)
+
     async def answer_all(self) -> None:
         """Wait until nothing more arrives, then reply to everything that has."""
+        await self.until_quiet()
+        for each in list(self._connections):
+            each.answer()
+
+    async def until_quiet(self) -> None:
         heard = -1
         for _ in range(200):
             await asyncio.sleep(0.005)
@@ -38,8 +48,6 @@ class LockstepSmtp:
             if now == heard:
                 break
             heard = now
-        for each in list(self._connections):
-            each.answer()
 
     def added(self, connection: "_Connection") -> None:
         self._connections.add(connection)
@@ -73,6 +81,10 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._waiting += data
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
 
     def answer(self) -> None:
         replies = []

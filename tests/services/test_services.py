@@ -136,7 +136,7 @@ def mail() -> EmailMessage:
 
 
 def test_smtp_sink_takes_mail(smtp_sink: SmtpSink) -> None:
-    with smtplib.SMTP(smtp_sink.host, smtp_sink.port, timeout=10) as client:
+    with smtplib.SMTP(smtp_sink.host, smtp_sink.port, timeout=60) as client:
         refused = client.send_message(mail())
 
     assert refused == {}
@@ -144,7 +144,7 @@ def test_smtp_sink_takes_mail(smtp_sink: SmtpSink) -> None:
 
 def test_smtp_sink_keeps_emails_on_request() -> None:
     with running_smtp_sink("-d", "mail-") as sink:
-        with smtplib.SMTP(sink.host, sink.port, timeout=10) as client:
+        with smtplib.SMTP(sink.host, sink.port, timeout=60) as client:
             client.send_message(mail())
 
         [kept] = sink.folder.glob("mail-*")
@@ -155,7 +155,7 @@ def test_smtp_sink_keeps_emails_on_request() -> None:
 def test_smtp_sink_refuses_a_command_on_request() -> None:
     with (
         running_smtp_sink("-f", "RCPT") as sink,
-        smtplib.SMTP(sink.host, sink.port, timeout=10) as client,
+        smtplib.SMTP(sink.host, sink.port, timeout=60) as client,
         pytest.raises(smtplib.SMTPRecipientsRefused),
     ):
         client.send_message(mail())

@@ -84,7 +84,7 @@ async def closed(connections: list[Connection], least: int = 1) -> bool:
 
 
 async def healthz(site: Site) -> int:
-    async with httpx2.AsyncClient(base_url=site.url, timeout=10) as http:
+    async with httpx2.AsyncClient(base_url=site.url, timeout=60) as http:
         return (await http.get("/healthz")).status_code
 
 
@@ -93,7 +93,7 @@ async def test_half_a_request_is_closed_after_a_while(tmp_path: Path, half: str)
     async with running_site(tmp_path, limits=QUICK) as site:
         start = monotonic()
         reader, writer = await connect(site, HALVES[half])
-        answer = await until_closed(reader, 20)
+        answer = await until_closed(reader, 60)
         assert monotonic() - start > 0.3
         writer.close()
         # Without a key it is refused at once; and who has asked for nothing gets no answer.
@@ -106,8 +106,8 @@ async def test_half_a_request_is_closed_after_a_while(tmp_path: Path, half: str)
 async def test_a_byte_now_and_then_does_not_keep_a_connection(tmp_path: Path, half: str) -> None:
     async with running_site(tmp_path, limits=QUICK) as site:
         reader, writer = await connect(site, HALVES[half])
-        end = asyncio.create_task(until_closed(reader, 20))
-        for _ in range(400):
+        end = asyncio.create_task(until_closed(reader, 60))
+        for _ in range(1200):
             if end.done():
                 break
             writer.write(b"x")
@@ -142,7 +142,7 @@ async def test_requests_that_are_no_http_do_not_fill_the_log(
         for sent, status in ((b"\x16\x03\x01\r\n\r\n", b"400"), (upgrade, b"200")):
             for _ in range(20):
                 reader, writer = await connect(site, sent)
-                assert (await until_closed(reader, 5)).startswith(b"HTTP/1.1 " + status)
+                assert (await until_closed(reader, 60)).startswith(b"HTTP/1.1 " + status)
                 writer.close()
     assert len(caplog.records) <= 1, caplog.text
 
@@ -161,7 +161,7 @@ async def test_connections_that_are_at_work_are_not_given_up(tmp_path: Path) -> 
         for reader, _ in streams:
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         more, writer = await connect(site, b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert (await until_closed(more, 20))[:12] in (b"HTTP/1.1 503", b"")
+        assert (await until_closed(more, 60))[:12] in (b"HTTP/1.1 503", b"")
         assert not await closed(streams)
         for _, each in [*streams, (more, writer)]:
             each.close()
@@ -190,7 +190,7 @@ async def test_a_client_that_does_not_read_its_response_is_disconnected(tmp_path
                 await writer.drain()
 
         with pytest.raises(ConnectionError):
-            await asyncio.wait_for(ask_on(), 20)
+            await asyncio.wait_for(ask_on(), 60)
         writer.close()
         assert await healthz(site) == 200
 
@@ -208,7 +208,7 @@ async def test_a_slow_but_honest_upload_is_taken(tmp_path: Path) -> None:
                 await asyncio.sleep(0.1)
                 yield b"".join(b"u%d-%d@example.com,%s\n" % (number, n, name) for n in range(20))
 
-        async with httpx2.AsyncClient(base_url=site.url, timeout=20) as http:
+        async with httpx2.AsyncClient(base_url=site.url, timeout=60) as http:
             headers = {"Authorization": f"Bearer {key}", "Content-Type": "text/csv"}
             answer = await http.post("/api/v1/lists/news/import", content=lines(), headers=headers)
         assert answer.status_code == 200, answer.text
@@ -216,7 +216,7 @@ async def test_a_slow_but_honest_upload_is_taken(tmp_path: Path) -> None:
 
 
 async def test_a_reused_connection_gets_the_full_time_again(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, head_seconds=2.0, body_seconds=2.0)
+    limits = msgspec.structs.replace(QUICK, head_seconds=4.0, body_seconds=4.0)
     async with running_site(tmp_path, limits=limits) as site:
         reader, writer = await connect(site)
         for _ in range(4):
@@ -225,5 +225,5 @@ async def test_a_reused_connection_gets_the_full_time_again(tmp_path: Path) -> N
             while (await reader.readline()).strip():
                 pass
             await reader.readexactly(len('{"status":"ok"}'))
-            await asyncio.sleep(0.7)
+            await asyncio.sleep(1.2)
         writer.close()

@@ -43,7 +43,9 @@ async def make_list(services: Services) -> None:
     await services.lists.create(LIST, "Contoso's news", "news@contoso.example")
 
 
-@pytest.mark.parametrize("part", ["sender", "up"])
+@pytest.mark.parametrize(
+    ("engine", "part"), [("postgres", "sender"), ("sqlite", "up")], indirect=["engine"]
+)
 async def test_a_sign_up_gets_one_confirmation_email_and_none_after_confirming(
     postroom: Postroom, services: Services, server: RecordingSmtp, part: str
 ) -> None:
@@ -137,6 +139,7 @@ async def test_what_is_no_work_item_is_set_aside_with_the_reason(
     assert server.copies() == {ANNA: 1}
 
 
+@ON_ONE_ENGINE
 async def test_sigterm_while_one_is_on_its_way_finishes_it(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:

@@ -164,6 +164,7 @@ async def test_a_database_that_restarts_costs_only_time(
     assert sum(copies.values()) - count <= counts.possible_duplicates
 
 
+@ON_ONE_ENGINE
 async def test_subscribers_who_leave_before_their_page_is_sent_get_nothing(
     postroom: Postroom, services: Services, server: RecordingSmtp
 ) -> None:
@@ -231,6 +232,7 @@ async def test_answers_that_take_long_keep_nobody_else_from_getting_it(
     assert sum(at > min(arrived) + 18 for at in arrived) <= len(late)
 
 
+@ON_ONE_ENGINE
 @pytest.mark.timeout(120)
 async def test_pause_resume_and_cancel_take_effect_soon(
     postroom: Postroom, services: Services, server: RecordingSmtp
@@ -269,6 +271,7 @@ async def test_pause_resume_and_cancel_take_effect_soon(
     assert set(server.copies().values()) == {1}
 
 
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 @pytest.mark.timeout(120)
 async def test_a_page_that_takes_longer_than_its_lease_is_not_sent_twice(
     postroom: Postroom, services: Services, server: RecordingSmtp

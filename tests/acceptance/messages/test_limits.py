@@ -53,6 +53,7 @@ async def until_processing(checker: SumChecker) -> None:
     )
 
 
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 @pytest.mark.timeout(60)
 async def test_two_senders_keep_one_limit_together_also_when_one_is_replaced(
     postroom: Postroom, services: Services, server: RecordingSmtp

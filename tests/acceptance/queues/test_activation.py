@@ -103,6 +103,7 @@ async def test_applications_of_the_file_run_plain_and_async_and_any_program(
     assert not any(is_alive(pid) for pid in {each.pid for each in hosting.begun()})
 
 
+@ON_ONE_ENGINE
 async def test_a_burst_starts_one_process_if_only_one_is_allowed(hosting: Hosting) -> None:
     await hosting.add("/burst", max_processes=1)
     await hosting.put("burst", *(str(number) for number in range(1000)))
@@ -167,6 +168,7 @@ async def test_a_handler_that_takes_longer_than_the_idle_timeout_is_not_stopped(
     assert await hosting.copies("slow") == 0
 
 
+@ON_ONE_ENGINE
 async def test_one_flooded_application_does_not_hold_up_99_others(hosting: Hosting) -> None:
     for number in range(100):
         await hosting.add(f"/app{number:02}", max_processes=2)

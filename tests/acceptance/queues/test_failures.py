@@ -72,6 +72,7 @@ async def test_attempts_are_counted_across_the_death_of_hosts(hosting: Hosting) 
     assert max(entry.attempt for entry in history) == 4, "not attempt 5 of 4"
 
 
+@ON_ONE_ENGINE
 async def test_messages_come_back_from_retry_each_at_its_time_to_a_stopped_application(
     hosting: Hosting,
 ) -> None:
@@ -98,6 +99,7 @@ async def test_messages_come_back_from_retry_each_at_its_time_to_a_stopped_appli
     await hosting.until_empty(ORDERS, f"{ORDERS};retry")
 
 
+@ON_ONE_ENGINE
 async def test_each_disposition_does_what_it_says_and_a_fault_stops_one_queue_only(
     hosting: Hosting,
 ) -> None:
@@ -153,6 +155,7 @@ async def test_a_handler_may_give_up_at_once_or_ask_for_time(hosting: Hosting) -
         assert second.attempt == 2
 
 
+@ON_ONE_ENGINE
 async def test_what_is_too_old_is_not_delivered(hosting: Hosting) -> None:
     await hosting.add("/shop", max_processes=1)
     await hosting.services.queues.put(ORDERS, "too old", ttl=0.01)
@@ -164,6 +167,7 @@ async def test_what_is_too_old_is_not_delivered(hosting: Hosting) -> None:
     assert not hosting.begun("too old")
 
 
+@ON_ONE_ENGINE
 async def test_a_time_to_live_ends_in_a_queue_that_nobody_serves(hosting: Hosting) -> None:
     await hosting.add("/shop", max_processes=1)
     await hosting.start()
@@ -212,6 +216,7 @@ async def test_a_poison_queue_may_have_an_application_and_there_is_no_loop(
     assert await hosting.copies(ORDERS) == 1
 
 
+@ON_ONE_ENGINE
 async def test_redriven_messages_start_over_and_keep_their_history(hosting: Hosting) -> None:
     await hosting.add(
         "/shop", receive_retry_count=1, max_retry_cycles=0, max_processes=1, on_poison="move"

@@ -21,6 +21,7 @@ from tests.services.waiting import BUSY
 KILLS = 20
 
 
+@ON_ONE_ENGINE
 async def test_processes_are_replaced_under_load_and_every_message_is_handled_once(
     hosting: Hosting,
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.services.postroom import CommandLine
+from tests.services.waiting import BUSY
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def rows(cli: CommandLine) -> dict[str, int]:
 
 
 def wait_for_rows(cli: CommandLine, count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * BUSY
     while rows(cli).get("email:", 0) < count:
         assert time.monotonic() < deadline, json.dumps(rows(cli))
         time.sleep(0.01)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.services.postroom import CommandLine
 from tests.services.recording_smtp import RecordingSmtp, running_recording_smtp
-from tests.services.waiting import free_ports
+from tests.services.waiting import BUSY, free_ports
 
 FAR = "2099-01-01T09:00+09:00"
 
@@ -158,7 +158,7 @@ def test_a_message_is_sent_watched_listed_and_traced(
             for line in cli.ok("message", "show", ref, "--watch", "--json").splitlines()
         ]
         up.send_signal(signal.SIGTERM)
-        up.communicate(timeout=20)
+        up.communicate(timeout=30 * BUSY)
     for each in watched:
         counts = each["counts"]
         assert counts["planned"] == sum(
@@ -220,13 +220,13 @@ def test_trace_shows_lists_and_messages_newest_first(cli: CommandLine) -> None:
 
 
 def wait_until_done(cli: CommandLine, refs: list[str]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * BUSY
     while {each["ref"] for each in cli.json("message", "ls", "--done")["items"]} != set(refs):
         assert time.monotonic() < deadline, datetime.now(UTC)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=30 * BUSY)
     assert process.returncode == 0
     assert b"\nStopped.\n" in said

@@ -14,6 +14,7 @@ from postroom.services.queues.attempts import AttemptFailure
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.services.postroom import CommandLine
+from tests.services.waiting import BUSY
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_applications_are_followed_until_ctrl_c(cli: CommandLine) -> None:
         cli.ok("app", "remove", "/shop")
         assert json.loads(watching.stdout.readline())["items"] == []
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(30) == 0
+        assert watching.wait(30 * BUSY) == 0
         assert watching.stderr.read() == b""
     finally:
         watching.kill()

@@ -178,7 +178,7 @@ async def test_a_message_whose_bell_was_never_rung_is_found_all_the_same(tmp_pat
         )
         silent.commit()
         silent.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await waiting
 
 

@@ -13,7 +13,7 @@ MAIL = "Subject: x\r\n\r\nx\r\n"
 def test_faults_can_be_changed_while_connections_are_open() -> None:
     with running_recording_smtp() as server:
         assert server.connections() == 0
-        with smtplib.SMTP(server.host, server.port, timeout=10) as client:
+        with smtplib.SMTP(server.host, server.port, timeout=60) as client:
             client.sendmail("news@example.com", ["a@one.example"], MAIL)
 
             server.script(Rule("RCPT", r"@two\.example$", "451 4.7.0 slow down"))
@@ -37,16 +37,16 @@ def test_faults_can_be_changed_while_connections_are_open() -> None:
 
 def test_a_reset_and_a_restart() -> None:
     with running_recording_smtp(Rule("DATA", reset=True)) as server:
-        client = smtplib.SMTP(server.host, server.port, timeout=10)
+        client = smtplib.SMTP(server.host, server.port, timeout=60)
         with pytest.raises((ConnectionResetError, smtplib.SMTPServerDisconnected)):
             client.sendmail("news@example.com", ["a@one.example"], MAIL)
 
         server.stop()
         with pytest.raises(ConnectionRefusedError):
-            smtplib.SMTP(server.host, server.port, timeout=10)
+            smtplib.SMTP(server.host, server.port, timeout=60)
         server.start()
         server.script()
-        with smtplib.SMTP(server.host, server.port, timeout=10) as again:
+        with smtplib.SMTP(server.host, server.port, timeout=60) as again:
             again.sendmail("news@example.com", ["a@one.example"], MAIL)
 
         assert server.connections() == 2

@@ -329,6 +329,12 @@ async def test_no_answer_to_a_whole_call_is_in_doubt(drops: bool) -> None:
         assert notes.handed_over == [0, 1]
 
 
+async def until_handed_over(notes: Notes) -> None:
+    await asyncio.to_thread(
+        wait_until, lambda: bool(notes.handed_over), seconds=30, what="a call under way"
+    )
+
+
 async def test_a_cancelled_call_waits_for_its_answer() -> None:
     async with running_api() as (api, transport):
 
@@ -339,7 +345,7 @@ async def test_a_cancelled_call_waits_for_its_answer() -> None:
         api.reply = slow
         notes = Notes()
         sending = asyncio.create_task(transport.send(TemplatedMailing(), recipients("a"), notes))
-        await asyncio.sleep(0.2)
+        await until_handed_over(notes)
         sending.cancel()
         await asyncio.sleep(0.1)
         sending.cancel()
@@ -359,7 +365,7 @@ async def test_a_cancelled_call_does_not_wait_for_ever() -> None:
         api.reply = slow
         notes = Notes()
         sending = asyncio.create_task(transport.send(TemplatedMailing(), recipients("a"), notes))
-        await asyncio.sleep(0.2)
+        await until_handed_over(notes)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
@@ -377,9 +383,7 @@ async def test_closing_leaves_nobody_waiting() -> None:
         api.reply = slow
         notes = Notes()
         under_way = asyncio.create_task(transport.send(TemplatedMailing(), recipients("a"), notes))
-        await asyncio.to_thread(
-            wait_until, lambda: bool(notes.handed_over), seconds=10, what="a call under way"
-        )
+        await until_handed_over(notes)
         waits = asyncio.create_task(transport.send(TemplatedMailing(), recipients("b"), Notes()))
         await asyncio.sleep(0.05)
 

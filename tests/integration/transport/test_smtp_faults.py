@@ -158,7 +158,7 @@ async def test_after_a_refusal_the_next_batch_asks_the_server() -> None:
             server.script()
             started = time.monotonic()
             assert kinds(await send(transport, "a", "b")) == [ACCEPTED] * 2
-            assert time.monotonic() - started < 10
+            assert time.monotonic() - started < 25
 
 
 async def test_after_an_outage_the_next_batch_asks_the_server() -> None:
@@ -173,7 +173,7 @@ async def test_after_an_outage_the_next_batch_asks_the_server() -> None:
 
             started = time.monotonic()
             assert kinds(await send(transport, "a")) == [ACCEPTED]
-            assert time.monotonic() - started < 10
+            assert time.monotonic() - started < 25
 
 
 async def test_emails_that_wait_together_ask_once() -> None:

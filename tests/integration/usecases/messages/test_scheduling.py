@@ -33,6 +33,7 @@ from tests.integration.usecases.making import (
     schedule,
 )
 from tests.integration.usecases.pages import check_sum, fan_out_whole, settle, use_small_pages
+from tests.services.waiting import BUSY
 
 
 def space_watch(services: Services, folder: Path, mark: SpaceMark) -> SpaceWatch:
@@ -50,13 +51,13 @@ async def scheduling(
         yield made
     finally:
         stopping.set()
-        await asyncio.wait_for(asyncio.gather(*running), 60)
+        await asyncio.wait_for(asyncio.gather(*running), 60 * BUSY)
 
 
 async def until(
     services: Services, ref: str, is_so: Callable[[Message], bool], seconds: float = 60
 ) -> Message:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + BUSY * seconds
     while True:
         message = await services.messages.get(ref)
         if is_so(message):
@@ -91,7 +92,7 @@ async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
         assert (done.status, done.reason) == (MessageStatus.COMPLETED, NO_LIST)
         assert done.completed_at is not None
         await until(services, long.ref, lambda m: m.status is MessageStatus.PROCESSING)
-        for _ in range(500):
+        for _ in range(3000):
             if cancelled.ref not in await open_refs(services):
                 break
             await asyncio.sleep(0.02)

@@ -32,6 +32,7 @@ from tests.integration.usecases.faults import Fate, Fated
 from tests.integration.usecases.making import fill, make_list, schedule
 from tests.integration.usecases.pages import check_sum, fan_out_whole
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
+from tests.services.waiting import BUSY
 
 LEASE = 60.0
 SELDOM = RetryPlan()
@@ -60,16 +61,16 @@ async def sender(
         yield
     finally:
         stopping.set()
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, 60 * BUSY)
         await transport.close()
 
 
 async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
-    for _ in range(3000):
+    for _ in range(3000 * BUSY):
         if await is_so():
             return
         await asyncio.sleep(0.02)
-    raise AssertionError("not within a minute")
+    raise AssertionError("not in time")
 
 
 class Leaving(Fated):

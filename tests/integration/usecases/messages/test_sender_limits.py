@@ -135,7 +135,9 @@ async def test_a_paced_batch_that_is_cancelled_hands_over_nothing_more(store: St
     paced = PacedTransport(keeping, store, EmailRate(4))
     first = asyncio.create_task(paced.send(PlainMailing(), many(40), notes))
     second = asyncio.create_task(paced.send(PlainMailing(), recipients("next"), Notes()))
-    await asyncio.sleep(0.6)
+    async with asyncio.timeout(60):
+        while len(notes.handed_over) < 4:  # noqa: ASYNC110 - the transport has no event for it
+            await asyncio.sleep(0.05)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first

@@ -15,6 +15,7 @@ from postroom.host.runner import HostSettings, RunnerContext
 from postroom.host.wire import Accepted, Deliver, Failed
 from postroom.storage import Store, open_store
 from postroom.wiring import Services
+from tests.services.waiting import BUSY
 from tests.unit.host.fakes import Clock, FakeLauncher, FakeWorker, ready
 
 APP = App("/shop", handler="m:f", max_processes=2)
@@ -48,7 +49,7 @@ class Bench:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * BUSY
     while not is_so():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
