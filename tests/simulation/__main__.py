@@ -25,10 +25,12 @@ def main() -> int:
         # The order of a set of strings must be the same in every process.
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606
-    _prepare(options.bug)
+    _prepare()
     if options.seed is not None:
-        return _replay(options.seed)
-    return _run(options.first, options.count, options.jobs, stop_early=options.bug is not None)
+        return _replay(options.seed, options.bug)
+    if options.each_bug:
+        return _find_each_bug(options.count, options.jobs)
+    return _run(options.first, options.count, options.jobs, options.bug)
 
 
 def _options() -> argparse.Namespace:
@@ -38,24 +40,25 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=10_000, help="how many seeds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, and look for it")
+    parser.add_argument("--each-bug", action="store_true", help="plant one bug after the other")
     return parser.parse_args()
 
 
-def _prepare(bug: str | None) -> None:
+def _prepare() -> None:
     """Load whatever is loaded once in a process: no run may differ from the same one later."""
     make_smaller()
     for recipients in range(1, 8):
         template(recipients)
     for seed in range(10):
         Simulation(seed).run()
-    if bug is not None:
-        BUGS[bug]()
     gc.collect()
     gc.freeze()
     gc.disable()
 
 
-def _replay(seed: int) -> int:
+def _replay(seed: int, bug: str | None) -> int:
+    if bug is not None:
+        BUGS[bug]()
     simulation = Simulation(seed, print)
     try:
         simulation.run()
@@ -66,19 +69,29 @@ def _replay(seed: int) -> int:
     return 0
 
 
-def _run(first: int, count: int, jobs: int, *, stop_early: bool) -> int:
+def _find_each_bug(count: int, jobs: int) -> int:
+    """Plant one bug after the other. The status is 0 if each of them is found."""
+    return max([int(_run(0, count, jobs, bug) == 0) for bug in sorted(BUGS)])
+
+
+def _run(first: int, count: int, jobs: int, bug: str | None) -> int:
+    """Run these seeds; with a bug, which is planted in the processes that run them, up to the first
+    failure."""
+    if bug is not None:
+        print(f"{bug}:")
     began = time.monotonic()
     starts = range(first, first + count, _AT_ONCE)
     counts = [min(_AT_ONCE, first + count - start) for start in starts]
     schedules: set[int] = set()
     failures: list[str] = []
     ran = 0
-    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+    plant = BUGS[bug] if bug is not None else None
+    with ProcessPoolExecutor(jobs, get_context("fork"), plant) as pool:
         for some, wrong in pool.map(_run_some, starts, counts):
             schedules |= some
             failures += wrong
             ran += len(some) + len(wrong)
-            if failures and stop_early:
+            if failures and bug is not None:
                 pool.shutdown(cancel_futures=True)
                 break
     for failure in failures[:20]:

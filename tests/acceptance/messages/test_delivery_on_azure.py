@@ -18,8 +18,8 @@ from tests.acceptance.harness import (
 from tests.long import sized
 from tests.services.recording_smtp import RecordingSmtp
 
-COUNT = sized(600, 5_000)
-KILLS = sized(3, 20)
+COUNT = sized(300, 5_000)
+KILLS = sized(2, 20)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -30,10 +31,11 @@ async def until_ready_says(port: int, wanted: str) -> None:
     said = ""
     async with httpx2.AsyncClient(timeout=60) as http:
         while time.monotonic() < deadline:
-            answer = await http.get(f"http://127.0.0.1:{port}/readyz")
-            said = str(answer.json()["status"])
-            if (answer.status_code, said) == (503, wanted):
-                return
+            with suppress(httpx2.ConnectError):  # it is starting
+                answer = await http.get(f"http://127.0.0.1:{port}/readyz")
+                said = str(answer.json()["status"])
+                if (answer.status_code, said) == (503, wanted):
+                    return
             await asyncio.sleep(0.1)
     raise AssertionError(f"/readyz says {said!r}, not {wanted!r}")
 
