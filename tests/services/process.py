@@ -133,10 +133,14 @@ def folder_for(name: str, user: str | None) -> Iterator[Path]:
 
 
 @contextmanager
-def without_nohup() -> Iterator[None]:
-    """Start processes that follow SIGHUP, also if the test run itself was started with `nohup`."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def default_signals() -> Iterator[None]:
+    """Start processes that follow SIGHUP and SIGINT, also if the test run itself ignores them.
+
+    `nohup` makes it ignore SIGHUP, and a script that runs it in the background SIGINT.
+    """
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGHUP, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGHUP, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -13,7 +13,7 @@ import pytest
 from postroom.wiring import Services
 from tests.acceptance.harness import POSTROOM, Postroom, SumChecker, address_of, fill, schedule
 from tests.contract.conftest import ON_ONE_ENGINE
-from tests.services.process import without_nohup
+from tests.services.process import default_signals
 from tests.services.recording_smtp import RecordingSmtp, Rule
 from tests.services.waiting import BUSY
 
@@ -36,7 +36,7 @@ async def test_a_closed_terminal_loses_nothing_and_doubles_nothing(
         os.setsid()
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 
-    with without_nohup():
+    with default_signals():
         sender = subprocess.Popen(  # noqa: ASYNC220
             [POSTROOM, "sender"],
             cwd=postroom.folder,

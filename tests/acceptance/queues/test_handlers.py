@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.acceptance.hosting import SECRET_KEY, Hosting, children_of
+from tests.services.waiting import BUSY
 
 ONCE = {"receive_retry_count": 0, "max_retry_cycles": 0, "max_processes": 1}
 
@@ -231,6 +232,6 @@ async def test_a_launch_without_descriptors_leaves_no_process_and_recovers(
     await hosting.until(lambda: "Too many open files" in hosting.logs(), "no process is started")
     await hosting.until_status("/shop", lambda app: not app.processes, "no process is counted")
     resource.prlimit(host.pid, resource.RLIMIT_NOFILE, (hard, hard))
-    await hosting.until_ended("a")
+    await hosting.until_ended("a", within=20 * BUSY)
     resource.prlimit(host.pid, resource.RLIMIT_NOFILE, (used, hard))
     assert await hosting.stop(host) == 0

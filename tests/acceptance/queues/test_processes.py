@@ -15,7 +15,7 @@ from postroom.wiring import Services
 from tests.acceptance.hosting import KILLED_LEASE, Hosting, children_of, is_alive
 from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
-from tests.services.process import without_nohup
+from tests.services.process import default_signals
 from tests.services.waiting import BUSY
 
 KILLS = 20
@@ -179,7 +179,7 @@ async def test_a_host_that_is_asked_to_stop_finishes_what_it_began_and_gives_bac
 async def test_a_closed_terminal_lets_a_host_finish_what_it_began(hosting: Hosting) -> None:
     """The shell sends SIGHUP to every process of the job, so to the zygote as well."""
     await hosting.add("/shop", max_processes=1)
-    with without_nohup():
+    with default_signals():
         host = await hosting.start()
     await hosting.put("shop/orders", "await:open")
     await hosting.until_begun(1)

@@ -14,6 +14,7 @@ from postroom.services.queues.attempts import AttemptFailure
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.services.postroom import CommandLine
+from tests.services.process import default_signals
 from tests.services.waiting import BUSY
 
 
@@ -76,7 +77,8 @@ def test_mistakes_with_applications_are_one_line(cli: CommandLine) -> None:
 
 def test_applications_are_followed_until_ctrl_c(cli: CommandLine) -> None:
     cli.ok("app", "add", "/shop", "--handler", "orders:process")
-    watching = cli.start("app", "ls", "--watch", "--json")
+    with default_signals():
+        watching = cli.start("app", "ls", "--watch", "--json")
     try:
         assert watching.stdout is not None
         assert watching.stderr is not None

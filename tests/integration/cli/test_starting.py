@@ -14,7 +14,7 @@ import pytest
 from postroom.cli.main import PARTS
 from postroom.folders import FolderError, make_private, make_writable
 from tests.services.postroom import CommandLine
-from tests.services.process import without_nohup
+from tests.services.process import default_signals
 from tests.services.waiting import accepts_connections, free_ports, wait_until
 
 
@@ -126,7 +126,7 @@ def test_what_a_terminal_sends_while_the_host_comes_up_is_no_error(
 ) -> None:
     """It reaches every process of the terminal, also one that is still loading its modules."""
     postroom = Path(sys.executable).with_name("postroom")
-    with without_nohup():
+    with default_signals():
         process = subprocess.Popen(
             [postroom, "up", "--port", str(free_ports(1)[0])],
             cwd=tmp_path,

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.timeout(60)
 
 ACCEPTED, REFUSED, DEFERRED = ResultKind.ACCEPTED, ResultKind.REFUSED, ResultKind.DEFERRED
 HELD, IN_DOUBT = ResultKind.HELD, ResultKind.IN_DOUBT
+PATIENT = Timeouts(patience=30 * BUSY)
 HASTY = Timeouts(patience=1.5, cancelled=0.5, quit=0.5)
 LARGE = 20 * 1024 * 1024  # more than the kernel takes off our hands
 
@@ -305,7 +306,7 @@ async def test_an_unreachable_server_holds_everything_after_a_little_patience() 
 
 async def test_calls_wait_for_a_server_that_returns_in_time(server: RecordingSmtp) -> None:
     server.stop()
-    async with transport_to(server.url, timeouts=Timeouts(patience=20)) as transport:
+    async with transport_to(server.url, timeouts=PATIENT) as transport:
         sending = asyncio.create_task(send(transport, ["a", "b"]))
         await asyncio.sleep(0.5)
         assert not sending.done()
@@ -481,7 +482,7 @@ async def test_in_the_greatest_confusion_every_outcome_is_true(server: Recording
     server.script(*CHAOS)
     people, notes = many(1000), Notes()
 
-    async with transport_to(server.url, connections=8, timeouts=Timeouts(patience=20)) as transport:
+    async with transport_to(server.url, connections=8, timeouts=PATIENT) as transport:
         results = await transport.send(PlainMailing(1000), people, notes)
 
     copies, wanted = server.copies(), {"06": IN_DOUBT, "07": IN_DOUBT, "09": REFUSED}
@@ -498,7 +499,7 @@ async def test_in_the_greatest_confusion_every_outcome_is_true(server: Recording
 async def test_killed_servers_leave_at_most_one_doubt_a_connection(server: RecordingSmtp) -> None:
     """Whatever the server took is accepted or in doubt, and what it did not take is neither."""
     people, notes, kills = many(6000), Notes(), 4
-    async with transport_to(server.url, connections=4, timeouts=Timeouts(patience=30)) as transport:
+    async with transport_to(server.url, connections=4, timeouts=PATIENT) as transport:
         sending = asyncio.create_task(transport.send(PlainMailing(2000), people, notes))
         for number in range(kills):
             await asyncio.to_thread(notes.wait_for_settled, (number + 1) * 1000)
