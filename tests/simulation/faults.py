@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from postroom.domain.messages.pages import SEND_QUEUE
 from postroom.scheduler import completion
-from tests.simulation.loop import Process, current_process
+from tests.simulation.loop import Process
 from tests.simulation.mail_server import GREYLISTED, HELD, REJECTED
 from tests.simulation.people import People
 from tests.simulation.times import LEASE
@@ -16,7 +16,7 @@ from tests.simulation.times import LEASE
 if TYPE_CHECKING:
     from tests.simulation.scenario import Simulation
 
-END = 2.0
+END = 3.0
 """Seconds of virtual time after which no fault begins."""
 _MOST = 6
 _MOST_STEPS = 60  # until a process is killed or suspended: it happens at any `await`
@@ -37,8 +37,6 @@ class Faults:
             self._kill,
             self._suspend,
             self._suspend,
-            self._suspend_after_hand_over,
-            self._suspend_after_hand_over,
             self._stop,
             self._lose_store,
             self._lose_mail_server,
@@ -65,7 +63,6 @@ class Faults:
         self._simulation.tell("the faults have stopped")
         self._simulation.data.is_healthy = True
         self._simulation.server.is_healthy = True
-        self._simulation.server.at_next_hand_over = None
         self._simulation.handler.is_healthy = True
         self._find_store()
         self._find_mail_server()
@@ -89,24 +86,13 @@ class Faults:
 
     def _suspend(self) -> None:
         seconds = LEASE * self._choices.choice((0.4, 1.2, 3.0))
-        self._soon(lambda process: self._stand_still(process, seconds))
 
-    def _suspend_after_hand_over(self) -> None:
-        """Suspend the next process that hands an email over, for longer than its lease: another one
-        takes its page before it records what it sent."""
-        seconds = LEASE * self._choices.choice((1.2, 2.0))
+        def suspend(process: Process) -> None:
+            self._simulation.tell(f"{process} is suspended for {seconds:.1f} s")
+            self._simulation.judge.had_faults = True
+            self._loop.suspend(process, seconds)
 
-        def suspend() -> None:
-            process = current_process()
-            process.steps_left = 0
-            process.at_last_step = lambda process: self._stand_still(process, seconds)
-
-        self._simulation.server.at_next_hand_over = suspend
-
-    def _stand_still(self, process: Process, seconds: float) -> None:
-        self._simulation.tell(f"{process} is suspended for {seconds:.1f} s")
-        self._simulation.judge.had_faults = True
-        self._loop.suspend(process, seconds)
+        self._soon(suspend)
 
     def _stop(self) -> None:
         role = self._choices.choice(list(self._simulation.running))

@@ -50,15 +50,13 @@ class MailServer:
         self.process = process
         self.is_healthy = False
         self.fault_rate = choices.choice((0.0, 0.1, 0.3))
-        self.lost_rate = choices.choice((0.0, 0.0, 0.05, 0.3, 0.9))
+        self.lost_rate = choices.choice((0.0, 0.05, 0.3))
         self.outage: Result | None = None
         """The reply to everything."""
         self.unknown_users: set[Address] = set()
         self.emails: dict[Address, Delivery] = {}
         self.told: Callable[[str], None] = lambda text: None
         self.handed_over: Callable[[Address], None] = lambda address: None
-        self.at_next_hand_over: Callable[[], None] | None = None
-        """Called once, in the process that hands an email over."""
 
     def email(self, address: Address) -> Delivery:
         return self.emails.setdefault(address, Delivery())
@@ -153,9 +151,6 @@ class SimulatedTransport(Transport):
         server.told(f"{sender}: hands over {address}")
         server.handed_over(address)
         email.hand_over()
-        if server.at_next_hand_over is not None:
-            act, server.at_next_hand_over = server.at_next_hand_over, None
-            act()
         reply: asyncio.Future[Result | None] = self._loop.create_future()
 
         def arrive() -> None:

@@ -56,7 +56,7 @@ class People:
             self._judge.check_errors()
             if self._loop.time() > _LONGEST:
                 self._judge.fail(f"it does not come to an end: {self._judge.remaining()}")
-            message = await self._judge.current_message()
+            message = await self._current()
             if message.status is MessageStatus.PAUSED:
                 await self._attempt(self.resume)
             elif message.status not in FINAL:

@@ -30,8 +30,8 @@ from tests.simulation.template import address_of, template
 from tests.simulation.times import LEASE
 
 _BASE_URL = "https://lists.example.org"
-_RETRY = RetryPlan(timedelta(seconds=0.3), timedelta(seconds=0.6), timedelta(hours=1))
-_RESTART_SECONDS = (0.05, 0.3, 1.0)
+_RETRY = RetryPlan(timedelta(seconds=0.5), timedelta(seconds=1), timedelta(hours=1))
+_RESTART_SECONDS = (0.05, 0.3, 1.5)
 
 
 class Simulation:

@@ -15,7 +15,7 @@ from postroom.services.messages import hold_rows, holds
 from postroom.storage import checked
 from postroom.transport.contract import FaultScope
 
-LEASE = 1.0
+LEASE = 1.5
 """Seconds for which a sender claims a page, and a scheduler leads."""
 
 
@@ -27,17 +27,17 @@ class _Unmeasured:
 _SMALLER: tuple[tuple[object, str, object], ...] = (
     (fan_out, "PAGE_SIZE", 2),
     (fan_out, "_WINDOW", 4),
-    (policy, "_DOUBT_PAUSES", (timedelta(seconds=0.3), timedelta(seconds=0.6))),
+    (policy, "_DOUBT_PAUSES", (timedelta(seconds=0.4), timedelta(seconds=0.8))),
     (refusals, "_FEW", 2),
     (refusals, "ENOUGH", 3),
-    (holds, "PROBE_LEASE", timedelta(seconds=1.4)),
-    (hold_rows, "PROBE_LEASE", timedelta(seconds=1.4)),
+    (holds, "PROBE_LEASE", timedelta(seconds=2)),
+    (hold_rows, "PROBE_LEASE", timedelta(seconds=2)),
     (holds, "INTERVALS", (1, 2)),
-    (holds, "_LONGEST", dict.fromkeys(FaultScope, 1)),
-    (completion, "_PARKED_CHECK_SECONDS", 1.4),
+    (holds, "_LONGEST", dict.fromkeys(FaultScope, 2)),
+    (completion, "_PARKED_CHECK_SECONDS", 2.0),
     # Only runs that lose work items look for them: it would hide bugs that lose one.
     (completion, "_LOST_AFTER", timedelta(days=1)),
-    (held_pages, "_PROBE_SECONDS", 1.4),
+    (held_pages, "_PROBE_SECONDS", 2.0),
     (checked, "STORE_SECONDS", _Unmeasured()),
     # Polls are the larger part of what a run costs.
     (leading, "_LAST_CHECKS", 0.4),
