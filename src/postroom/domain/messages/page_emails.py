@@ -193,8 +193,7 @@ class PageEmails:
         if not states:
             return self
         columns = _Columns(self._packed, len(self))
-        for place, state in states.items():
-            columns.put(place, state)
+        columns.put(states)
         return PageEmails(columns.packed(), self.addresses)
 
     def erased(self, place: int) -> PageEmails:
@@ -227,30 +226,26 @@ class _Columns:
         # fits into a byte.
         self._replies = {reply: number for number, reply in enumerate(packed.replies, 1)}
         self._moments = {moment: number for number, moment in enumerate(packed.moments, 1)}
-        self._last = UNTRIED
-        self._last_numbers = (0, 0, 0, 0, 0)
 
-    def put(self, place: int, state: EmailState) -> None:
-        if state is not self._last:  # most emails of a page get the same state
-            self._last = state
-            self._last_numbers = (
-                _CODES[state.outcome],
-                min(state.tries, _MOST),
-                min(state.doubts, _MOST),
-                _number(self._replies, state.reply[:LONGEST_REPLY]),
-                _number(self._moments, _microseconds(state.at)),
-            )
-        (
-            self._outcomes[place],
-            self._tries[place],
-            self._doubts[place],
-            self._reply_of[place],
-            self._at_of[place],
-        ) = self._last_numbers
-        if state.next_try_at is not None or place in self._next_tries:
-            _put(self._next_tries, place, state.next_try_at)
-        if state.first_tried_at is not None or place in self._first_tries:
-            _put(self._first_tries, place, state.first_tried_at)
+    def put(self, states: Mapping[int, EmailState]) -> None:
+        outcomes, tries, doubts = self._outcomes, self._tries, self._doubts
+        reply_of, at_of = self._reply_of, self._at_of
+        next_tries, first_tries = self._next_tries, self._first_tries
+        last: EmailState | None = None
+        outcome = tried = doubted = reply = at = 0
+        for place, state in states.items():
+            if state is not last:  # most emails of a page get the same state
+                last = state
+                outcome = _CODES[state.outcome]
+                tried, doubted = min(state.tries, _MOST), min(state.doubts, _MOST)
+                reply = _number(self._replies, state.reply[:LONGEST_REPLY])
+                at = _number(self._moments, _microseconds(state.at))
+            outcomes[place], tries[place], doubts[place] = outcome, tried, doubted
+            reply_of[place], at_of[place] = reply, at
+            if next_tries or state.next_try_at is not None:
+                _put(next_tries, place, state.next_try_at)
+            if first_tries or state.first_tried_at is not None:
+                _put(first_tries, place, state.first_tried_at)
 
     def packed(self) -> _Packed:
         replies, reply_of = list(self._replies), self._reply_of
@@ -311,4 +306,4 @@ def _at(column: bytes, place: int) -> int:
 
 
 def _stored(column: bytearray) -> bytes:
-    return bytes(column) if any(column) else b""
+    return bytes(column) if column.count(0) < len(column) else b""
