@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
-import msgspec
-
 from postroom.alerts import Alerts, Channel, MailChannel, NoticeSender, WebhookChannel
 from postroom.encryption import Keyring, load_all_keys, without_key
 from postroom.mail.wire_addresses import ascii_domain
@@ -195,10 +193,8 @@ def make_sender(services: Services, transport: Transport, settings: Settings) ->
         in_doubt=WhenInDoubt(settings.sender.in_doubt),
         lease=settings.sender.lease.total_seconds(),
         retry=_retry_plan(settings),
+        one_core=settings.storage.url.startswith("sqlite:"),  # this engine has threads
     )
-    if settings.storage.url.startswith("sqlite:"):
-        # This engine has threads, and writes at the same moment share one transaction.
-        how = msgspec.structs.replace(how, one_core=True, settle_together=0.02)
     return Sender(
         services,
         _paced(services.store, transport, settings.sender.rate),

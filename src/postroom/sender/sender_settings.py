@@ -37,7 +37,7 @@ class SenderSettings(msgspec.Struct, frozen=True):
     """How many work items are received at once."""
     most_pages: int = 64
     """The upper limit of active pages; `window.py` decides how many there are."""
-    settle_together: float = 0.0
-    """How long a finished page waits for others, which SQLite records in one transaction."""
+    settle_together: float = 0.02
+    """How long a finished page waits for others, to be recorded with them."""
     one_core: bool = False
     """Whether to keep the process on one core: see `tuning.py`."""

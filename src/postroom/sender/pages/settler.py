@@ -73,8 +73,8 @@ class Settler:
 
     async def _write_all(self) -> None:
         try:
-            await asyncio.sleep(0)  # pages that are ready at the same moment go together
             while self._waiting:
+                await asyncio.sleep(self._patience)
                 await self._write(self._next_group())
         finally:
             self._writing = None
@@ -97,7 +97,7 @@ class Settler:
     async def _write(self, group: list[_Write]) -> None:
         while group:
             try:
-                await self._store.write_in_order(_steps(group), patience=self._patience)
+                await self._store.write_in_order(_steps(group))
             except Conflict as exc:
                 group.pop(exc.operation).end(PageLost())
             except LeaseLost:

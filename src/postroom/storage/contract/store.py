@@ -95,13 +95,12 @@ class Store(ABC):
     async def containers(self) -> list[str]:
         """Return the names of all containers, sorted."""
 
-    async def write_in_order(self, steps: Sequence[Step], *, patience: float = 0.0) -> None:
+    async def write_in_order(self, steps: Sequence[Step]) -> None:
         """Do one step after the other. The first one that fails raises its error: earlier steps are
         done, later ones are not.
 
         If the process dies, the steps up to one of them have been done. Where possible, an engine
-        does all of them in one transaction, and may wait `patience` seconds for other calls to
-        share it.
+        does all of them in one transaction.
         """
         for step in steps:
             match step:

@@ -133,7 +133,7 @@ class PostgresStore(CheckedStore):
         return PostgresContainer(name, self._database)
 
     @measured("write_in_order")
-    async def write_in_order(self, steps: Sequence[Step], *, patience: float = 0.0) -> None:
+    async def write_in_order(self, steps: Sequence[Step]) -> None:
         """Do all steps in one transaction, unless one of them fails."""
         some = [step for step in steps if not isinstance(step, Put) or step.messages]
         await write_together(self._database, [self._writing(step) for step in some])

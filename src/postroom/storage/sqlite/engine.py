@@ -32,7 +32,7 @@ from postroom.storage.sqlite.connection import Readers, open_connection
 from postroom.storage.sqlite.queues import SqliteQueue
 from postroom.storage.sqlite.store_clock import StoreClock
 from postroom.storage.sqlite.tables import PREFIX, SqliteTable
-from postroom.storage.sqlite.writer import CommitDelay, Writer
+from postroom.storage.sqlite.writer import Writer
 
 _SCHEME = "sqlite:///"
 _COMPANION_FILES = ("-wal", "-shm", "-journal", "-bell", "-clock")
@@ -73,7 +73,6 @@ class SqliteStore(CheckedStore):
         self._bell = FileBell(path)
         self._readers = Readers(path)
         self._writer = Writer(path)
-        self._commit_delay = CommitDelay()
         self._known_tables: set[str] = set()
 
     def table(self, name: str) -> Table:
@@ -91,15 +90,11 @@ class SqliteStore(CheckedStore):
     def container(self, name: str) -> Container:
         return SqliteContainer(name, self._writer, self._readers)
 
-    async def write_in_order(self, steps: Sequence[Step], *, patience: float = 0.0) -> None:
+    @measured("write_in_order")
+    async def write_in_order(self, steps: Sequence[Step]) -> None:
         """Do all steps in one transaction, unless one of them fails."""
         works = [self._work(step) for step in steps]
-        if patience:
-            await self._commit_delay.wait(patience)
-        await self._write(steps, works)
 
-    @measured("write_in_order")
-    async def _write(self, steps: Sequence[Step], works: Sequence[Work]) -> None:
         def write(connection: apsw.Connection) -> None:
             for work in works:
                 work(connection)

@@ -149,22 +149,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-class CommitDelay:
-    """Delays callers, so that several share one transaction: those that arrive while the first one
-    waits continue at the same moment."""
-
-    def __init__(self) -> None:
-        self._over: asyncio.Event | None = None
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for this time, or as long as the caller that is already waiting."""
-        if self._over is None:
-            self._over = asyncio.Event()
-            asyncio.get_running_loop().call_later(seconds, self._end, self._over)
-        await self._over.wait()
-
-    def _end(self, over: asyncio.Event) -> None:
-        self._over = None
-        over.set()

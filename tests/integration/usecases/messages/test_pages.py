@@ -1,6 +1,7 @@
 """Pages that senders claim: in groups, once each, and settled with their work items."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from postroom.sender.policy import RetryPlan, WhenInDoubt
 from postroom.services import entities
 from postroom.services.messages.holds import Holds
 from postroom.services.messages.page_rows import FREE, Page, PageRows
-from postroom.storage import QueueMessage, Store
+from postroom.storage import Batch, QueueMessage, Step, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
 from tests.integration.usecases.making import address_of, fill, make_list, rows_of, schedule
@@ -149,6 +150,24 @@ async def test_a_renewed_claim_has_a_new_etag_and_time(store: Store, message: Me
     with pytest.raises(PageLost):
         await Settler(store).settle(all_accepted(page), page.etag)
     await Settler(store).settle(all_accepted(page), renewed.etag)
+
+
+async def test_pages_that_are_finished_within_a_moment_are_written_together(
+    store: Store, message: Message, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [await claimed(store, message, number, "me") for number in range(3)]
+    write, written = store.write_in_order, list[int]()
+
+    async def counted(steps: Sequence[Step]) -> None:
+        written.append(sum(len(step.operations) for step in steps if isinstance(step, Batch)))
+        await write(steps)
+
+    monkeypatch.setattr(store, "write_in_order", counted)
+    settler = Settler(store, 0.05)
+    first = asyncio.create_task(settler.settle(all_accepted(pages[0]), pages[0].etag))
+    await asyncio.sleep(0)
+    await asyncio.gather(first, *(settler.settle(all_accepted(p), p.etag) for p in pages[1:]))
+    assert written == [3]
 
 
 async def test_subscribers_are_found_among_any_number_of_others(

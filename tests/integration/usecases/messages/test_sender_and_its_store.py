@@ -80,9 +80,9 @@ class Leaving(Fated):
         super().__init__(inner, Fate())
         self._steps: int | None = after
 
-    async def write_in_order(self, steps: Sequence[Step], *, patience: float = 0.0) -> None:
+    async def write_in_order(self, steps: Sequence[Step]) -> None:
         if self._steps is None:
-            await self._inner.write_in_order(steps, patience=patience)
+            await self._inner.write_in_order(steps)
             return
         assert len(steps) == STEPS
         first, self._steps = steps[: self._steps], None
