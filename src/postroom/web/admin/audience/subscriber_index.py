@@ -44,7 +44,7 @@ _INDEX: Final = Sortable[SubscriberLine](
     {
         "address": SortColumn("Address", lambda each: each.address),
         "state": SortColumn("State", _state_of),
-        "since": SortColumn("Since", lambda each: each.created_at, largest_first=True),
+        "since": SortColumn("Joined", lambda each: each.created_at, largest_first=True),
     },
     key_order="address",
     order_label="Sorted by address",
