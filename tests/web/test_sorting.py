@@ -71,6 +71,11 @@ def cells(page: str, column: int) -> list[str]:
     return [" ".join(re.sub("<[^>]+>", " ", row[column]).split()) for row in rows]
 
 
+def names(page: str) -> list[str]:
+    """The names in an index of lists; the description is below each."""
+    return [text.partition(" ")[0] for text in cells(page, 0)]
+
+
 # -- every index ----------------------------------------------------------------------------------
 
 
@@ -196,20 +201,19 @@ async def test_lists_are_sorted_by_size_however_many(site: Site, editor: Visitor
         ("-subscribers", ["beta", "news", "alpha"]),
         ("subscribers", ["alpha", "news", "beta"]),
         ("-confirmed", ["beta", "news", "alpha"]),
-        ("description", ["beta", "news", "alpha"]),
         ("created", ["news", "alpha", "beta"]),
     ):
-        assert cells((await editor.get(f"/lists?sort={sort}")).text, 0) == expected, sort
+        assert names((await editor.get(f"/lists?sort={sort}")).text) == expected, sort
     # More than one page of them: sorted by the last count, which is what is shown.
     await count_again(site)
     for number in range(50):
         await services.lists.create(f"more{number:02}", "More", "m@example.com")
     page = (await editor.get("/lists?sort=-subscribers")).text
-    assert cells(page, 0)[:4] == ["beta", "news", "alpha", "more00"]
-    assert cells(page, 3)[:4] == ["3", "1", "0", "many"]
+    assert names(page)[:4] == ["beta", "news", "alpha", "more00"]
+    assert cells(page, 2)[:4] == ["3", "1", "0", "many"]
     second = (await editor.get(next_in(page))).text
-    assert cells(second, 0) == ["more47", "more48", "more49"]
-    assert cells((await editor.get("/lists?q=more1&sort=-list")).text, 0)[0] == "more19"
+    assert names(second) == ["more47", "more48", "more49"]
+    assert names((await editor.get("/lists?q=more1&sort=-list")).text)[0] == "more19"
 
 
 async def test_messages_are_sorted_by_subject_list_and_status(site: Site, editor: Visitor) -> None:
