@@ -16,7 +16,7 @@ from postroom.services.queues.hosts import HostReport, HostStatusService
 from postroom.transport.contract import FaultScope
 
 
-class Problem(msgspec.Struct, frozen=True):
+class SystemProblem(msgspec.Struct, frozen=True):
     """Something that is wrong. It is about a hold, a queue or an application, or none of them.
 
     `next_try` is when Postroom tries again by itself; `reply` is what the mail server said.
@@ -45,7 +45,7 @@ class SystemState:
         self._holds = holds
         self._space = space
 
-    async def problems(self) -> list[Problem]:
+    async def problems(self) -> list[SystemProblem]:
         """Return all problems, what stops most first. Holds of single messages are shown with
         their messages."""
         health, hosts, holds, space = await asyncio.gather(
@@ -63,12 +63,12 @@ class SystemState:
         return sorted(found, key=lambda each: (each.hold != ACCOUNT, each.grade is Grade.LOOK))
 
 
-def _of_holds(holds: Iterable[Hold]) -> Iterator[Problem]:
+def _of_holds(holds: Iterable[Hold]) -> Iterator[SystemProblem]:
     for hold in holds:
         if hold.scope is FaultScope.MESSAGE:
             continue
         grade = Grade.STOPPED if hold.scope is FaultScope.ACCOUNT else Grade.LOOK
-        yield Problem(
+        yield SystemProblem(
             grade,
             describe(hold).removesuffix("."),
             hold.since,
@@ -78,17 +78,17 @@ def _of_holds(holds: Iterable[Hold]) -> Iterator[Problem]:
         )
 
 
-def _of_space(space: SpaceWait | None) -> Iterator[Problem]:
+def _of_space(space: SpaceWait | None) -> Iterator[SystemProblem]:
     if space is not None:
         text = f"{space}, for {space.place}. New messages start when there is enough space"
-        yield Problem(Grade.STOPPED, text, space.since)
+        yield SystemProblem(Grade.STOPPED, text, space.since)
 
 
-def _of_queue(concern: Concern) -> Problem:
-    return Problem(concern.grade, concern.text, concern.since, queue=concern.queue)
+def _of_queue(concern: Concern) -> SystemProblem:
+    return SystemProblem(concern.grade, concern.text, concern.since, queue=concern.queue)
 
 
-def _of_apps(hosts: Iterable[HostReport]) -> Iterator[Problem]:
+def _of_apps(hosts: Iterable[HostReport]) -> Iterator[SystemProblem]:
     """Yield applications that are stopped because they keep failing, each once."""
     failing = {
         app.path: app.whole_trouble
@@ -97,4 +97,6 @@ def _of_apps(hosts: Iterable[HostReport]) -> Iterator[Problem]:
         if app.whole_trouble and app.whole_trouble != app.state  # else an operator has paused it
     }
     for path, trouble in sorted(failing.items()):
-        yield Problem(Grade.STOPPED, f"The application {path} does not run: {trouble}", app=path)
+        yield SystemProblem(
+            Grade.STOPPED, f"The application {path} does not run: {trouble}", app=path
+        )

@@ -21,8 +21,8 @@ from postroom.cli.operations.demo.plans import (
     PLANS,
     SENT_NOW,
     TO_COME,
+    Edition,
     ListPlan,
-    Mailing,
     html_of,
 )
 from postroom.domain.audience.addresses import Address, address_key
@@ -102,7 +102,7 @@ async def fill_with_examples(services: Services, settings: Settings) -> bool:
     return True
 
 
-def _time_of(mailing: Mailing, now: datetime) -> datetime:
+def _time_of(mailing: Edition, now: datetime) -> datetime:
     day = now - timedelta(days=mailing.days)
     return day.replace(hour=mailing.hour, minute=0, second=0, microsecond=0)
 
@@ -165,7 +165,7 @@ class _SentMessage(msgspec.Struct, frozen=True):
 
 
 def _sent_message(
-    plan: ListPlan, mailing: Mailing, at: datetime, people: Sequence[Person], dice: random.Random
+    plan: ListPlan, mailing: Edition, at: datetime, people: Sequence[Person], dice: random.Random
 ) -> _SentMessage:
     recipients = sorted(
         (each for each in people if each.may_receive(at)),

@@ -10,7 +10,7 @@ DAYS: Final = 90
 """How long the history is."""
 
 
-class Mailing(msgspec.Struct, frozen=True):
+class Edition(msgspec.Struct, frozen=True):
     """A message. `days` is how long ago it was sent, at an hour (UTC); below 0, it is to come."""
 
     days: int
@@ -34,7 +34,7 @@ class ListPlan(msgspec.Struct, frozen=True):
     age: int = 400
     jump: int = 0
     jump_days: int = 0
-    mailings: tuple[Mailing, ...] = ()
+    mailings: tuple[Edition, ...] = ()
 
 
 NEWS: Final = ListPlan(
@@ -46,18 +46,18 @@ NEWS: Final = ListPlan(
     jump=420,
     jump_days=38,
     mailings=(
-        Mailing(84, "Late summer: the best of the market", "Tomatoes, figs and the last peaches."),
-        Mailing(77, "Back to school, back to the kitchen", "Lunch boxes that come back empty."),
-        Mailing(70, "Meet the baker of Mill Street", "He gets up when you go to bed."),
-        Mailing(63, "Autumn catalogue", "Forty pages of wool, wood and warm light."),
-        Mailing(56, "Three soups for grey days", "Pumpkin, lentil, and the one with the leeks."),
-        Mailing(49, "How we choose our farms", "Seven questions that we ask every grower."),
-        Mailing(40, "Birthday week: 20 % off everything", "Contoso turns ten. Thank you."),
-        Mailing(33, "What you bought most", "And what we would have bought instead."),
-        Mailing(26, "Repair café on Saturday", "Bring a lamp, take a lamp home that works."),
-        Mailing(19, "New: refill stations", "Bring your jars; the fifth filling is free."),
-        Mailing(12, "November is for tea", "Six teas and the people who grow them."),
-        Mailing(2, "Harvest festival", "Music, cider and a very large pumpkin."),
+        Edition(84, "Late summer: the best of the market", "Tomatoes, figs and the last peaches."),
+        Edition(77, "Back to school, back to the kitchen", "Lunch boxes that come back empty."),
+        Edition(70, "Meet the baker of Mill Street", "He gets up when you go to bed."),
+        Edition(63, "Autumn catalogue", "Forty pages of wool, wood and warm light."),
+        Edition(56, "Three soups for grey days", "Pumpkin, lentil, and the one with the leeks."),
+        Edition(49, "How we choose our farms", "Seven questions that we ask every grower."),
+        Edition(40, "Birthday week: 20 % off everything", "Contoso turns ten. Thank you."),
+        Edition(33, "What you bought most", "And what we would have bought instead."),
+        Edition(26, "Repair café on Saturday", "Bring a lamp, take a lamp home that works."),
+        Edition(19, "New: refill stations", "Bring your jars; the fifth filling is free."),
+        Edition(12, "November is for tea", "Six teas and the people who grow them."),
+        Edition(2, "Harvest festival", "Music, cider and a very large pumpkin."),
     ),
 )
 PRODUCT: Final = ListPlan(
@@ -70,10 +70,10 @@ PRODUCT: Final = ListPlan(
     jump=150,
     jump_days=26,
     mailings=(
-        Mailing(54, "Welcome to product updates", "What this list is for, and how often.", 14),
-        Mailing(40, "Order history in your account", "Find what you bought in 2019.", 14),
-        Mailing(27, "The app remembers your lists", "Shopping lists are shared now.", 14),
-        Mailing(13, "Pick-up times by the quarter hour", "And a reminder before each.", 14),
+        Edition(54, "Welcome to product updates", "What this list is for, and how often.", 14),
+        Edition(40, "Order history in your account", "Find what you bought in 2019.", 14),
+        Edition(27, "The app remembers your lists", "Shopping lists are shared now.", 14),
+        Edition(13, "Pick-up times by the quarter hour", "And a reminder before each.", 14),
     ),
 )
 GARDEN: Final = ListPlan(
@@ -83,18 +83,18 @@ GARDEN: Final = ListPlan(
     before=214,
     daily=0.9,
     mailings=(
-        Mailing(76, "The garden in September", "Seeds, windfalls and a visit to the nursery.", 17),
-        Mailing(46, "The garden in October", "Tulips go in now. So do the apples.", 17),
-        Mailing(15, "The garden in November", "On Saturday we prune the apple trees.", 17),
+        Edition(76, "The garden in September", "Seeds, windfalls and a visit to the nursery.", 17),
+        Edition(46, "The garden in October", "Tulips go in now. So do the apples.", 17),
+        Edition(15, "The garden in November", "On Saturday we prune the apple trees.", 17),
     ),
 )
 PLANS: Final = (NEWS, PRODUCT, GARDEN)
 
-SENT_NOW: Final = Mailing(0, "Advent market: the programme", "Four weekends, sixty stalls.")
-TO_COME: Final = Mailing(-3, "Winter is coming: a third off", "Everything that keeps you warm.")
+SENT_NOW: Final = Edition(0, "Advent market: the programme", "Four weekends, sixty stalls.")
+TO_COME: Final = Edition(-3, "Winter is coming: a third off", "Everything that keeps you warm.")
 
 
-def html_of(plan: ListPlan, mailing: Mailing) -> str:
+def html_of(plan: ListPlan, mailing: Edition) -> str:
     return f"""<!doctype html>
 <html><body style="font-family: sans-serif; max-width: 36rem; margin: auto; line-height: 1.5">
 <p style="color: #666">{plan.description}</p>

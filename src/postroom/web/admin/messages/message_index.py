@@ -62,20 +62,20 @@ _SENT_INDEX: Final = Sortable(
 )
 
 
-class Tab(StrEnum):
+class MessageTab(StrEnum):
     SCHEDULED = "Scheduled"
     SENDING = "Sending"
     SENT = "Sent"
 
     @property
     def url(self) -> str:
-        return "/messages" if self is Tab.SCHEDULED else f"/messages/{self.lower()}"
+        return "/messages" if self is MessageTab.SCHEDULED else f"/messages/{self.lower()}"
 
 
 class _Filter(msgspec.Struct, frozen=True):
     """The messages of a tab, and of one list if it is named."""
 
-    tab: Tab
+    tab: MessageTab
     of_list: str
     now: datetime
 
@@ -84,12 +84,12 @@ class _Filter(msgspec.Struct, frozen=True):
             return False
         # By time, not by status: a paused message waits on the tab where it was.
         is_due = message.scheduled_at <= self.now
-        return self.tab is Tab.SENT or is_due == (self.tab is Tab.SENDING)
+        return self.tab is MessageTab.SENT or is_due == (self.tab is MessageTab.SENDING)
 
 
-def index(tab: Tab) -> Callable[[Visit], Awaitable[Response]]:
+def index(tab: MessageTab) -> Callable[[Visit], Awaitable[Response]]:
     """Return the endpoint that shows this tab."""
-    is_sent = tab is Tab.SENT
+    is_sent = tab is MessageTab.SENT
 
     async def show(visit: Visit) -> Response:
         wanted = _Filter(tab, visit.parameter("list").strip(), clock.now())
@@ -124,7 +124,7 @@ async def _by_time(
     """Return matching messages of a limited number of reads, and where to continue."""
     found: list[Message] = []
     for _ in range(_MOST_READS):
-        if wanted.tab is Tab.SENT:
+        if wanted.tab is MessageTab.SENT:
             newest = await visit.services.times.done(limit=ROWS_SHOWN, before=following)
             messages, following = newest.messages, newest.next
         else:
@@ -142,11 +142,14 @@ async def _list_names(visit: Visit) -> list[ListName]:
     return names if len(names) <= _MOST_CHOICES else []
 
 
-async def _tabs(visit: Visit, current: Tab) -> list[TabLink]:
+async def _tabs(visit: Visit, current: MessageTab) -> list[TabLink]:
     """Return the tabs with the number of messages that wait or are being sent."""
     open_ones = await visit.services.times.count_open(most=_MOST_COUNTED)
-    counts = {Tab.SCHEDULED: open_ones.to_come, Tab.SENDING: open_ones.under_way}
-    return [TabLink(tab.url, tab.value, tab is current, _shown(counts.get(tab, 0))) for tab in Tab]
+    counts = {MessageTab.SCHEDULED: open_ones.to_come, MessageTab.SENDING: open_ones.under_way}
+    return [
+        TabLink(tab.url, tab.value, tab is current, _shown(counts.get(tab, 0)))
+        for tab in MessageTab
+    ]
 
 
 def _shown(count: int) -> str:
@@ -155,10 +158,10 @@ def _shown(count: int) -> str:
 
 async def _sent(visit: Visit) -> Response:
     """Redirect bookmarks of the page that is now the tab Sent."""
-    return RedirectResponse(Tab.SENT.url, 301)
+    return RedirectResponse(MessageTab.SENT.url, 301)
 
 
 VIEWS = (
-    *(View(tab.url, index(tab), role=Role.VIEWER) for tab in Tab),
+    *(View(tab.url, index(tab), role=Role.VIEWER) for tab in MessageTab),
     View("/archive", _sent, role=Role.VIEWER),
 )

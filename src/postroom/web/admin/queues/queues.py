@@ -59,7 +59,7 @@ class ShownMessage(msgspec.Struct, frozen=True):
         return self.message.body[:_LONGEST_SHOWN]
 
 
-class Tab(msgspec.Struct, frozen=True):
+class QueueTab(msgspec.Struct, frozen=True):
     """A queue or one of its subqueues."""
 
     label: str
@@ -216,15 +216,15 @@ async def _overview(visit: Visit, root: str) -> QueueOverview:
     return QueueOverview(root, 0, None, 0, 0, 0, match.winner, "no messages yet")
 
 
-def _tabs(overview: QueueOverview, name: str) -> list[Tab]:
+def _tabs(overview: QueueOverview, name: str) -> list[QueueTab]:
     root = overview.name
     tabs = [
-        Tab("Waiting", root, overview.length),
-        Tab("Retry", retry_queue(root), overview.retry),
-        Tab("Poison", poison_queue(root), overview.poison),
-        Tab("Dead letters", dead_letter_queue(root), overview.dead_letter),
+        QueueTab("Waiting", root, overview.length),
+        QueueTab("Retry", retry_queue(root), overview.retry),
+        QueueTab("Poison", poison_queue(root), overview.poison),
+        QueueTab("Dead letters", dead_letter_queue(root), overview.dead_letter),
     ]
-    return tabs if any(tab.queue == name for tab in tabs) else [*tabs, Tab(name, name, 0)]
+    return tabs if any(tab.queue == name for tab in tabs) else [*tabs, QueueTab(name, name, 0)]
 
 
 async def _shown(visit: Visit, messages: list[QueueMessage]) -> list[ShownMessage]:
