@@ -24,14 +24,14 @@
   }
 
   async function find() {
-    const mine = ++asked;
-    const answer = await fetch(`/search?q=${encodeURIComponent(field.value)}`, { headers: { "HX-Request": "true" } })
+    const mine = ++asked, query = field.value;
+    const answer = await fetch(`/search?q=${encodeURIComponent(query)}`, { headers: { "HX-Request": "true" } })
       .catch(() => null);
     if (mine !== asked) return;
     if (answer && answer.status === 401) { location.href = "/login"; return; }
     if (!answer || !answer.ok) { found.textContent = "The search is not available. Try again in a moment."; return; }
     { const html = await answer.text(); if (mine !== asked) return; found.innerHTML = html; }
-    found.dataset.query = field.value;
+    found.dataset.query = query;
     select(0);
   }
 
