@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from postroom.domain.messages.messages import MessageStatus
-from postroom.domain.messages.pages import WorkItem
+from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler import fan_out
 from postroom.sender.faults.lost_history import LostHistory
+from postroom.sender.journal.journal import Journal
+from postroom.sender.journal.recovery import Recovery
 from postroom.sender.pages.claims import Claims, PageTaken
 from postroom.sender.sender_settings import SenderSettings
 from postroom.services.events import Severity
@@ -109,3 +111,31 @@ async def test_a_page_that_no_sender_remembers_is_taken_without_doubt(
     page = (await Claims(services.pages, "other", 60.0).take([item]))[item]
     assert isinstance(page, Page)
     assert not page.claim.doubtful
+
+
+async def test_emails_whose_dead_sender_has_lost_its_claim_are_in_doubt_for_every_sender(
+    services: Services, store: Store, tmp_path: Path
+) -> None:
+    """Its journal alone says that one was handed over: a failover has undone the claim."""
+    name = await make_list(services)
+    readers = [each.address for each in await fill(store, name, 3)]
+    message = await fan_out_whole(store, (await schedule(services, name)).ref)
+    item = WorkItem(message.day, message.ref, 0)
+    settings = SenderSettings("http://localhost", tmp_path)
+    lost = LostHistory(services, "me", settings, None, lambda _: False)
+    await lost.watch(is_behind=False)  # the change of servers was noticed before the journal
+    journal = Journal(tmp_path, "dead")
+    [work] = await store.queue(SEND_QUEUE).receive(1, lease=60.0)
+    journal.page_taken(item.partition, work.id, work.receipt, work.body)
+    journal.sending(item.partition, readers).handing_over(1)
+    journal.close()
+
+    recovery = Recovery(services, settings.retry, settings.in_doubt, lost.remember_unsettled)
+    await recovery.settle_dead_senders(tmp_path)
+    await lost.watch(is_behind=False)
+
+    page = (await Claims(services.pages, "other", 60.0).take([item]))[item]
+    assert isinstance(page, Page)
+    assert [state.was_in_doubt for _, state in page.emails] == [False, True, False]
+    assert (await check_sum(services, message)).pending == 3
+    lost.close()
