@@ -52,6 +52,15 @@ def test_a_line_goes_from_edge_to_edge() -> None:
     assert chart.dates == [point.at for point in points]
 
 
+@pytest.mark.parametrize(("lowest", "is_filled"), [(10, True), (90, False)])
+def test_the_area_below_the_line_is_filled_only_from_zero(*, lowest: int, is_filled: bool) -> None:
+    points = [GrowthPoint(NOON + timedelta(hours=n), lowest + n, 0) for n in (0, 20)]
+    chart = growth_chart(Curve(points))
+    assert chart is not None
+    assert (chart.ticks[-1] == 0) is is_filled
+    assert bool(chart.area) is is_filled
+
+
 def test_one_point_is_no_line_and_neither_is_nobody() -> None:
     assert growth_chart(Curve([GrowthPoint(NOON, 1, 1)])) is None
     nobody = [GrowthPoint(NOON + timedelta(hours=n), 0, 0) for n in range(3)]

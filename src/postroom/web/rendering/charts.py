@@ -24,9 +24,9 @@ _FLAT: Final = 0.5  # if all values are above this share of the largest, the axi
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """A line with the area below it. `ticks` are the labels of the vertical axis, from the top;
-    `grid` the heights of its lines. `data` is for the script: time, subscribers and confirmed ones
-    of each point."""
+    """A line, with the area below it if the axis begins at zero: otherwise an area would exaggerate
+    the growth. `ticks` are the labels of the vertical axis, from the top; `grid` the heights of its
+    lines. `data` is for the script: time, subscribers and confirmed ones of each point."""
 
     line: str
     area: str
@@ -57,7 +57,7 @@ def growth_chart(curve: Curve) -> Chart | None:
     data = [[int(each.at.timestamp()), each.subscribers, each.verified] for each in points]
     return Chart(
         line=line,
-        area=f"{line}L{WIDTH} {HEIGHT}L0 {HEIGHT}Z",
+        area=f"{line}L{WIDTH} {HEIGHT}L0 {HEIGHT}Z" if low == 0 else "",
         grid=[round(HEIGHT * (high - tick) / (high - low), 1) for tick in ticks],
         ticks=ticks,
         dates=[_shown_at(first, curve), _shown_at(first + (last - first) / 2, curve), last],
