@@ -77,7 +77,7 @@ async def test_home_follows_a_message_through_an_outage_of_the_mail_server(
         # Nothing is reloaded: the page notices by itself.
         await expect(state).to_contain_text("All emails are on hold", timeout=PATIENCE)
         await expect(state).to_contain_text("since")
-        await expect(state).to_contain_text("next try")
+        await expect(state).to_contain_text("next attempt")
         sending = page.get_by_role("region", name="Sending now")
         await expect(sending).to_contain_text(f"0 of {RECIPIENTS}", timeout=PATIENCE)
         await anyio.to_thread.run_sync(mail_server.start)

@@ -163,10 +163,17 @@ async def test_a_host_that_is_asked_to_stop_finishes_what_it_began_and_gives_bac
     await hosting.put("shop/orders", *[f"later {number}" for number in range(50)])
     await hosting.until_begun(1, "await:open")
     host.send_signal(signal.SIGTERM)
+    queue = hosting.store.queue("shop/orders")
+
+    async def is_given_back() -> bool:
+        return len(await queue.peek(32)) == 32
+
+    # The process has prefetched most of them, and would handle them within milliseconds.
+    await hosting.until(is_given_back, "the process gives back what it has not begun")
     hosting.touch("open")
     assert await asyncio.to_thread(host.wait, 60 * BUSY) == 0
     assert hosting.ended("await:open")
-    left = await hosting.store.queue("shop/orders").peek(32)
+    left = await queue.peek(32)
     assert left
     assert {message.dequeue_count for message in left} == {0}
     assert not await hosting.services.hosts.live()
