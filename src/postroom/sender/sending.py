@@ -96,7 +96,11 @@ class Sender:
         self._work = PageWork(parts, began=self._loop.has_room, ended=self._forget)
         self._restoring = Restoring(services)
         self._recovery = Recovery(
-            services, settings.retry, settings.in_doubt, self._lost_history.remember_unsettled
+            services,
+            settings.retry,
+            settings.in_doubt,
+            self._lost_history.remember,
+            self._lost_history.suspect,
         )
 
     @property

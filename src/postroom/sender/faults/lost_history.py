@@ -101,13 +101,6 @@ class LostHistory:
         if addresses:
             self._log.add(self._server or self._store.server, item, addresses)
 
-    def remember_unsettled(self, item: WorkItem, addresses: set[Address]) -> None:
-        """Remember emails of a page that a dead sender did not settle, and compare the page. If the
-        store has lost the dead sender's claim, nothing in the store says that they were sent."""
-        self.remember(item, addresses)
-        if addresses:
-            self.suspect(item)
-
     def adopt(self) -> None:
         """Remember what dead senders of this machine have sent."""
         for dead in dead_sent_logs(self._settings.journals):
@@ -129,7 +122,8 @@ class LostHistory:
         self._log.close()
 
     def suspect(self, item: WorkItem) -> None:
-        """Compare a page that could not be recorded, because its claim is lost."""
+        """Compare a page that could not be recorded, because its claim is lost: if a failover has
+        undone the claim, nothing in the store says that emails were sent."""
         if page := self._sent.get(item.partition):
             self._suspects[item.partition] = page
 

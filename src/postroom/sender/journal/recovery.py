@@ -36,15 +36,18 @@ class Recovery:
         plan: RetryPlan,
         in_doubt: WhenInDoubt,
         remember: Callable[[WorkItem, set[Address]], None] = lambda _item, _addresses: None,
+        suspect: Callable[[WorkItem], None] = lambda _item: None,
     ) -> None:
         """`remember` is called with the emails of a page that were handed over: the store may have
-        lost its records of them, or may lose those that are written now."""
+        lost its records of them, or may lose those that are written now. `suspect` is called with
+        a page that the dead sender no longer owns: the store may have lost its claim."""
         self._queue = services.store.queue(SEND_QUEUE)
         self._pages = services.pages
         self._holds = services.holds
         self._plan = plan
         self._in_doubt = in_doubt
         self._remember = remember
+        self._suspect = suspect
 
     async def settle_dead_senders(self, folder: Path) -> int:
         """Settle the pages of every dead sender of this machine; return how many there were."""
@@ -68,6 +71,8 @@ class Recovery:
             return
         self._remember(item, journalled.may_have_arrived)
         page = await self._pages.get(item.day, item.ref, item.page)
+        if page is None or page.claim.owner != journal.owner:
+            self._suspect(item)
         if page is None or page.claim == FREE:
             # Killed before it had begun, or at the end.
             await self._hand_back(journalled, is_done=page is not None and not page.counts.pending)

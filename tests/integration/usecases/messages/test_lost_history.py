@@ -130,7 +130,7 @@ async def test_emails_whose_dead_sender_has_lost_its_claim_are_in_doubt_for_ever
     journal.sending(item.partition, readers).handing_over(1)
     journal.close()
 
-    recovery = Recovery(services, settings.retry, settings.in_doubt, lost.remember_unsettled)
+    recovery = Recovery(services, settings.retry, settings.in_doubt, lost.remember, lost.suspect)
     await recovery.settle_dead_senders(tmp_path)
     await lost.watch(is_behind=False)
 
