@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 
 # Tests wait more than they compute, so there may be more of them at once than cores.
-JOBS ?= 6
+JOBS ?= 4
 BIN := $(VENV)/bin
 PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready

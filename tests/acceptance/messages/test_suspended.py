@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 
+import psycopg
 import pytest
 
 from postroom.domain.messages.messages import Message, MessageStatus
@@ -71,7 +72,7 @@ async def test_schedulers_that_are_suspended_in_fan_out_make_every_page_once(
     times = 0
     while times < SUSPENSIONS:
         leader = postroom.start("scheduler")
-        if not await goes_on(services, message):
+        if not await goes_on(services, message, postroom.address.url, before):
             # All of it was planned before anybody could be suspended: there has to be another one.
             messages.append(message := await schedule(services))
             assert len(messages) <= 5 * SUSPENSIONS, "fan-out is always over before a suspension"
@@ -100,13 +101,33 @@ async def test_schedulers_that_are_suspended_in_fan_out_make_every_page_once(
     assert server.copies() == {address_of(number): len(messages) for number in range(count)}
 
 
-async def goes_on(services: Services, last_seen: Message) -> bool:
-    """Wait until a scheduler does something for the message; False once it is wholly queued."""
-    for _ in range(6000 * BUSY):
+async def goes_on(
+    services: Services,
+    last_seen: Message,
+    url: str = "",
+    suspended: subprocess.Popen[bytes] | None = None,
+) -> bool:
+    """Wait until a scheduler does something for the message; False once it is wholly queued.
+
+    One that is `suspended` in the middle of a transaction keeps its locks in PostgreSQL at `url`,
+    and the others wait for it. So it goes on if somebody waits for a lock for ten seconds.
+    """
+    blocked = 0
+    for turn in range(6000 * BUSY):
         message = await services.messages.get(last_seen.ref)
         if message.status is MessageStatus.PROCESSING:
             return False
         if message.etag != last_seen.etag:
             return True
+        if suspended is not None and turn % 200 == 199:  # about every second
+            blocked += await asyncio.to_thread(is_waiting_for_a_lock, url)
+            if blocked == 10:
+                suspended.send_signal(signal.SIGCONT)
         await asyncio.sleep(0.005)
     raise AssertionError("no scheduler goes on")
+
+
+def is_waiting_for_a_lock(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' LIMIT 1"
+        return connection.execute(waiting).fetchone() is not None
