@@ -51,7 +51,7 @@
     if (event.key === "ArrowDown") select(selected + 1);
     else if (event.key === "ArrowUp") select(selected - 1);
     else if (event.key === "Enter") {
-      // Whoever types fast means what was typed, not what was shown before.
+      // The results may still be those of an earlier query: search for what was typed.
       if (found.dataset.query !== field.value) { clearTimeout(timer); await find(); }
       if (options()[selected]) location.href = options()[selected].href;
     } else return;
