@@ -15,6 +15,15 @@ from tests.services.waiting import BUSY
 settings.register_profile("postroom", deadline=None)
 settings.load_profile("postroom")
 
+WITH_PROCESSES = {"acceptance", "browser", "deploy", "services"}
+"""Folders of tests that start programs and wait for what they do."""
+
+RAN_OUT = ["Timeout", "Locator expected"]
+"""What the errors of waits that ran out have in common; `expect` of Playwright says the latter."""
+
+SECOND_TRIES = 5
+"""So many in one run may be chance. With more, something has become slow."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests so that several processes, which take them from the front, end together.
@@ -33,7 +42,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
     items[:] = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
     for item in items:
+        if WITH_PROCESSES & set(item.path.parts):
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=RAN_OUT))
         item.add_marker(pytest.mark.timeout(BUSY * max(limit_of(item), usual)), append=False)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in which too many waits ran out, although all was well at the second try."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # one of several processes; the first one counts for all
+        return
+    second_tries = len(reporter.stats.get("rerun", ()))
+    if second_tries > SECOND_TRIES and session.exitstatus == pytest.ExitCode.OK:
+        reporter.write_line(f"\n{second_tries} second tries were needed, more than {SECOND_TRIES}.")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def limit_of(item: pytest.Item) -> float:

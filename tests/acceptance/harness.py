@@ -150,7 +150,8 @@ class SumChecker:
             message, counts = await self.look()
             if is_so(message, counts):
                 return message, counts
-            assert time.monotonic() < deadline, f"{why}: {message.status} {counts.as_dict()}"
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{why}: {message.status} {counts.as_dict()}")
             await asyncio.sleep(0.05)
 
     async def until_it_continues(self, within: float) -> None:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from postroom.services.queues.hosts import AppStatus
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.contract.conftest import StoreAddress
-from tests.services.waiting import BUSY
+from tests.services.waiting import BUSY, until
 
 HANDLERS = Path(__file__).with_name("host_handlers.py")
 HOST_PROGRAM = Path(__file__).with_name("host_program.py")
@@ -203,15 +202,7 @@ class Hosting:
         self, is_so: Callable[[], bool | Awaitable[bool]], what: str, seconds: float = PATIENCE
     ) -> None:
         """Wait for a condition; the logs are shown when it does not come true."""
-        deadline = time.monotonic() + seconds
-        while True:
-            answer = is_so()
-            if isinstance(answer, Awaitable):
-                answer = await answer
-            if answer:
-                return
-            assert time.monotonic() < deadline, f"not: {what}\n{self.logs()}"
-            await asyncio.sleep(0.02)
+        await until(is_so, lambda: f"{what}\n{self.logs()}", seconds / BUSY)
 
     async def until_ended(self, *bodies: str, within: float = PATIENCE) -> None:
         """Wait until each of these was handled to its end at least once."""

@@ -6,7 +6,6 @@ import sys
 import time
 from collections import Counter
 
-import anyio
 import pytest
 
 from postroom.storage import QueueMessage, Store
@@ -14,7 +13,7 @@ from tests.contract.conftest import StoreAddress
 from tests.contract.moving_worker import QUEUES
 from tests.contract.test_torture import ROOT
 from tests.long import sized
-from tests.services.waiting import BUSY
+from tests.services.waiting import BUSY, until
 
 MESSAGES = 40
 KILLS = sized(10, 20)
@@ -39,10 +38,10 @@ async def moves(store: Store) -> int:
 
 
 async def wait_for_moves(store: Store, least: int) -> None:
-    deadline = time.monotonic() + 60 * BUSY
-    while await moves(store) < least:
-        assert time.monotonic() < deadline, "nothing is moved any more"
-        await anyio.sleep(0.01)
+    async def are_moved() -> bool:
+        return await moves(store) >= least
+
+    await until(are_moved, f"messages are moved {least} times")
 
 
 async def all_messages(store: Store) -> list[QueueMessage]:
@@ -50,7 +49,8 @@ async def all_messages(store: Store) -> list[QueueMessage]:
     found: list[QueueMessage] = []
     deadline = time.monotonic() + 60 * BUSY
     while len(found) < MESSAGES:
-        assert time.monotonic() < deadline, f"only {len(found)} messages are left"
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"only {len(found)} messages are left")
         for name in await store.wait_for_messages(QUEUES, timeout=5):
             found += await store.queue(name).receive(32, lease=600)
     return found

@@ -82,7 +82,8 @@ class Workers:
         deadline = time.monotonic() + 100 * BUSY
         for number in range(1, load.kills + 1):
             while len(self.killed_logs) < number:
-                assert time.monotonic() < deadline, "the work does not get on"
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the work does not get on")
                 await asyncio.sleep(0.05)
                 if self.logged("finished").total() >= number * load.messages // (load.kills + 2):
                     self.kill_one()

@@ -1,9 +1,10 @@
-"""Waiting, with an end, for a service to answer."""
+"""Waiting, with an end, for something to happen."""
 
+import asyncio
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 
 LOOPBACK = "127.0.0.1"
@@ -26,6 +27,25 @@ def wait_until(is_so: Callable[[], bool], *, seconds: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not after {seconds:g} s")
         time.sleep(0.02)
+
+
+async def until(
+    is_so: Callable[[], bool | Awaitable[bool]], what: str | Callable[[], str], seconds: float = 60
+) -> None:
+    """Return once `is_so()`; raise `TimeoutError` saying `what` does not happen in time.
+
+    That is after `BUSY` times `seconds`.
+    """
+    deadline = time.monotonic() + BUSY * seconds
+    while True:
+        answer = is_so()
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        if answer:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not in time: {what if isinstance(what, str) else what()}")
+        await asyncio.sleep(0.02)
 
 
 def accepts_connections(port: int) -> bool:

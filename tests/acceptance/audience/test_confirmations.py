@@ -1,8 +1,7 @@
 """From a sign-up to the email that asks for a confirmation, with real processes."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ from postroom.wiring import Services
 from tests.acceptance.harness import LIST, Postroom
 from tests.contract.conftest import ON_ONE_ENGINE
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
-from tests.services.waiting import BUSY
+from tests.services.waiting import until
 from tests.unit.mail.strict import bodies, parse, read_headers
 
 ANNA = "anna@example.com"
@@ -24,19 +23,11 @@ def server() -> Iterator[RecordingSmtp]:
         yield running
 
 
-async def until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60 * BUSY
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.05)
-
-
 async def until_empty(services: Services, queue: str = CONFIRM_QUEUE) -> None:
-    for _ in range(1200 * BUSY):
-        if (await services.store.queue(queue).info()).length == 0:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"{queue} is not empty")
+    async def is_empty() -> bool:
+        return (await services.store.queue(queue).info()).length == 0
+
+    await until(is_empty, f"{queue} is empty")
 
 
 async def make_list(services: Services) -> None:

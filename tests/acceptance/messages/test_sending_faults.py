@@ -3,7 +3,7 @@ an account's fault never costs the list. Real processes, and a mail server whose
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import httpx2
@@ -32,7 +32,7 @@ from tests.acceptance.harness import (
 )
 from tests.integration.usecases.operations.test_alerts import running_webhook
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
-from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
+from tests.services.waiting import BUSY, accepts_connections, free_ports, until, wait_until
 
 PASSWORD = "correct horse battery staple"
 
@@ -57,22 +57,15 @@ def postroom(postroom: Postroom, server: RecordingSmtp) -> Postroom:
     return postroom
 
 
-async def until(is_so: Callable[[], bool], *, seconds: float, why: str) -> None:
-    deadline = time.monotonic() + BUSY * seconds
-    while not is_so():
-        assert time.monotonic() < deadline, why
-        await asyncio.sleep(0.05)
-
-
 async def until_senders(services: Services, count: int) -> None:
     """Wait until so many senders have taken their part of the connections."""
     table = services.store.table(throttle.TABLE)
-    for _ in range(600 * BUSY):
+
+    async def have_started() -> bool:
         found = await table.query(KeyRange.only(connection_share.PARTITION))
-        if len(found.entities) == count:
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"fewer than {count} senders have started")
+        return len(found.entities) == count
+
+    await until(have_started, f"{count} senders start")
 
 
 async def add(services: Services, *addresses: str) -> None:
@@ -166,7 +159,7 @@ async def test_try_now_asks_the_server_at_once(
     server.script()
     await services.message_holds.try_now(message.ref)
     asked_at = datetime.now(UTC)
-    await until(lambda: len(server.accepted()) > 0, seconds=30, why="nothing was sent")
+    await until(lambda: len(server.accepted()) > 0, "something is sent", 30)
     assert datetime.now(UTC) < hold.next_probe, "it waited for the next probe"
     assert hold.next_probe - asked_at > timedelta(seconds=5)
     _, counts = await sums.until_done(30)
@@ -207,7 +200,7 @@ async def test_an_outage_is_shown_and_heals_by_itself(
         for page in pages:
             assert "All emails are on hold" in page
             assert "next attempt" in page.lower()
-        await until(lambda: len(posted) > 0, seconds=15, why="no alert")
+        await until(lambda: len(posted) > 0, "an alert is posted", 15)
 
         await asyncio.sleep(max(0.0, away_since + 20 - time.monotonic()))  # the outage's length
         server.script()
@@ -255,7 +248,7 @@ async def test_a_throttling_provider_slows_nobody_else_and_its_hold_survives_a_r
     assert list((await services.holds.open_holds()).by_key) == ["provider:slow.example"]
     before = len(server.faults())
     postroom.start("sender")
-    await until(lambda: len(server.faults()) > before, seconds=30, why="no probe")
+    await until(lambda: len(server.faults()) > before, "a probe is sent", 30)
     await asyncio.sleep(2)
     assert len(server.faults()) - before <= 10, "probes are single emails"
     server.script()

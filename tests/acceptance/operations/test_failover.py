@@ -17,7 +17,7 @@ from tests.acceptance.harness import CONNECTIONS, Postroom, SumChecker, address_
 from tests.contract.conftest import StoreAddress
 from tests.services.postgres import PostgresServer, running_postgres
 from tests.services.recording_smtp import RecordingSmtp, Rule
-from tests.services.waiting import BUSY
+from tests.services.waiting import until
 
 COUNT = 3_000
 LEASE = {"sender_lease": "10s"}
@@ -178,8 +178,8 @@ async def test_whole_pages_that_a_failover_loses_are_in_doubt_once_they_are_queu
 async def until_marked(services: Services) -> None:
     """Wait until a sender has set its first mark."""
     table = services.store.table("storeinfo")
-    for _ in range(300 * BUSY):
-        if (await table.query(KeyRange.only("marks"))).entities:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError("no sender has set a mark")
+
+    async def is_set() -> bool:
+        return bool((await table.query(KeyRange.only("marks"))).entities)
+
+    await until(is_set, "a sender sets its first mark")

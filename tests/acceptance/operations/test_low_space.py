@@ -3,8 +3,6 @@
 import asyncio
 import os
 import subprocess
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -17,20 +15,13 @@ from tests.acceptance.harness import POSTROOM, Postroom, SumChecker, address_of,
 from tests.contract.conftest import StoreAddress
 from tests.services.recording_smtp import RecordingSmtp
 from tests.services.small_disk import mounted_small_disk
-from tests.services.waiting import BUSY
+from tests.services.waiting import BUSY, until
 from tests.web.site import running_site
 
 COUNT = 200
 MEGABYTE = 1_000_000
 BEGINS = "No new message starts: "
 ENDS = "Enough disk space for "
-
-
-async def until(is_so: Callable[[], Awaitable[bool]], what: str) -> None:
-    deadline = time.monotonic() + 60 * BUSY
-    while not await is_so():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.1)
 
 
 async def told(services: Services) -> list[tuple[Severity, str]]:

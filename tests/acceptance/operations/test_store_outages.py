@@ -23,7 +23,7 @@ from tests.services.postgres import END_OTHERS, PostgresServer
 from tests.services.process import unprivileged
 from tests.services.recording_smtp import RecordingSmtp, Rule
 from tests.services.small_disk import SmallDisk, mounted_small_disk
-from tests.services.waiting import BUSY, accepts_connections, free_ports, wait_until
+from tests.services.waiting import BUSY, accepts_connections, free_ports, until, wait_until
 
 COUNT = 4_000
 SLOWLY = Rule("end", wait=0.01)
@@ -57,12 +57,10 @@ def store_on(disk: SmallDisk, engine: str, postgres: PostgresServer) -> Iterator
 
 async def until_it_waits(postroom: Postroom, server: RecordingSmtp) -> int:
     """Until a sender says that it waits and has stopped sending; returns how many it has sent."""
-    for _ in range(900):
-        await asyncio.sleep(0.1)
-        if WAITS in postroom.logs():
-            break
-    else:
-        raise AssertionError(f"no sender waits for the store:\n{postroom.logs()}")
+    await until(
+        lambda: WAITS in postroom.logs(),
+        lambda: f"a sender waits for the store:\n{postroom.logs()}",
+    )
     for _ in range(60):
         before = len(server.accepted())
         await asyncio.sleep(1.0)
@@ -191,7 +189,7 @@ async def until_ready_says(http: httpx2.AsyncClient, wanted: str) -> None:
         if said == wanted:
             return
         await asyncio.sleep(0.1)
-    raise AssertionError(f"/readyz says {said!r}, not {wanted!r}")
+    raise TimeoutError(f"/readyz says {said!r}, not {wanted!r}")
 
 
 @contextmanager

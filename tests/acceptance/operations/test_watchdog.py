@@ -37,7 +37,7 @@ async def until_ready_says(port: int, wanted: str) -> None:
                 if (answer.status_code, said) == (503, wanted):
                     return
             await asyncio.sleep(0.1)
-    raise AssertionError(f"/readyz says {said!r}, not {wanted!r}")
+    raise TimeoutError(f"/readyz says {said!r}, not {wanted!r}")
 
 
 @pytest.mark.timeout(120)

@@ -62,7 +62,8 @@ async def until(
         message = await services.messages.get(ref)
         if is_so(message):
             return message
-        assert time.monotonic() < deadline, message
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not in time: {message}")
         await asyncio.sleep(0.02)
 
 

@@ -2,7 +2,7 @@
 record."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +32,7 @@ from tests.integration.usecases.faults import Fate, Fated
 from tests.integration.usecases.making import fill, make_list, schedule
 from tests.integration.usecases.pages import check_sum, fan_out_whole
 from tests.services.recording_smtp import RecordingSmtp, Rule, running_recording_smtp
-from tests.services.waiting import BUSY
+from tests.services.waiting import BUSY, until
 
 LEASE = 60.0
 SELDOM = RetryPlan()
@@ -63,14 +63,6 @@ async def sender(
         stopping.set()
         await asyncio.wait_for(running, 60 * BUSY)
         await transport.close()
-
-
-async def eventually(is_so: Callable[[], Awaitable[bool]]) -> None:
-    for _ in range(3000 * BUSY):
-        if await is_so():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("not in time")
 
 
 class Leaving(Fated):
@@ -108,7 +100,7 @@ async def test_answers_wait_for_a_store_that_is_away(
                 return (await services.outcomes.counts(message)).pending == 0
 
             async with sender(away, server, tmp_path / str(recorded)):
-                await eventually(is_done)
+                await until(is_done, "the message is done")
             counts = await check_sum(services, message)
             assert counts.accepted == counts.planned == len(readers)
             assert counts.possible_duplicates == 0
@@ -128,7 +120,7 @@ async def test_a_page_that_is_released_can_be_received_again_at_once(
         server.script(Rule("RCPT", reply="451 4.2.1 try later", times=12, each=True))
         at_once = RetryPlan(first=timedelta(0), longest=timedelta(0))
         async with sender(services.store, server, tmp_path, at_once):
-            await eventually(is_done)
+            await until(is_done, "the message is done")
         assert server.copies() == dict.fromkeys(readers, 1)
 
 
@@ -154,7 +146,7 @@ async def test_a_sender_that_comes_back_too_late_records_nothing(
     monkeypatch.setattr(Leases, "is_overdue", lambda *_: True)
     with running_recording_smtp(keep_content=False) as server:
         async with sender(services.store, server, tmp_path):
-            await eventually(is_taken_over)
+            await until(is_taken_over, "the page is taken over")
         assert server.copies() == dict.fromkeys(readers, 1)
     page = await services.pages.get(message.day, message.ref, 0)
     assert page is not None
@@ -185,7 +177,7 @@ async def test_a_sender_that_takes_its_own_page_again_without_its_results_doubts
     monkeypatch.setattr(Settler, "settle", lose_once)
     with running_recording_smtp(keep_content=False) as server:
         async with sender(services.store, server, tmp_path, lease=1.0):
-            await eventually(is_done)
+            await until(is_done, "the message is done")
         assert server.copies() == dict.fromkeys(readers, 2)
     counts = await check_sum(services, message)
     assert counts.accepted == counts.possible_duplicates == len(readers)
@@ -214,5 +206,5 @@ async def test_an_email_that_becomes_due_while_subscribers_are_read_is_not_suppr
     monkeypatch.setattr(Recipients, "allowed", read_slowly)
     with running_recording_smtp(keep_content=False) as server:
         async with sender(services.store, server, tmp_path):
-            await eventually(is_done)
+            await until(is_done, "the message is done")
         assert server.copies() == dict.fromkeys(readers, 1)

@@ -20,10 +20,11 @@ from postroom.storage import Entity, KeyRange, SchemaTooNew, Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, PowerCut
 from tests.integration.usecases.making import rows_of
-from tests.integration.usecases.messages.test_sender_and_its_store import eventually, sender
+from tests.integration.usecases.messages.test_sender_and_its_store import sender
 from tests.integration.usecases.pages import check_sum, fan_out_whole, use_small_pages
 from tests.services.old_stores import fill_with
 from tests.services.recording_smtp import running_recording_smtp
+from tests.services.waiting import until
 
 LIST = ListName("news")
 PERSON_5 = "person05@example.org"
@@ -95,7 +96,7 @@ async def test_messages_that_were_under_way_reach_everybody_once(
 
     with running_recording_smtp(keep_content=False) as server:
         async with sender(old.store, server, tmp_path):
-            await eventually(is_done)
+            await until(is_done, "the message is done")
         assert server.copies() == dict.fromkeys(RECIPIENTS, 2), "one of each message"
     for message in messages:
         counts = await check_sum(old, message)

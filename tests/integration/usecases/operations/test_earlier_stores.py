@@ -15,10 +15,11 @@ from postroom.domain.messages.messages import MessageStatus
 from postroom.services.operations.conversions import bring_up_to_date
 from postroom.storage import Store, open_store
 from postroom.wiring import Services
-from tests.integration.usecases.messages.test_sender_and_its_store import eventually, sender
+from tests.integration.usecases.messages.test_sender_and_its_store import sender
 from tests.services.azurite import running_azurite
 from tests.services.postgres import PostgresServer
 from tests.services.recording_smtp import running_recording_smtp
+from tests.services.waiting import until
 
 EARLIER = Path(__file__).parents[3] / "fixtures" / "stores" / "earlier"  # see `make.sh` there
 RECIPIENTS = {f"person{number:03}@example.org" for number in range(120)} | {"Zoe@example.org"}
@@ -92,5 +93,5 @@ async def check(store: Store, data: Path) -> None:
 
     with running_recording_smtp(keep_content=False) as server:
         async with sender(store, server, data):
-            await eventually(is_sent)
+            await until(is_sent, "the message is sent")
         assert server.copies() == dict.fromkeys(RECIPIENTS, 1)
