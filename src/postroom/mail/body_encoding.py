@@ -34,6 +34,7 @@ class Slot(Enum):
     EMAIL_IN_SUBJECT = auto()
     EMAIL_IN_TEXT = auto()
     EMAIL_IN_HTML = auto()
+    EMAIL_IN_URL = auto()
 
 
 Segments = Sequence[str | Slot]

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import html as html_
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import ClassVar, Final
+from urllib.parse import quote
+
+import msgspec
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
@@ -29,9 +33,10 @@ from postroom.mail.assembly import (
 )
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot
 from postroom.mail.body_files import clean_body
+from postroom.mail.field_contexts import Place, fields_with_places
 from postroom.mail.html import contains_visibly, declare_utf8, footer_position
 from postroom.mail.mailing import Mailing
-from postroom.mail.merge_fields import Field, split_fields
+from postroom.mail.merge_fields import Field, find_fields, split_fields, with_quotes_escaped
 from postroom.translations import Translator
 
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
@@ -49,7 +54,7 @@ _TEXT_FOOTER: Final = "\n--------\n{lines}\n"
 _TEXT_LEAVE: Final = "{why}\n{unsubscribe}: {link}"
 
 # Where the author's link counts: not in a comment, for instance.
-_LINK = re.compile(r"\{\{[ \t]*unsubscribe_url[ \t]*\}\}")
+_LINK = re.compile(r"\{\{[ \t]*unsubscribe_url\b")
 _DOT_ATOM = re.compile(r"[\w-]+(?:\.[\w-]+)*", re.ASCII)
 _LONGEST_LIST_ID = 255  # RFC 2919 3
 
@@ -91,11 +96,12 @@ def compile_mailing(
 
 
 def _subject(subject: str, identity: ListIdentity) -> list[str | Slot]:
-    replaced: dict[Field, list[str | Slot]] = {
-        Field.EMAIL: [Slot.EMAIL_IN_SUBJECT],
-        Field.LIST_DESCRIPTION: [identity.description],
-    }
-    return _filled(split_fields("subject", subject.strip()), replaced)
+    return _joined(
+        [Slot.EMAIL_IN_SUBJECT]
+        if each is Field.EMAIL
+        else [identity.description if each is Field.LIST_DESCRIPTION else each]
+        for each in split_fields("subject", subject.strip())
+    )
 
 
 def _leave(form: str, _: Translator, identity: ListIdentity) -> str:
@@ -109,24 +115,23 @@ def _text_part(
     text: str, identity: ListIdentity, link: Link, _: Translator, postal_address: str
 ) -> BodyPart:
     body = _ended(clean_body("text", text))
-    pieces = list(split_fields("text", body))
-    lines: list[str | Field] = []
-    if Field.UNSUBSCRIBE_URL not in pieces:
-        lines += split_fields("text", _leave(_TEXT_LEAVE, _, identity))
+    values = _TextValues(identity, link)
+    footer: list[str | Slot] = []
+    if not any(each.name == Field.UNSUBSCRIBE_URL for each in find_fields("text", body)):
+        footer += _filled("text", _leave(_TEXT_LEAVE, _, identity), values)
     if postal_address:
         # Not searched for merge fields: braces in a postal address are braces.
-        lines += ["\n\n" if lines else "", postal_address]
-    if lines:
+        footer += ["\n\n" if footer else "", postal_address]
+    if footer:
         begin, end = _TEXT_FOOTER.split("{lines}")
-        pieces += [begin, *lines, end]
-    replaced = _replacements(identity, link, Slot.EMAIL_IN_TEXT, str)
-    return BodyPart("text/plain", _filled(pieces, replaced))
+        footer = [begin, *footer, end]
+    return BodyPart("text/plain", _joined([_filled("text", body, values), footer]))
 
 
 def _html_part(
     html: str, identity: ListIdentity, link: Link, _: Translator, postal_address: str
 ) -> BodyPart:
-    body = _ended(declare_utf8(clean_body("html", html)))
+    body = _ended(with_quotes_escaped(declare_utf8(clean_body("html", html))))
     lines = [] if contains_visibly(body, _LINK) else [_leave(_HTML_LEAVE, _, identity)]
     if postal_address:
         shown = html_.escape(postal_address).replace("{", "&#123;").replace("\n", "<br>\n")
@@ -135,45 +140,67 @@ def _html_part(
         footer = _HTML_FOOTER.format(language=_.language, lines="<br><br>\n".join(lines))
         place = footer_position(body)
         body = body[:place] + footer + body[place:]
-    replaced = _replacements(identity, link, Slot.EMAIL_IN_HTML, html_.escape)
-    return BodyPart("text/html", _filled(split_fields("html", body), replaced))
+    return BodyPart("text/html", _joined([_filled("html", body, _HtmlValues(identity, link))]))
 
 
-def _replacements(
-    identity: ListIdentity, link: Link, email: Slot, escape: Callable[[str], str]
-) -> dict[Field, list[str | Slot]]:
-    return {
-        Field.EMAIL: [email],
-        Field.UNSUBSCRIBE_URL: [escape(link.before), Slot.GUID, escape(link.after)],
-        Field.LIST_DESCRIPTION: [escape(identity.description)],
-    }
+class _TextValues(msgspec.Struct, frozen=True):
+    """The values of merge fields, escaped for their places in a plain text."""
+
+    identity: ListIdentity
+    link: Link
+
+    email: ClassVar[Slot] = Slot.EMAIL_IN_TEXT
+    in_html: ClassVar[bool] = False
+
+    def escape(self, text: str) -> str:
+        return text
+
+    def of(self, name: str, place: Place) -> list[str | Slot]:
+        match Field(name):
+            case Field.EMAIL:
+                return [self.email if place is Place.TEXT else Slot.EMAIL_IN_URL]
+            case Field.LIST_DESCRIPTION:
+                shown = self.identity.description
+                return [self.escape(shown) if place is Place.TEXT else quote(shown, safe="")]
+            case Field.UNSUBSCRIBE_URL:
+                before, after = self.link.before, self.link.after
+                if place is Place.IN_LINK:
+                    return [quote(before, safe=""), Slot.GUID, quote(after, safe="")]
+                return [self.escape(before), Slot.GUID, self.escape(after)]
 
 
-def _filled(
-    pieces: Iterable[str | Field], replaced: dict[Field, list[str | Slot]]
-) -> list[str | Slot]:
-    """Replace merge fields and join neighbouring text."""
+class _HtmlValues(_TextValues, frozen=True):
+    email: ClassVar[Slot] = Slot.EMAIL_IN_HTML
+    in_html: ClassVar[bool] = True
+
+    def escape(self, text: str) -> str:
+        return html_.escape(text)
+
+
+def _filled(field: str, body: str, values: _TextValues) -> list[str | Slot]:
+    """Replace the merge fields of a body. `Invalid`."""
     filled: list[str | Slot] = []
+    done = 0
+    for found, place in fields_with_places(field, body, in_html=values.in_html):
+        filled += [body[done : found.start], *values.of(found.name, place)]
+        done = found.end
+    return [*filled, body[done:]]
+
+
+def _joined(pieces: Iterable[Iterable[str | Slot]]) -> list[str | Slot]:
+    """Join neighbouring texts, and leave out empty ones."""
+    joined: list[str | Slot] = []
     run: list[str] = []
-    for each in _replaced(pieces, replaced):
+    for each in itertools.chain.from_iterable(pieces):
         if isinstance(each, str):
             run.append(each)
             continue
-        if run:
-            filled.append("".join(run))
-            run = []
-        filled.append(each)
-    return [*filled, "".join(run)] if run else filled
-
-
-def _replaced(
-    pieces: Iterable[str | Field], replaced: dict[Field, list[str | Slot]]
-) -> Iterator[str | Slot]:
-    for each in pieces:
-        if isinstance(each, Field):  # before `str`: a field is one too
-            yield from replaced[each]
-        else:
-            yield each
+        if text := "".join(run):
+            joined.append(text)
+        run = []
+        joined.append(each)
+    text = "".join(run)
+    return [*joined, text] if text else joined
 
 
 def _list_headers(identity: ListIdentity, base_url: str, link: Link) -> Pieces:

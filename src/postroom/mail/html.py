@@ -19,7 +19,7 @@ _ANY_TAG: Final = r"[A-Za-z][^\s/<>]*"
 _HIDDEN: Final = ("script", "style", "title", "textarea", "template")
 # A `>` within quotes does not end a tag. Nothing is tried twice (`++`), or this could be slow.
 _REST: Final = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
-_ATTRIBUTE: Final = re.compile(
+ATTRIBUTE: Final = re.compile(
     r"""([^\s=/"'<>]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++)))?""", re.ASCII
 )
 _CHARSET: Final = re.compile(
@@ -69,7 +69,7 @@ class HtmlTag(msgspec.Struct, frozen=True):
     def attributes(self) -> dict[str, str]:
         return {
             found[1].lower(): html.unescape(found[2] or found[3] or found[4] or "")
-            for found in _ATTRIBUTE.finditer(self.raw)
+            for found in ATTRIBUTE.finditer(self.raw)
         }
 
 

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -35,6 +36,7 @@ _NAMES: Final = {
     Slot.EMAIL_IN_SUBJECT: "subject",
     Slot.EMAIL_IN_TEXT: "text",
     Slot.EMAIL_IN_HTML: "html",
+    Slot.EMAIL_IN_URL: "url",
 }
 
 
@@ -110,6 +112,7 @@ class SplicedMailing(Mailing):
         self._to = self._positions(Slot.TO)
         self._in_text = self._positions(Slot.EMAIL_IN_TEXT)
         self._in_html = self._positions(Slot.EMAIL_IN_HTML)
+        self._in_url = self._positions(Slot.EMAIL_IN_URL)
         self._addresses = self._to + self._in_text + self._in_html
         self._static = [each if isinstance(each, bytes) else b"" for each in self._pieces]
 
@@ -134,6 +137,8 @@ class SplicedMailing(Mailing):
                 pieces[position] = address
             for position in self._in_subject:
                 pieces[position] = _in_subject(address)
+            if self._in_url:
+                _fill(pieces, self._in_url, _in_url(recipient.address))
         return b"".join(pieces)
 
     wire = mail  # no line begins with a dot
@@ -172,6 +177,8 @@ class SplicedMailing(Mailing):
             _fill(pieces, self._in_text, quoted(address))
         if self._in_html:
             _fill(pieces, self._in_html, quoted(html.escape(address)))
+        if self._in_url:
+            _fill(pieces, self._in_url, _in_url(address))
         if self._in_subject:
             _fill(pieces, self._in_subject, _words(address))
 
@@ -192,6 +199,15 @@ def _in_subject(plain: bytes) -> bytes:
     if len(encoded) <= header_text.LONGEST_ENCODED:
         return b"=?utf-8?q?%b?=" % encoded
     return _words(plain.decode("ascii"))
+
+
+def _in_url(address: str) -> bytes:
+    return quoted(_url_quoted(address))
+
+
+def _url_quoted(address: str) -> str:
+    """Return an address within a link: the `@` stays, as in `mailto:`."""
+    return quote(address, safe="@")
 
 
 def _words(text: str) -> bytes:
@@ -265,14 +281,12 @@ class Placeholders:
 
     def values(self, address: Address, guid: str) -> dict[str, str]:
         """Return placeholder → value, for those that the message uses."""
-        return {
-            name: guid
-            if slot is Slot.GUID
-            else html.escape(address)
-            if slot is Slot.EMAIL_IN_HTML
-            else address
-            for slot, name in self._used
+        values = {
+            Slot.GUID: guid,
+            Slot.EMAIL_IN_HTML: html.escape(address),
+            Slot.EMAIL_IN_URL: _url_quoted(address),
         }
+        return {name: values.get(slot, address) for slot, name in self._used}
 
     def headers(self, guid: str) -> dict[str, str]:
         """Return all headers of the list, including those that are the same for all recipients: a

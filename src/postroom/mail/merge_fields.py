@@ -1,17 +1,22 @@
 """Merge fields: `{{ email }}`, `{{ unsubscribe_url }}` and `{{ list_description }}`.
 
-Spaces inside the braces are optional. Anything else that begins with `{{` is refused when a message
-is saved, or subscribers would see it in the email. To show two braces, HTML uses `&#123;&#123;`.
+Spaces inside the braces are optional. `{{ name | default: "there" }}` says what stands for an empty
+value; a field that may be empty needs it. Anything else that begins with `{{` is refused when a
+message is saved, or subscribers would see it in the email. To show two braces, HTML uses
+`&#123;&#123;`.
 
 A subject may contain `{{ email }}` and `{{ list_description }}`, but no link.
 """
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from postroom.domain.errors import Invalid
 
@@ -22,47 +27,140 @@ class Field(StrEnum):
     LIST_DESCRIPTION = "list_description"
 
 
-IN_BODY: Final = frozenset(Field)
-IN_SUBJECT: Final = frozenset({Field.EMAIL, Field.LIST_DESCRIPTION})
+class FieldRule(msgspec.Struct, frozen=True):
+    """What a field may be used for."""
 
-FIELD: Final = re.compile(r"\{\{[ \t]*(email|unsubscribe_url|list_description)[ \t]*\}\}")
-_LOOKS_LIKE_ONE = re.compile(r"\{\{(?:([^{}\r\n]{0,100})(\}\})?)?")
+    is_link: bool = False
+    may_be_empty: bool = False
+
+
+RULES: Final[Mapping[str, FieldRule]] = {
+    Field.EMAIL: FieldRule(),
+    Field.UNSUBSCRIBE_URL: FieldRule(is_link=True),
+    Field.LIST_DESCRIPTION: FieldRule(),  # a list without one is shown by its name
+}
+
+# An editor may have written the quotes as entities, or as typographic quotes.
+_QUOTED: Final = (
+    r'"[^"{}\r\n]*+"|\'[^\'{}\r\n]*+\'|“[^“”{}\r\n]*+”'
+    r"|&(?:quot|#34);(?:(?!&(?:quot|#34);)[^{}\"\r\n])*+&(?:quot|#34);"
+)
+FIELD: Final = re.compile(
+    r"\{\{[ \t]*+([A-Za-z][A-Za-z0-9_]{0,99})[ \t]*+"
+    rf"(?:\|[ \t]*+default[ \t]*+:[ \t]*+({_QUOTED})[ \t]*+)?\}}\}}"
+)
+"""A well-formed merge field, known or not: its name, and its default in quotes."""
+
+_LOOKS_LIKE_ONE = re.compile(r"\{\{(?:([^{}\r\n]{0,300})(\}\})?)?")
+_CONDITION = re.compile(r"\{%-?[ \t]*(if|elif|elsif|else|end|endif)\b")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _LONGEST_SHOWN = 40
 
 
-def check_fields(field: str, text: str) -> None:
-    """Raise `Invalid` for the first merge field that is unknown, malformed or not allowed in this
-    field (`subject` allows fewer)."""
-    for _ in split_fields(field, text):
-        pass
+class MergeField(msgspec.Struct, frozen=True, gc=False):
+    """A merge field as it was written, with its place in the text."""
+
+    name: str
+    default: str | None
+    start: int
+    end: int
 
 
-def split_fields(field: str, text: str) -> Iterator[str | Field]:
-    """Yield static text and merge fields in order."""
-    allowed = IN_SUBJECT if field == "subject" else IN_BODY
+def find_fields(
+    field: str, text: str, rules: Mapping[str, FieldRule] = RULES
+) -> Iterator[MergeField]:
+    """Yield the merge fields in order. `Invalid` for the first that is unknown or malformed, may be
+    empty and has no default, or is a link in the subject."""
+    allowed = allowed_fields(field, rules)
     done = 0
     while (start := text.find("{{", done)) >= 0:
         found = FIELD.match(text, start)
-        if found is None or Field(found[1]) not in allowed:
-            raise Invalid(field, _problem(text, start, allowed))
-        if start > done:
-            yield text[done:start]
-        yield Field(found[1])
+        if found is None or found[1] not in allowed:
+            raise Invalid(field, f"{position_of(text, start)}: {_problem(text, start, allowed)}")
+        default = None if found[2] is None else _unquoted(found[2])
+        if default is None and allowed[found[1]].may_be_empty:
+            raise Invalid(
+                field,
+                f"{position_of(text, start)}: {{{{ {found[1]} }}}} may be empty: write"
+                f' {{{{ {found[1]} | default: "…" }}}}',
+            )
+        yield MergeField(found[1], default, start, found.end())
         done = found.end()
+
+
+def allowed_fields(field: str, rules: Mapping[str, FieldRule] = RULES) -> Mapping[str, FieldRule]:
+    """Return the fields that may be used there: links are for bodies."""
+    if field not in ("subject", "preheader"):
+        return rules
+    return {name: rule for name, rule in rules.items() if not rule.is_link}
+
+
+def check_fields(field: str, text: str, rules: Mapping[str, FieldRule] = RULES) -> None:
+    """Raise `Invalid` for the first merge field that cannot be used, and for conditions."""
+    for _ in find_fields(field, text, rules):
+        pass
+    if condition := _CONDITION.search(text):
+        raise Invalid(
+            field,
+            f"{position_of(text, condition.start())}: conditions such as {{% {condition[1]} %}} are"
+            " not supported",
+        )
+
+
+def split_fields(field: str, text: str) -> Iterator[str | Field]:
+    """Yield static text and merge fields in order. None of them is ever empty, so their defaults
+    are not needed."""
+    done = 0
+    for found in find_fields(field, text):
+        if found.start > done:
+            yield text[done : found.start]
+        yield Field(found.name)
+        done = found.end
     if done < len(text):
         yield text[done:]
 
 
-def _problem(text: str, start: int, allowed: frozenset[Field]) -> str:
-    line = 1 + len(_LINE_END.findall(text, 0, start))
+def with_quotes_escaped(document: str) -> str:
+    """Return HTML in which no quotes of a default can end an attribute's value."""
+    if "default" not in document:
+        return document
+    return FIELD.sub(
+        lambda found: (
+            found[0].replace('"', "&quot;").replace("'", "&quot;") if found[2] else found[0]
+        ),
+        document,
+    )
+
+
+def position_of(text: str, start: int) -> str:
+    """Return a place in a text as people count: `line 2, column 7`."""
+    line, column = line_and_column(text, start)
+    return f"line {line}, column {column}"
+
+
+def line_and_column(text: str, start: int) -> tuple[int, int]:
+    """Return the line and column of a place in a text, both counted from 1."""
+    line, line_start = 1, 0
+    for found in _LINE_END.finditer(text, 0, start):
+        line, line_start = line + 1, found.end()
+    return line, start - line_start + 1
+
+
+def _unquoted(quoted: str) -> str:
+    return html.unescape(quoted)[1:-1]
+
+
+def _problem(text: str, start: int, allowed: Mapping[str, FieldRule]) -> str:
     found = _LOOKS_LIKE_ONE.match(text, start)
-    name, closed = (found[1] or "", found[2]) if found else ("", None)
-    shown = _shown(name)
+    written, closed = (found[1] or "", found[2]) if found else ("", None)
+    shown = _shown(written)
     if closed is None:
-        return f"line {line}: the merge field '{{{{ {shown}' is not closed with '}}}}'"
-    known = ", ".join(f"{{{{ {each} }}}}" for each in Field if each in allowed)
-    return f"line {line}: there is no merge field {{{{ {shown} }}}} here, only {known}"
+        return f"the merge field '{{{{ {shown}' is not closed with '}}}}'"
+    name, bar, _ = written.partition("|")
+    if bar and name.strip() in allowed:
+        return f'{{{{ {shown} }}}} must be like {{{{ {name.strip()} | default: "there" }}}}'
+    known = ", ".join(f"{{{{ {each} }}}}" for each in allowed)
+    return f"there is no merge field {{{{ {shown} }}}} here, only {known}"
 
 
 def _shown(name: str) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from postroom.mail.html import HtmlText, tokens
-from postroom.mail.merge_fields import FIELD
+from postroom.mail.merge_fields import FIELD, RULES, with_quotes_escaped
 
 _PARAGRAPHS: Final = frozenset(
     {"address", "article", "aside", "blockquote", "dl", "fieldset", "figure", "footer", "form"}
@@ -27,7 +27,7 @@ _BRACES = re.compile(rf"{FIELD.pattern}|\{{(?=\{{)")
 def text_from_html(html: str) -> str:
     """Return paragraphs, headings and lists as lines, links as `text (url)`; keep merge fields."""
     writer = _Writer()
-    for token in tokens(html):
+    for token in tokens(with_quotes_escaped(html)):
         if isinstance(token, HtmlText):
             writer.data(token.text)
         elif token.closes:
@@ -35,7 +35,9 @@ def text_from_html(html: str) -> str:
         else:
             writer.start(token.name, token.attributes)
     # Braces written as `&#123;&#123;` must not become a malformed merge field.
-    return _BRACES.sub(lambda found: found[0] if found[1] else "{ ", writer.text())
+    return _BRACES.sub(
+        lambda found: found[0] if found[1] in RULES else f"{{ {found[0][1:]}", writer.text()
+    )
 
 
 class _Writer:

@@ -116,7 +116,7 @@ def test_mistakes_with_messages_are_one_line_and_leave_nothing(cli: CommandLine)
         "html: has neither text nor pictures"
     )
     line = cli.fails(*to, "--html", "unknown.htm")
-    assert line.startswith("html: line 2: there is no merge field {{ name }}")
+    assert line.startswith("html: line 2, column 6: there is no merge field {{ name }}")
     assert cli.fails(*to, "--html", "large.htm").startswith("html: must have at most 10 MB")
     hostile = ("message", "create", "news", "--subject", "Hi\r\nBcc: a@b.org", "--text", "body.txt")
     assert cli.fails(*hostile).startswith("subject: contains a character")

@@ -26,14 +26,17 @@ def test_a_text_is_split_into_what_stays_and_the_fields() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{{ name }}", "line 1: there is no merge field {{ name }} here, only {{ email }}, "),
-        ("a\nb\r\nc\rd {{ Email }}", "line 4: there is no merge field {{ Email }}"),
-        ("\n{{ email", "line 2: the merge field '{{ email' is not closed with '}}'"),
-        ("{{ email }", "line 1: the merge field '{{ email' is not closed with '}}'"),
-        ("{{ email\n}}", "line 1: the merge field '{{ email' is not closed"),
-        ("{{}}", "line 1: there is no merge field"),
-        ("{{", "line 1: the merge field '{{ ' is not closed"),
-        ("{{{ email }}}", "line 1: the merge field"),
+        (
+            "{{ name }}",
+            "line 1, column 1: there is no merge field {{ name }} here, only {{ email }}, ",
+        ),
+        ("a\nb\r\nc\rd {{ Email }}", "line 4, column 3: there is no merge field {{ Email }}"),
+        ("\n{{ email", "line 2, column 1: the merge field '{{ email' is not closed with '}}'"),
+        ("{{ email }", "line 1, column 1: the merge field '{{ email' is not closed with '}}'"),
+        ("{{ email\n}}", "line 1, column 1: the merge field '{{ email' is not closed"),
+        ("{{}}", "line 1, column 1: there is no merge field"),
+        ("{{", "line 1, column 1: the merge field '{{ ' is not closed"),
+        ("{{{ email }}}", "line 1, column 1: the merge field"),
         ("{{ e\x07\u2028mail }}", "{{ e mail }}"),
         ("{{ " + "x" * 90 + " }}", "x" * 40 + "…"),
     ],
@@ -48,7 +51,9 @@ def test_an_unknown_or_malformed_field_is_named_with_its_line(text: str, problem
 
 def test_a_subject_may_hold_the_address_and_the_description_but_no_link() -> None:
     check_fields("subject", "{{ list_description }} for {{ email }}")
-    with pytest.raises(Invalid, match="subject: line 1: there is no merge field") as caught:
+    with pytest.raises(
+        Invalid, match="subject: line 1, column 1: there is no merge field"
+    ) as caught:
         check_fields("subject", "{{ unsubscribe_url }}")
     assert "only {{ email }}, {{ list_description }}" in caught.value.problem
 

@@ -14,6 +14,7 @@ from postroom.domain.messages.messages import LARGEST_BODY, LONGEST_SUBJECT, Mes
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.plain_text import one_line
 from postroom.mail.body_files import clean_body
+from postroom.mail.field_contexts import check_places
 from postroom.mail.html import shows_html, shows_text
 from postroom.mail.merge_fields import check_fields
 from postroom.mail.plaintext import text_from_html
@@ -94,6 +95,8 @@ def _checked_body(field: str, body: str | None) -> str | None:
         return body
     cleaned = clean_body(field, body)
     check_fields(field, cleaned)
+    if field == "html":
+        check_places(cleaned)
     return cleaned
 
 
