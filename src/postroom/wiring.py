@@ -61,7 +61,7 @@ from postroom.services.stored_secrets import StoredSecrets
 from postroom.settings import Settings
 from postroom.storage import Store, open_store
 from postroom.transport.contract import Transport
-from postroom.transport.outbox_transport import OutboxTransport
+from postroom.transport.outbox_folder import OutboxFolder
 from postroom.transport.registry import open_transport, sends_mail
 from postroom.watchdog import Stalls, Watchdog, start_again
 
@@ -179,11 +179,11 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
         await transport.close()
 
 
-def find_outbox(settings: Settings) -> OutboxTransport | None:
+def find_outbox(settings: Settings) -> OutboxFolder | None:
     """Return the outbox if emails are kept in it instead of being sent."""
     if sends_mail(settings.transport.url):
         return None
-    return OutboxTransport(settings.storage.data / OUTBOX)
+    return OutboxFolder(settings.storage.data / OUTBOX)
 
 
 def make_sender(services: Services, transport: Transport, settings: Settings) -> Sender:

@@ -106,13 +106,14 @@ async def subscribers(page: Page) -> str:
 async def open_mail(page: Page, context: BrowserContext, link: str) -> Page:
     """Wait for the newest mail in the outbox, read it, and follow its link to a new window."""
     for _ in range(300):
-        await page.goto(f"/outbox?to={READER}")
-        for mail in await page.locator("main td a").all():
+        await page.goto(f"/outbox?q={READER}")
+        for mail in await page.locator("main td.subject a").all():
             where = await mail.get_attribute("href")
             assert where is not None
             await page.goto(where)
             found = page.locator(f"pre.mail a[href*='{link}']")
             if await found.count():
+                await page.get_by_role("tab", name="Text").click()
                 async with context.expect_page() as opening:
                     await found.first.click()
                 return await opening.value

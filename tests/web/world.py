@@ -148,7 +148,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/queue/purge": ("/queue/purge?queue={queue}%3Bpoison",),
     "/apps": ("/apps", "/apps?queue={queue}/new"),
     "/apps/settings": ("/apps/settings?path=/{queue}",),
-    "/outbox": ("/outbox", "/outbox?to=nobody@example.com"),
+    "/outbox": ("/outbox", "/outbox?q=test", "/outbox?q=nobody@example.com"),
+    "/outbox/delete-all": ("/outbox/delete-all",),
     "/outbox/{name}": ("/outbox/{mail}",),
     "/explorer": ("/explorer",),
     "/explorer/tables/{table}": (

@@ -1,35 +1,18 @@
-"""`outbox:`: nothing leaves the machine; each email becomes a file.
-
-File names sort by date and show the recipient:
-
-    20261115T080000Z-alice@example.com-3f2a9c0d1e4b5a67.eml
-
-The last part is a digest of the Message-ID, and the date is the email's own: the same email, sent
-again, replaces itself.
-"""
+"""`outbox:`: nothing leaves the machine; each email becomes a file (`outbox_folder.py`)."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import os
-import re
 import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from pathlib import Path
-from urllib.parse import quote, unquote
 
-import msgspec
-
-from postroom.domain.errors import Invalid, NoSuch
+from postroom.domain.errors import Invalid
 from postroom.folders import make_private, open_private, tighten
-from postroom.mail.mail_reader import read_subject
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.transport.contract import (
     INVALID_ADDRESS,
@@ -41,24 +24,11 @@ from postroom.transport.contract import (
     TransportError,
     Watcher,
 )
+from postroom.transport.outbox_folder import file_name
 
-_HEADERS = 16 * 1024  # bytes that contain the subject
 _CHUNK = 100  # emails that are written to temporary files together
 _OLD = 3600.0  # seconds after which a temporary file is from a killed process
-_LONGEST_NAME = 180  # characters of the recipient; file names are limited to 255 bytes
-_SAFE = "@.+-_=!#$&'~"
-_TIME = "%Y%m%dT%H%M%SZ"
-_NAME = re.compile(r"(\d{8}T\d{6}Z)-(.+)-([0-9a-f]{16})\.eml", re.ASCII)
-_DATE = re.compile(rb"^Date:[ \t]*([^\r\n]+)", re.IGNORECASE | re.MULTILINE)
 _KEPT = Result(ResultKind.ACCEPTED, "kept in the outbox")
-
-
-class OutboxMail(msgspec.Struct, frozen=True):
-    """An email in the outbox. `name` is its file name."""
-
-    name: str
-    recipient: str
-    date: datetime
 
 
 class OutboxTransport(Transport):
@@ -106,49 +76,7 @@ class OutboxTransport(Transport):
     async def close(self) -> None:
         """Do nothing: no file stays open."""
 
-    # — For the page Outbox —
-
-    async def mails(
-        self, *, limit: int = 50, after: str = "", recipient: str = ""
-    ) -> list[OutboxMail]:
-        """Return emails, newest first, after the one named `after`; optionally of one recipient."""
-        return await asyncio.to_thread(self._list, limit, after, recipient)
-
-    async def subjects(self, mails: Sequence[OutboxMail]) -> list[str]:
-        """Return the subject of each; empty for one that no longer exists."""
-        return await asyncio.to_thread(lambda: [self._subject(mail) for mail in mails])
-
-    async def read(self, name: str) -> bytes:
-        """Return one email as it would have been sent; raise `NoSuch` or `Invalid`."""
-        if not _NAME.fullmatch(name) or "/" in name:
-            raise Invalid("mail", "must be the name of an email in the outbox")
-        try:
-            return await asyncio.to_thread((self._folder / name).read_bytes)
-        except FileNotFoundError as exc:
-            raise NoSuch("mail", name) from exc
-
-    def _list(self, limit: int, after: str, recipient: str) -> list[OutboxMail]:
-        try:
-            names = [name for name in os.listdir(self._folder) if name.endswith(".eml")]
-        except FileNotFoundError:
-            return []
-        if recipient:
-            part = f"Z-{_file_part(recipient)}-"
-            names = [name for name in names if part in name]
-        if after:
-            names = [name for name in names if name < after]
-        names.sort(reverse=True)
-        found = (_entry(name) for name in names)
-        return list(itertools.islice((each for each in found if each is not None), limit))
-
     # — In a thread —
-
-    def _subject(self, mail: OutboxMail) -> str:
-        try:
-            with (self._folder / mail.name).open("rb") as file:
-                return read_subject(file.read(_HEADERS))
-        except FileNotFoundError:
-            return ""
 
     def _make_ready(self) -> None:
         """Create the folder and remove temporary files of killed processes. Problems show later."""
@@ -177,7 +105,7 @@ class OutboxTransport(Transport):
             mail = mailing.mail(recipient)
             with open_private(temporary) as file:
                 file.write(mail)
-            return self._folder / _file_name(mail, mailing, recipient)
+            return self._folder / file_name(mail, mailing.message_id(recipient), recipient.address)
         except Invalid as exc:
             return Result(ResultKind.REFUSED, str(exc), reason=INVALID_ADDRESS)
         except OSError as exc:
@@ -208,31 +136,3 @@ def _held(exc: OSError) -> Result:
     return Result(
         ResultKind.HELD, problem, FaultScope.ACCOUNT, "The outbox folder cannot be written to"
     )
-
-
-def _file_name(mail: bytes, mailing: Mailing, recipient: Recipient) -> str:
-    digest = hashlib.sha256(mailing.message_id(recipient).encode()).hexdigest()[:16]
-    found = _DATE.search(mail, 0, mail.find(b"\r\n\r\n"))
-    moment = _file_time(found[1] if found else b"")
-    return f"{moment}-{_file_part(recipient.address)}-{digest}.eml"
-
-
-def _file_part(recipient: str) -> str:
-    return quote(recipient, safe=_SAFE)[:_LONGEST_NAME]
-
-
-@lru_cache(maxsize=64)
-def _file_time(date: bytes) -> str:
-    """Return the time in the Date header; the time of writing differs when it is sent again."""
-    try:
-        return parsedate_to_datetime(date.decode()).astimezone(UTC).strftime(_TIME)
-    except ValueError:
-        return datetime.fromtimestamp(0, UTC).strftime(_TIME)
-
-
-def _entry(name: str) -> OutboxMail | None:
-    found = _NAME.fullmatch(name)
-    if found is None:
-        return None
-    date = datetime.strptime(found[1], _TIME).replace(tzinfo=UTC)
-    return OutboxMail(name, unquote(found[2]), date)

@@ -135,9 +135,59 @@ async def test_the_outbox_shows_its_mails_newest_first_in_pages(site: Site) -> N
     further = re.search(r'href="([^"]*after=[^"]*)" rel="next"', shown)
     assert further is not None
     assert "a9@example.com" in (await user.get(html.unescape(further[1]))).text
-    only = (await user.get("/outbox?to=a7@example.com")).text
+    only = (await user.get("/outbox?q=A7@example.com")).text
     assert only.count("/outbox/2026") == 1
     assert quote(names[7]) in only
+
+
+async def test_emails_of_the_outbox_are_deleted_and_restored(site: Site) -> None:
+    user = await site.user(Role.EDITOR)
+    names = [keep(site, number, f"a{number}@example.com") for number in range(3)]
+    back = "/outbox?q=example"
+    gone = await user.post("/outbox/delete", {"name": names[:2], "back": back})
+    assert gone.headers["location"] == back
+    shown = (await user.get(back)).text
+    assert "2 emails deleted." in shown
+    assert shown.count("/outbox/2026") == 1
+    batch = re.search(r'name="batch" value="(\w+)"', shown)
+    assert batch is not None
+    restored = await user.post("/outbox/restore", {"batch": batch[1], "back": "//evil.example"})
+    assert restored.headers["location"] == "/outbox"
+    shown = (await user.get("/outbox")).text
+    assert "2 emails restored." in shown
+    assert shown.count("/outbox/2026") == 3
+    await user.post("/outbox/restore", {"batch": batch[1]})
+    assert "too late to restore" in (await user.get("/outbox")).text
+    assert (await user.post("/outbox/delete", {"name": "../secret.key"})).status_code == 422
+
+    await user.post("/outbox/delete", {})
+    assert "No emails selected." in (await user.get("/outbox")).text
+    assert "cannot be restored" in (await user.get("/outbox/delete-all")).text
+    await user.post("/outbox/delete-all", {})
+    shown = (await user.get("/outbox")).text
+    assert "3 emails deleted." in shown
+    assert "The outbox is empty" in shown
+    newest = (await site.services.audit.newest()).entries[0]
+    assert (newest.what, newest.on) == ("deleted all emails from the outbox", "3 emails")
+
+
+async def test_a_viewer_deletes_nothing_from_the_outbox(site: Site) -> None:
+    viewer = await site.user(Role.VIEWER)
+    name = keep(site, 1, "alice@example.com")
+    for page in ("/outbox", f"/outbox/{name}"):
+        assert "/outbox/delete" not in (await viewer.get(page)).text
+    for action in ("delete", "delete-all", "restore"):
+        refused = await viewer.post(f"/outbox/{action}", {"name": name})
+        assert refused.status_code == 403
+    assert "alice@example.com" in (await viewer.get("/outbox")).text
+
+
+async def test_a_search_of_the_outbox_that_finds_nothing_says_so(site: Site) -> None:
+    user = await site.user(Role.VIEWER)
+    keep(site, 1, "alice@example.com")
+    assert "alice@example.com" in (await user.get("/outbox?q=THERE")).text
+    shown = (await user.get("/outbox?q=%3Cb%3Enobody")).text
+    assert "No emails match “&lt;b&gt;nobody”" in shown
 
 
 async def test_a_mail_is_shown_in_a_frame_that_can_do_nothing(site: Site) -> None:

@@ -13,11 +13,13 @@ from postroom.domain.errors import NoSuch
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.services.accounts.users import Role
 from postroom.services.queues.queue_access import hide_guids
-from postroom.transport.outbox_transport import OutboxMail
+from postroom.transport.outbox_folder import OutboxFolder, OutboxMail
 from postroom.web.rendering.sandbox import sandboxed
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
+from postroom.web.rendering.templating import counted
+from postroom.web.requests.flash import Undo
 from postroom.web.requests.views import View, error_page
-from postroom.web.requests.visit import Endpoint, Visit
+from postroom.web.requests.visit import Visit
 from postroom.wiring import find_outbox
 
 _INDEX: Final = Sortable[OutboxMail](
@@ -28,9 +30,13 @@ _INDEX: Final = Sortable[OutboxMail](
     },
     key_order="-time",
     order_label="Newest first",
-    advice="Filter by recipient.",
+    advice="Search for an address or a subject.",
 )
 _LONGEST_SOURCE: Final = 100_000  # bytes; the rest is in the download
+_LONGEST_SEARCH: Final = 320
+_LONGEST_ADDRESS: Final = 2000  # of the page that a deletion returns to
+_MOST_DELETED: Final = 500
+_INDEX_URL: Final = "/outbox"
 _LINK = re.compile(r"https?://[^\s<>\"']+")
 
 
@@ -46,20 +52,20 @@ async def outbox(visit: Visit) -> Response:
     if box is None:
         transport = visit.context.settings.found["transport"].shown
         return visit.render("admin/messages/outbox_unused.html", transport=transport)
-    to, after = visit.parameter("to").strip()[:320], visit.parameter("after")[:300]
-    sorting = Sorting(visit, _INDEX, {"to": to})
+    query, after = visit.parameter("q").strip()[:_LONGEST_SEARCH], visit.parameter("after")[:300]
+    sorting = Sorting(visit, _INDEX, {"q": query})
     mails = None
     if not sorting.is_key_order:
-        found = await box.mails(limit=sorting.max_rows + 1, recipient=to)
-        mails = sorting.select(None if len(found) > sorting.max_rows else found)
+        found = await box.search(query, limit=sorting.max_rows)
+        mails = sorting.select(None if found.next else found.mails)
     if mails is None:
-        found = await box.mails(limit=ROWS_SHOWN + 1, after=after, recipient=to)
-        mails = found[:ROWS_SHOWN]
-        sorting.continue_after(mails[-1].name if len(found) > ROWS_SHOWN else None)
+        found = await box.search(query, limit=ROWS_SHOWN, after=after)
+        mails = found.mails
+        sorting.continue_after(found.next)
     return visit.render(
         "admin/messages/outbox.html",
         mails=list(zip(mails, await box.subjects(mails), strict=True)),
-        to=to,
+        query=query,
         sorting=sorting,
     )
 
@@ -72,7 +78,8 @@ async def mail(visit: Visit) -> Response:
     template = "outbox_mail_parts.html" if visit.is_partial else "outbox_mail.html"
     return visit.render(
         f"admin/messages/{template}",
-        url=f"/outbox/{quote(name, safe='')}",
+        name=name,
+        url=f"{_INDEX_URL}/{quote(name, safe='')}",
         mail=read,
         text=_pieces(read.text or ""),
         source=hide_guids(source) if is_hidden else source,
@@ -99,11 +106,65 @@ async def download(visit: Visit) -> Response:
     )
 
 
-async def _content(visit: Visit) -> tuple[str, bytes]:
-    box, name = find_outbox(visit.context.settings), visit.parameter("name")
+async def delete(visit: Visit) -> Response:
+    """Delete the selected emails; the toast can restore them."""
+    form = await visit.form()
+    names = [each for each in form.getlist("name") if isinstance(each, str)][:_MOST_DELETED]
+    back = await _way_back(visit)
+    if not names:
+        return visit.redirect(back, "No emails selected.")
+    count, batch = await _box(visit).delete(names)
+    await visit.audit("deleted emails from the outbox", counted(count, "email", "emails"))
+    if not count:
+        return visit.redirect(back, "Already deleted.")
+    undo = Undo(f"{_INDEX_URL}/restore", (("batch", batch), ("back", back)))
+    return visit.redirect(back, f"{counted(count, 'email', 'emails')} deleted.", undo)
+
+
+async def restore(visit: Visit) -> Response:
+    count = await _box(visit).restore(await visit.text("batch"))
+    await visit.audit("restored emails of the outbox", counted(count, "email", "emails"))
+    restored = f"{counted(count, 'email', 'emails')} restored."
+    flash = restored if count else "It is too late to restore these emails."
+    return visit.redirect(await _way_back(visit), flash)
+
+
+async def delete_all(visit: Visit) -> Response:
+    box = _box(visit)
+    if visit.request.method == "GET":
+        return visit.render(
+            "admin/confirm.html",
+            title="Delete all emails in the outbox?",
+            points=[
+                "They cannot be restored.",
+                "Messages keep their outcomes: only the copies shown here are deleted.",
+            ],
+            button="Delete all emails",
+            fields={},
+            back=_INDEX_URL,
+        )
+    count = counted(await box.delete_all(), "email", "emails")
+    await visit.audit("deleted all emails from the outbox", count)
+    return visit.redirect(_INDEX_URL, f"{count} deleted.")
+
+
+async def _way_back(visit: Visit) -> str:
+    """Return the page that the form was sent from, if it is one of the outbox."""
+    back = await visit.text("back")
+    is_known = back == _INDEX_URL or back.startswith(f"{_INDEX_URL}?")
+    return back if is_known and len(back) <= _LONGEST_ADDRESS else _INDEX_URL
+
+
+def _box(visit: Visit) -> OutboxFolder:
+    box = find_outbox(visit.context.settings)
     if box is None:
-        raise NoSuch("email", name)
-    return name, await box.read(name)
+        raise NoSuch("folder", "outbox")
+    return box
+
+
+async def _content(visit: Visit) -> tuple[str, bytes]:
+    name = visit.parameter("name")
+    return name, await _box(visit).read(name)
 
 
 def _read(visit: Visit, content: bytes) -> ReadMail:
@@ -129,13 +190,12 @@ def _pieces(text: str) -> list[Piece]:
     return [*pieces, Piece(text[end:], False)]
 
 
-def _page(path: str, endpoint: Endpoint, role: Role = Role.VIEWER) -> View:
-    return View(path, endpoint, role=role)
-
-
 VIEWS = (
-    _page("/outbox", outbox),
-    _page("/outbox/{name}", mail),
-    _page("/outbox/{name}/html", html),
-    _page("/outbox/{name}/download", download, Role.ADMINISTRATOR),
+    View("/outbox", outbox, role=Role.VIEWER),
+    View("/outbox/delete", delete, role=Role.EDITOR, methods=("POST",)),
+    View("/outbox/restore", restore, role=Role.EDITOR, methods=("POST",)),
+    View("/outbox/delete-all", delete_all, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/outbox/{name}", mail, role=Role.VIEWER),
+    View("/outbox/{name}/html", html, role=Role.VIEWER),
+    View("/outbox/{name}/download", download, role=Role.ADMINISTRATOR),
 )
