@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
 from postroom.alerts import Alerts, Channel, MailChannel, NoticeSender, WebhookChannel
+from postroom.domain.audience.addresses import Address
 from postroom.encryption import Keyring, load_all_keys, without_key
 from postroom.mail.wire_addresses import ascii_domain
 from postroom.scheduler import Scheduler
@@ -17,6 +18,7 @@ from postroom.scheduler.retention import Retention
 from postroom.sender import Sender, SenderSettings
 from postroom.sender.confirmations import Confirmations, ConfirmationSettings
 from postroom.sender.doubts import DoubtService
+from postroom.sender.draft_mail import parse_test_addresses, send_tests
 from postroom.sender.limits.connection_share import shared_connections
 from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.limits.email_rates import DomainRates, EmailRate
@@ -37,6 +39,7 @@ from postroom.services.audience.subscriber_search import SubscriberSearch
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.events import EventService, Severity
 from postroom.services.idempotency import IdempotencyService
+from postroom.services.messages.composing import ComposingService
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_rows import MessageRows
@@ -60,7 +63,7 @@ from postroom.services.queues.queue_overview import QueueOverviewService
 from postroom.services.stored_secrets import StoredSecrets
 from postroom.settings import Settings
 from postroom.storage import Store, open_store
-from postroom.transport.contract import Transport
+from postroom.transport.contract import Result, Transport
 from postroom.transport.outbox_folder import OutboxFolder
 from postroom.transport.registry import open_transport, sends_mail
 from postroom.watchdog import Stalls, Watchdog, start_again
@@ -80,6 +83,7 @@ class Services:
         self.holds = HoldService(store, self.events)
         self.message_rows = MessageRows(store)
         self.messages = MessageService(store, self.message_rows, self.events, self.holds)
+        self.composing = ComposingService(store, self.message_rows, self.messages)
         self.lists = ListService(store, self.message_rows)
         self.counts = ListCounts(store)
         self.subscriptions = SubscriptionService(store, self.lists, self.counts)
@@ -177,6 +181,28 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
         yield transport
     finally:
         await transport.close()
+
+
+async def send_test_emails(
+    services: Services, settings: Settings, ref: str, to: Sequence[str]
+) -> list[tuple[Address, Result]]:
+    """Send a message as it is now to up to ten addresses, marked as a test. `Incomplete`,
+    `Invalid`."""
+    addresses = parse_test_addresses(to)
+    message = await services.messages.get(ref)
+    content, bodies = await services.composing.checked(message)
+    mailing_list = await services.lists.get(message.list_name)
+    async with opened_transport(settings) as transport:
+        results = await send_tests(
+            transport,
+            mailing_list,
+            content.subject,
+            bodies,
+            addresses,
+            settings.web.base_url,
+            content.lines,
+        )
+    return list(zip(addresses, results, strict=True))
 
 
 def find_outbox(settings: Settings) -> OutboxFolder | None:

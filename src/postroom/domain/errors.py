@@ -3,6 +3,7 @@
     PostroomError
     └── DomainError
         ├── Invalid (ValueError)     a field that cannot be accepted; `field` names it
+        │   └── Incomplete           several fields at once: a draft that cannot be sent yet
         ├── NoSuch (LookupError)     a list, subscriber, message or email that does not exist
         ├── Exists                   one of that name already exists
         ├── Overtaken                another change was saved first (the ETag is stale)
@@ -13,6 +14,8 @@ Pages, API and command line turn these into responses; each text is one line tha
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from postroom.errors import PostroomError
 
@@ -28,6 +31,18 @@ class Invalid(DomainError, ValueError):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class Incomplete(Invalid):
+    """A draft that cannot be sent yet. `problems` has what is wrong by field."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        field, problem = next(iter(problems.items()))
+        super().__init__(field, problem)
+        self.problems = dict(problems)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{field}: {problem}" for field, problem in self.problems.items())
 
 
 class NoSuch(DomainError, LookupError):

@@ -56,13 +56,19 @@ def assemble(
     scope: str,
     more_headers: Pieces,
     parts: Sequence[BodyPart],
+    from_name: str = "",
+    reply_to: str = "",
 ) -> SplicedMailing:
-    """Build the mailing. `key` and `scope`: see `MessageIds`. `more_headers` are whole lines."""
+    """Build the mailing. `key` and `scope`: see `MessageIds`. `more_headers` are whole lines.
+    Without a `from_name`, it is from the list by its description."""
     if not _KEY.fullmatch(key):
         raise Invalid("ref", "must be usable in a Message-ID")
-    mailbox = header_text.mailbox(identity.description, envelope_address(identity.address))
+    name = header_text.checked("from_name", from_name) or identity.description
+    mailbox = header_text.mailbox(name, envelope_address(identity.address))
+    answers_to = envelope_address(parse_address(reply_to, "reply_to")) if reply_to else ""
+    author = f"From: {mailbox}\r\n" + (f"Reply-To: {answers_to}\r\n" if answers_to else "")
     pieces: Pieces = [
-        f"From: {mailbox}\r\nTo: ".encode(),
+        f"{author}To: ".encode(),
         Slot.TO,
         b"\r\nSubject: ",
         *_subject(subject),
@@ -78,7 +84,7 @@ def assemble(
         from_address=identity.address,
         subject="".join(each if isinstance(each, str) else "{{ email }}" for each in subject),
         ids=MessageIds(key, identity.domain, scope),
-        source=Source(subject, identity.description, more_headers, parts),
+        source=Source(subject, name, more_headers, parts, answers_to),
     )
 
 

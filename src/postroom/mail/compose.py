@@ -37,6 +37,7 @@ from postroom.mail.field_contexts import Place, fields_with_places
 from postroom.mail.html import contains_visibly, declare_utf8, footer_position
 from postroom.mail.mailing import Mailing
 from postroom.mail.merge_fields import Field, find_fields, split_fields, with_quotes_escaped
+from postroom.mail.preheader import with_preheader
 from postroom.translations import Translator
 
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
@@ -72,6 +73,9 @@ def compile_mailing(
     date: datetime,
     language: str = LANGUAGES[0],
     postal_address: str = "",
+    preheader: str = "",
+    from_name: str = "",
+    reply_to: str = "",
 ) -> Mailing:
     """Build everything that is the same for all recipients. A blank body counts as none."""
     identity = list_identity(list_name, description, from_address)
@@ -81,6 +85,7 @@ def compile_mailing(
     if text and text.strip():
         parts.append(_text_part(text, identity, link, _, postal_address))
     if html and html.strip():
+        html = with_preheader(html, preheader)
         parts.append(_html_part(html, identity, link, _, postal_address))
     if not parts:
         raise Invalid("body", "a message needs an HTML or a text body")
@@ -92,6 +97,8 @@ def compile_mailing(
         scope=identity.list_name,
         more_headers=_list_headers(identity, base_url, link),
         parts=parts,
+        from_name=from_name,
+        reply_to=reply_to,
     )
 
 

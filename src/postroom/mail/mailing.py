@@ -240,6 +240,7 @@ class Parts(msgspec.Struct, frozen=True):
     html: str
     text: str
     from_name: str = ""
+    reply_to: str = ""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Those that are the same for all, such as List-Id; not From, To, Subject, Date or MIME."""
 
@@ -251,6 +252,7 @@ class Source(msgspec.Struct, frozen=True):
     from_name: str
     more_headers: Pieces
     parts: Sequence[BodyPart]
+    reply_to: str = ""
 
 
 class Placeholders:
@@ -270,6 +272,7 @@ class Placeholders:
             html=bodies.get("text/html", ""),
             text=bodies.get("text/plain", ""),
             from_name=source.from_name,
+            reply_to=source.reply_to,
             headers={
                 name: value
                 for name, value in self._headers.items()

@@ -31,6 +31,8 @@ _LOOK_SECONDS = 5.0  # at least this often, should a bell message be lost
 _QUICKEST_CHECK, _SLOWEST_CHECK = 0.1, 1.0  # seconds between checks whether a message is done
 _LAST_PAGES, _LAST_CHECKS = 50, 0.02  # senders finish 50 pages in 0.2 seconds: check more often
 _PAUSE_AFTER_FAILURE = 1.0
+_IDLE = frozenset({MessageStatus.DRAFT, MessageStatus.PAUSED})
+"""Nothing is done with these. A draft is met only if somebody unschedules it at this moment."""
 _RELEASE_SECONDS = 5.0  # during an outage the lease expires by itself
 
 
@@ -122,12 +124,12 @@ class Scheduler:
         async for message in self._messages.open_messages():
             # To the end: one that was cancelled before its time comes after others that wait.
             if message.status is MessageStatus.PENDING:
-                due_in = (message.scheduled_at - clock.now()).total_seconds()
+                due_in = (message.due_at - clock.now()).total_seconds()
                 if due_in > 0:
                     pause = min(pause, due_in)
                 if due_in > 0 or not may_start:
                     continue
-            if message.status is MessageStatus.PAUSED or message.ref in self._tasks:
+            if message.status in _IDLE or message.ref in self._tasks:
                 continue
             task = asyncio.create_task(self._advance(message.ref))
             self._tasks[message.ref] = task
@@ -194,10 +196,10 @@ class Scheduler:
 
 
 def _needs_work(message: Message) -> bool:
-    """Return whether a message is neither paused nor scheduled for later."""
+    """Return whether a message is neither paused nor a draft nor scheduled for later."""
     if message.status is MessageStatus.PENDING:
-        return message.scheduled_at <= clock.now()
-    return message.status is not MessageStatus.PAUSED
+        return message.due_at <= clock.now()
+    return message.status not in _IDLE
 
 
 async def _first_of(*awaitables: Awaitable[object], timeout: float | None = None) -> None:

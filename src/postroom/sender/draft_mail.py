@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections.abc import Sequence
+from typing import Final
 
 from postroom import clock
-from postroom.domain.audience.addresses import parse_address
+from postroom.domain.audience.addresses import Address, address_key, parse_address
 from postroom.domain.audience.lists import MailingList, new_guid
+from postroom.domain.errors import Invalid
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.services.messages.message_contents import NewBodies, checked_subject
-from postroom.transport.contract import Result, Transport, Unwatched
+from postroom.services.messages.message_contents import (
+    NO_LINES,
+    InboxLines,
+    NewBodies,
+    checked_subject,
+)
+from postroom.transport.contract import Result, ResultKind, Transport, Unwatched
 
 SUBJECT_MARK = "[Test] "
+MOST_TESTS: Final = 10
+_TEST_SECONDS: Final = 60.0
 
 
 def draft_mailing(
-    mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str
+    mailing_list: MailingList,
+    subject: str,
+    bodies: NewBodies,
+    base_url: str,
+    lines: InboxLines = NO_LINES,
 ) -> Mailing:
     """Compile a draft; raise `Invalid`."""
-    return _mailing(mailing_list, checked_subject(subject), bodies, base_url)
+    return _mailing(mailing_list, checked_subject(subject), bodies, base_url, lines)
 
 
-def _mailing(mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str) -> Mailing:
+def _mailing(
+    mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str, lines: InboxLines
+) -> Mailing:
     return compile_mailing(
         ref=MessageRef(f"draft-{secrets.token_hex(8)}"),
         subject=subject,
@@ -36,21 +53,37 @@ def _mailing(mailing_list: MailingList, subject: str, bodies: NewBodies, base_ur
         date=clock.now(),
         language=mailing_list.language,
         postal_address=mailing_list.postal_address,
+        preheader=lines.preheader,
+        from_name=lines.from_name,
+        reply_to=lines.reply_to,
     )
 
 
-async def send_test(
+def parse_test_addresses(to: Sequence[str]) -> list[Address]:
+    """Return the addresses of a test, each once; raise `Invalid`."""
+    found = {address_key(each): each for each in (parse_address(text, "to") for text in to)}
+    if not 1 <= len(found) <= MOST_TESTS:
+        raise Invalid("to", f"must have 1 to {MOST_TESTS} addresses, not {len(found)}")
+    return list(found.values())
+
+
+async def send_tests(
     transport: Transport,
     mailing_list: MailingList,
     subject: str,
     bodies: NewBodies,
-    to: str,
+    to: Sequence[Address],
     base_url: str,
-) -> Result:
-    """Send a draft to one address, marked as a test; raise `Invalid`. Its unsubscribe link belongs
-    to no subscriber."""
-    recipient = Recipient(parse_address(to, "to"), new_guid())
+    lines: InboxLines = NO_LINES,
+) -> list[Result]:
+    """Send a draft to some addresses, marked as a test; raise `Invalid`. Its unsubscribe link
+    belongs to no subscriber. Without a reply for a minute, the rest counts as deferred."""
     marked = SUBJECT_MARK + checked_subject(subject)
-    mailing = _mailing(mailing_list, marked, bodies, base_url)
-    [result] = await transport.send(mailing, [recipient], Unwatched())
-    return result
+    mailing = _mailing(mailing_list, marked, bodies, base_url, lines)
+    recipients = [Recipient(each, new_guid()) for each in to]
+    try:
+        async with asyncio.timeout(_TEST_SECONDS):
+            return await transport.send(mailing, recipients, Unwatched())
+    except TimeoutError:
+        late = "the mail server did not reply within a minute"
+        return [Result(ResultKind.DEFERRED, late)] * len(recipients)

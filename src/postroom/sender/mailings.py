@@ -30,8 +30,8 @@ class _Known(msgspec.Struct):
     message: Message | None = None
     read_at: float = -math.inf
     mailing: asyncio.Task[Mailing] | None = None
-    content: tuple[str, str] = ("", "")
-    """The body version and subject that it was compiled from."""
+    content: tuple[str, ...] = ()
+    """The body version and the lines that it was compiled from."""
 
 
 class Mailings:
@@ -95,7 +95,8 @@ class Mailings:
         """Return the compiled message. It is compiled once, although the first pages ask at the
         same moment, and again if its content changes, which only unsent messages allow."""
         known = self._about(message.ref)
-        content = message.body_version, message.subject
+        lines = message.subject, message.preheader, message.from_name, message.reply_to
+        content = (message.body_version, *lines)
         if known.mailing is None or known.content != content:
             known.content = content
             known.mailing = asyncio.create_task(self._compile(message))
@@ -125,4 +126,7 @@ class Mailings:
             date=message.queued_at or clock.now(),
             language=message.list_language,
             postal_address=message.list_postal_address,
+            preheader=message.preheader,
+            from_name=message.from_name,
+            reply_to=message.reply_to,
         )

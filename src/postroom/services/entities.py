@@ -6,13 +6,15 @@
 | `mailinglist`    | list          | `email:KEY`     | a subscriber; see below              |
 | `mailinglist`    | list          | `guid:GUID`     | its look-up row                      |
 | `listindex`      | `list`        | list            | which lists there are                |
-| `message`        | day           | `message` + ref | a message that is not done           |
+| `message`        | day, `draft`  | `message` + ref | a message that is not done           |
 | `messagearchive` | the same keys |                 | a message that is done               |
 | `messagepage`    | day,ref       | page            | see `messages/page_rows.py`          |
 | `messageindex`   | `ref`         | ref             | the day of a message                 |
 | `messageindex`   | `open`/`done` | time,ref        | messages by when they are due;       |
 |                  |               |                 | of `done` ones, when they ended      |
+| `messageindex`   | `draft`       | ref             | drafts, which have no time           |
 | `messageindex`   | `retry`       | ref             | the message that retries its refused |
+| `messageversion` | ref           | time            | see `messages/message_versions.py`   |
 | `departed`       | list          | a digest        | see `audience/departures.py`         |
 | `throttle`       | limit         | domain          | see `sender/limits/stored_limits.py`      |
 | `holds`          | `hold`        | what is held    | see `messages/hold_rows.py`          |
@@ -45,7 +47,7 @@ from postroom.domain.audience.lists import (
 )
 from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.storage import BulkInsert, Delete, Entity, StoreDamaged, Value
 
@@ -56,6 +58,7 @@ MESSAGES = "message"
 ARCHIVE = "messagearchive"
 PAGES = "messagepage"
 INDEX = "messageindex"
+VERSIONS = "messageversion"
 BODIES = "mailbodies"
 LOGOS = "logos"
 
@@ -65,7 +68,7 @@ GUID_PREFIX = "guid:"
 MESSAGE_PREFIX = "message"
 
 BY_NAME = "list"
-BY_REF, OPEN, DONE, RETRY = "ref", "open", "done", "retry"
+BY_REF, DRAFT, OPEN, DONE, RETRY = "ref", "draft", "open", "done", "retry"
 ENDED_AT = "EndedAt"
 
 V = TypeVar("V", bound=Value)
@@ -243,7 +246,6 @@ class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
 
 def message_entity(message: Message) -> Entity:
     properties: dict[str, Value] = {
-        "ScheduledDate": message.scheduled_at,
         "SubjectLine": message.subject,
         "ListName": message.list_name,
         "Status": message.status.value,
@@ -256,6 +258,16 @@ def message_entity(message: Message) -> Entity:
         "Resumptions": message.resumptions,
     }
     optional: dict[str, Value | None] = {
+        "ScheduledDate": message.scheduled_at,
+        "HasSource": message.has_source or None,
+        "Format": None if message.format is MessageFormat.HTML else message.format.value,
+        "Preheader": message.preheader or None,
+        "FromName": message.from_name or None,
+        "ReplyTo": message.reply_to or None,
+        "EditedAt": message.edited_at,
+        "EditedBy": message.edited_by or None,
+        "VersionAt": message.version_at,
+        "ReadyBy": message.ready_by or None,
         "FromEmailAddress": message.from_address,
         "ListDescription": message.list_description,
         "ListLanguage": None if message.queued_at is None else message.list_language,
@@ -280,11 +292,20 @@ def message_from(entity: Entity) -> Message:
         ref=MessageRef(entity.row.removeprefix(MESSAGE_PREFIX)),
         list_name=ListName(read(entity, "ListName", str)),
         subject=read(entity, "SubjectLine", str),
-        scheduled_at=read(entity, "ScheduledDate", datetime),
+        scheduled_at=read_optional(entity, "ScheduledDate", datetime),
         status=MessageStatus(read(entity, "Status", str)),
         body_version=read(entity, "BodyVersion", str),
         has_html=read(entity, "HasHtml", bool),
         has_text=read(entity, "HasText", bool),
+        has_source=read_optional(entity, "HasSource", bool) or False,
+        format=MessageFormat(read_optional(entity, "Format", str) or MessageFormat.HTML),
+        preheader=read_optional(entity, "Preheader", str) or "",
+        from_name=read_optional(entity, "FromName", str) or "",
+        reply_to=read_optional(entity, "ReplyTo", str) or "",
+        edited_at=read_optional(entity, "EditedAt", datetime),
+        edited_by=read_optional(entity, "EditedBy", str) or "",
+        version_at=read_optional(entity, "VersionAt", datetime),
+        ready_by=read_optional(entity, "ReadyBy", str) or "",
         created_at=read(entity, "CreatedAt", datetime),
         from_address=None if from_address is None else Address(from_address),
         list_description=read_optional(entity, "ListDescription", str),

@@ -56,6 +56,7 @@ class SendgridProvider(HttpProvider):
         contents = (("text/plain", parts.text), ("text/html", parts.html))
         return {
             "from": author,
+            **({"reply_to": {"email": parts.reply_to}} if parts.reply_to else {}),
             "subject": parts.subject,
             "content": [{"type": kind, "value": value} for kind, value in contents if value],
             "headers": dict(parts.headers),

@@ -46,7 +46,12 @@ def test_a_missing_text_is_generated_from_the_html(client: httpx2.Client) -> Non
         made = client.post("/messages", json={**new, **text})
         assert made.status_code == 201, made.text
         bodies = client.get(f"/messages/{made.json()['ref']}/bodies").json()
-        assert bodies == {"html": new["html"], "text": kept}
+        assert bodies == {
+            "html": new["html"],
+            "text": kept,
+            "format": "html",
+            "body": new["html"],
+        }
 
 
 def test_a_message_is_made_read_changed_and_deleted(client: httpx2.Client) -> None:
@@ -71,7 +76,8 @@ def test_a_message_is_made_read_changed_and_deleted(client: httpx2.Client) -> No
         0,
     )
     assert {**client.get(place).json(), "note": None} == shown
-    assert client.get(f"{place}/bodies").json() == {"html": "<p>Hi</p>", "text": "Hello"}
+    bodies = client.get(f"{place}/bodies").json()
+    assert (bodies["html"], bodies["text"]) == ("<p>Hi</p>", "Hello")
 
     stale = {"If-Match": made.headers["etag"]}
     saved = client.patch(place, json={"subject": "Ho", "html": ""}, headers=stale)

@@ -64,6 +64,29 @@ def test_a_message_is_scheduled_shown_changed_and_deleted(cli: CommandLine) -> N
     assert cli.fails("message", "show", ref) == f"there is no message '{ref}'"
 
 
+def test_a_draft_is_created_tested_scheduled_and_taken_back(cli: CommandLine) -> None:
+    draft = cli.json("message", "create", "--draft", "--subject", "Hi")
+    ref = str(draft["ref"])
+    assert (draft["status"], draft["list"], draft["scheduled_at"]) == ("Draft", None, None)
+    assert "No unfinished messages" in cli.run("message", "ls").stderr
+    assert ref in cli.ok("message", "ls", "--drafts")
+    failed = cli.run("message", "schedule", ref)
+    assert failed.returncode == 1
+    assert "list: choose the list" in failed.stderr
+    cli.ok("message", "edit", ref, "--list", "news", "--html", "body.htm", "--from-name", "Ann")
+    tested = cli.json("message", "test", ref, "ann@contoso.com", "bob@contoso.com")
+    assert [each["outcome"] for each in tested["results"]] == ["accepted", "accepted"]
+    scheduled = cli.json("message", "schedule", ref, "--at", FAR)
+    assert (scheduled["status"], scheduled["from_name"]) == ("Pending", "Ann")
+    assert cli.json("message", "unschedule", ref)["status"] == "Draft"
+    copy = cli.json("message", "duplicate", ref)
+    assert (copy["status"], copy["subject"]) == ("Draft", "Hi")
+    cli.ok("message", "delete", ref, "--yes")
+    wrong = cli.run("message", "create", "--subject", "Hi")
+    assert wrong.returncode == 2
+    assert "LIST is missing" in wrong.stderr
+
+
 def test_a_time_without_a_zone_is_local(cli: CommandLine) -> None:
     local = CommandLine(cli.folder, {"TZ": "Asia/Tokyo"})
     assert local.json("message", "show", create(local, "--at", "2099-01-01T09:00"))[

@@ -198,8 +198,8 @@ def test_no_status_is_changed_behind_the_back_of_the_table() -> None:
     assert found == [Path(messages.__file__)]
 
 
-def test_only_a_pending_or_paused_message_can_be_edited() -> None:
-    editable = {MessageStatus.PENDING, MessageStatus.PAUSED}
+def test_only_a_draft_a_pending_or_a_paused_message_can_be_edited() -> None:
+    editable = {MessageStatus.DRAFT, MessageStatus.PENDING, MessageStatus.PAUSED}
     for status in editable:
         check_editable(status)
     for status in set(MessageStatus) - editable:
@@ -207,9 +207,11 @@ def test_only_a_pending_or_paused_message_can_be_edited() -> None:
             check_editable(status)
 
 
-def test_only_a_pending_message_can_be_deleted() -> None:
-    check_deletable(MessageStatus.PENDING)
-    for status in set(MessageStatus) - {MessageStatus.PENDING}:
+def test_only_a_draft_or_a_pending_message_can_be_deleted() -> None:
+    deletable = {MessageStatus.DRAFT, MessageStatus.PENDING}
+    for status in deletable:
+        check_deletable(status)
+    for status in set(MessageStatus) - deletable:
         with pytest.raises(NotNow):
             check_deletable(status)
 

@@ -62,7 +62,7 @@ async def test_now_means_now(site: Site, editor: Visitor) -> None:
     made = await editor.post("/messages/new", {**NOW, "sure": "yes"})
     assert await editor.said(made) == "Sending started."
     message = await only_message(site)
-    assert before <= message.scheduled_at <= datetime.now(UTC)
+    assert before <= message.due_at <= datetime.now(UTC)
 
 
 async def test_sending_to_everyone_needs_a_confirmation(site: Site, editor: Visitor) -> None:
@@ -100,10 +100,10 @@ async def test_a_time_in_the_past_is_pointed_out_before_sending(
     asked = await editor.post(where, past)
     assert "The scheduled time" in asked.text
     assert f'action="{where}"' in asked.text
-    assert (await only_message(site)).scheduled_at.year == 2099
+    assert (await only_message(site)).due_at.year == 2099
     saved = await editor.post(where, {**past, "sure": "yes"})
     assert await editor.said(saved) == "Saved."
-    assert (await only_message(site)).scheduled_at.year == 2020
+    assert (await only_message(site)).due_at.year == 2020
 
 
 async def test_images_that_nobody_would_see_are_reported_before_sending(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from postroom.cli.messages.drafts import duplicate, schedule, test, unschedule
 from postroom.cli.messages.emails import decide, email, emails
+from postroom.cli.messages.options import (
+    AUTHOR,
+    BODY_FILE,
+    content_change,
+    lines_options,
+    read_bodies,
+    read_moment,
+)
 from postroom.cli.messages.progress import read_state, show_message, watch_message
 from postroom.cli.support import output
 from postroom.cli.support.running import call, place_of_store, with_settings
-from postroom.errors import PostroomError
 from postroom.services.resources.messages import (
     describe_message_summary,
     describe_scheduled_message,
@@ -21,82 +27,27 @@ from postroom.services.resources.messages import (
 
 if TYPE_CHECKING:
     from postroom.domain.messages.messages import Message
-    from postroom.services.messages.message_contents import NewBodies
     from postroom.services.messages.message_rows import MessagePage
     from postroom.services.messages.message_times import NewestMessages
     from postroom.services.messages.progress import SendingState
     from postroom.settings import Settings
-    from postroom.transport.contract import Result
     from postroom.wiring import Services
-
-
-BODY_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
-
-
-def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Read `now`, or ISO 8601; a time without a zone is in the local one."""
-    from postroom.domain.units import is_skipped
-
-    if value is None:
-        return None
-    if value == "now":
-        return datetime.now(UTC)
-    try:
-        written = datetime.fromisoformat(value)
-        skipped = written.tzinfo is None and is_skipped(written)
-        moment = written.astimezone(UTC)  # without a zone, in this machine's
-    except (ValueError, OverflowError) as exc:
-        raise click.BadParameter(
-            f"must be 2026-11-15T09:00+01:00, 2026-11-15T09:00 or now, not {value!r}"
-        ) from exc
-    if skipped:
-        raise click.BadParameter(
-            f"{value} does not exist in this machine's time zone: clocks are put forward then."
-            " Choose another time, or add a zone, as in 2026-11-15T09:00+01:00."
-        )
-    return moment
-
-
-def read_bodies(html: str | None, text: str | None) -> NewBodies:
-    """Return both files, decoded. `Invalid` names the one that is wrong."""
-    from postroom.mail.body_files import html_from_file, text_from_file
-    from postroom.services.messages.message_contents import NewBodies
-
-    return NewBodies(
-        None if html is None else html_from_file(_read("html", html)),
-        None if text is None else text_from_file(_read("text", text)),
-    )
-
-
-def _read(field: str, path: str) -> bytes:
-    """Return the whole file. `Invalid` if it is too large to be a body."""
-    from postroom.domain.errors import Invalid
-    from postroom.domain.messages.messages import LARGEST_BODY
-
-    limit = f"must have at most {LARGEST_BODY // 1024**2} MB"
-    if path == "-":
-        data = sys.stdin.buffer.read(LARGEST_BODY + 1)
-        if len(data) > LARGEST_BODY:
-            raise Invalid(field, f"{limit}, but standard input has more")
-        return data
-    size = Path(path).stat().st_size
-    if size > LARGEST_BODY:
-        raise Invalid(field, f"{limit}, but {path} has {size / 1024**2:,.1f} MB")
-    return Path(path).read_bytes()
 
 
 @click.group("message")
 def messages() -> None:
-    """Schedule messages and follow their delivery."""
+    """Write and schedule messages, and follow their delivery."""
 
 
-for command in (emails, email, decide):
+for command in (schedule, unschedule, duplicate, test, emails, email, decide):
     messages.add_command(command)
 
 
 @messages.command()
-@click.argument("list_name", metavar="LIST")
-@click.option("--subject", required=True)
+@click.argument("list_name", metavar="LIST", required=False)
+@click.option("--draft", is_flag=True, help="Keep it as a draft. It may lack anything.")
+@click.option("--subject", help="Required, except in a draft.")
+@lines_options
 @click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
 @click.option(
     "--text", type=BODY_FILE, help="The text body, a .txt file. [default: generated from the HTML]"
@@ -104,23 +55,25 @@ for command in (emails, email, decide):
 @click.option(
     "--at",
     metavar="TIME",
-    callback=_moment,
-    default="now",
-    show_default=True,
-    help="When to send it, in ISO 8601.",
+    callback=read_moment,
+    help="When to send it, in ISO 8601. [default: now]",
 )
 @output.json_option
 @with_settings
 def create(
     settings: Settings,
-    list_name: str,
-    subject: str,
+    list_name: str | None,
+    draft: bool,
+    subject: str | None,
+    preheader: str | None,
+    from_name: str | None,
+    reply_to: str | None,
     html: str | None,
     text: str | None,
-    at: datetime,
+    at: datetime | None,
     as_json: bool,
 ) -> None:
-    """Schedule a message to all verified subscribers of a list.
+    """Schedule a message to all verified subscribers of a list, or keep it as a draft.
 
     Subject and bodies may contain the merge fields {{email}} and {{list_description}}, bodies also
     {{unsubscribe_url}}; without it the link is added at the end. A time in the past means now; a
@@ -128,23 +81,44 @@ def create(
     """
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import has_passed
+    from postroom.services.messages.message_contents import InboxLines
     from postroom.services.messages.progress import SendingState
 
+    if not draft and (list_name is None or subject is None):
+        missing = "LIST" if list_name is None else "--subject"
+        raise click.UsageError(f"{missing} is missing: give it, or --draft to add it later")
     asked_at = datetime.now(UTC)
 
     async def work(services: Services) -> Message:
-        await services.lists.get(list_name)  # before large files are read
-        bodies = read_bodies(html, text)
-        return await services.messages.create(list_name, subject, bodies, at)
+        if list_name is not None:
+            await services.lists.get(list_name)  # before large files are read
+        change = content_change(
+            read_bodies(html, text),
+            list_name=list_name,
+            subject=subject,
+            preheader=preheader,
+            from_name=from_name,
+            reply_to=reply_to,
+            scheduled_at=at,
+        )
+        if draft:
+            return await services.composing.create(change, AUTHOR)
+        return await services.messages.create(
+            list_name or "",
+            subject or "",
+            read_bodies(html, text),
+            at or asked_at,
+            lines=InboxLines(preheader or "", from_name or "", reply_to or ""),
+        )
 
     created = call(settings, work)
-    passed = has_passed(at, asked_at)
+    passed = not draft and at is not None and has_passed(at, asked_at)
     if as_json:
         output.print_json(
             describe_scheduled_message(created, SendingState(Counts()), has_passed=passed)
         )
         return
-    output.say(f"Message {created.ref} scheduled.")
+    output.say(f"Draft {created.ref} created." if draft else f"Message {created.ref} scheduled.")
     if passed:
         output.say(f"{output.when(at)} has passed: sending starts now.")
     show_message(created, SendingState(Counts()), as_json)
@@ -152,16 +126,25 @@ def create(
 
 @messages.command()
 @click.option("--done", is_flag=True, help="Show completed and cancelled messages.")
+@click.option("--drafts", is_flag=True, help="Show drafts.")
 @output.page_options(limit=100)
 @output.json_option
 @with_settings
-def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: bool) -> None:
-    """Show unfinished messages by time, or with --done finished ones, newest first."""
+def ls(
+    settings: Settings, done: bool, drafts: bool, limit: int, after: str | None, as_json: bool
+) -> None:
+    """Show unfinished messages by time, with --drafts drafts, or with --done finished ones, newest
+    first."""
+    from postroom.services.messages.message_rows import MessagePart
+
+    if done and drafts:
+        raise click.UsageError("give --done or --drafts, not both")
 
     async def read(services: Services) -> MessagePage | NewestMessages:
         if done:
             return await services.times.done(limit=limit, before=after)
-        return await services.messages.page(done=False, limit=limit, after=after)
+        part = MessagePart.DRAFTS if drafts else MessagePart.OPEN
+        return await services.messages.page(part, limit=limit, after=after)
 
     page = call(settings, read)
     if as_json:
@@ -169,8 +152,10 @@ def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: b
         output.print_items(items, page.next)
         return
     if not page.messages:
-        kind, hint = ("finished", "") if done else ("unfinished", " For finished ones: --done")
-        output.note(f"No {kind} messages in {place_of_store(settings)}.{hint}")
+        kind, hint = "unfinished messages", " For drafts: --drafts. For finished ones: --done"
+        if done or drafts:
+            kind, hint = "drafts" if drafts else "finished messages", ""
+        output.note(f"No {kind} in {place_of_store(settings)}.{hint}")
         return
     rows = [
         (
@@ -184,7 +169,8 @@ def ls(settings: Settings, done: bool, limit: int, after: str | None, as_json: b
     ]
     headings = ("message", "status", "scheduled", "list", "subject")
     output.console().print(output.table(headings, rows))
-    output.more(page.next, f"postroom message ls{' --done' if done else ''}")
+    option = " --done" if done else " --drafts" if drafts else ""
+    output.more(page.next, f"postroom message ls{option}")
 
 
 @messages.command()
@@ -207,9 +193,10 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @click.argument("ref")
 @click.option("--list", "list_name", help="The new list.")
 @click.option("--subject")
+@lines_options
 @click.option("--html", type=BODY_FILE, help="The new HTML body.")
 @click.option("--text", type=BODY_FILE, help="The new text body. A generated one follows the HTML.")
-@click.option("--at", metavar="TIME", callback=_moment, help="The new time.")
+@click.option("--at", metavar="TIME", callback=read_moment, help="The new time.")
 @output.json_option
 @with_settings
 def edit(
@@ -217,23 +204,34 @@ def edit(
     ref: str,
     list_name: str | None,
     subject: str | None,
+    preheader: str | None,
+    from_name: str | None,
+    reply_to: str | None,
     html: str | None,
     text: str | None,
     at: datetime | None,
     as_json: bool,
 ) -> None:
-    """Change a message that is Pending, or Paused with nothing sent yet."""
-    if all(each is None for each in (list_name, subject, html, text, at)):
-        raise click.UsageError("nothing to change: give --list, --subject, --html, --text or --at")
+    """Change a message that is Draft or Pending, or Paused with nothing sent yet.
+
+    An empty preheader, name or Reply-To removes it.
+    """
+    lines = {"preheader": preheader, "from_name": from_name, "reply_to": reply_to}
+    if all(each is None for each in (list_name, subject, html, text, at, *lines.values())):
+        raise click.UsageError(
+            "nothing to change: give --list, --subject, --preheader, --from-name, --reply-to,"
+            " --html, --text or --at"
+        )
 
     async def work(services: Services) -> tuple[Message, SendingState]:
-        await services.messages.edit(
-            ref,
+        change = content_change(
+            read_bodies(html, text),
             list_name=list_name,
             subject=subject,
-            bodies=read_bodies(html, text),
             scheduled_at=at,
+            **lines,
         )
+        await services.composing.change(ref, change, AUTHOR)
         return await read_state(services, ref)
 
     saved = call(settings, work)
@@ -247,7 +245,7 @@ def edit(
 @output.yes_option
 @with_settings
 def delete(settings: Settings, ref: str, yes: bool) -> None:
-    """Delete a message that is still Pending."""
+    """Delete a draft, or a message that is still Pending."""
     output.confirm(f"Delete message {ref}?", yes=yes)
     call(settings, lambda s: s.messages.delete(ref))
     output.say(f"Message {ref} deleted.")
@@ -296,48 +294,6 @@ def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
         return await read_state(services, ref)
 
     show_message(*call(settings, work), as_json)
-
-
-@messages.command("test")
-@click.argument("list_name", metavar="LIST")
-@click.argument("address")
-@click.option("--subject", required=True)
-@click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
-@click.option(
-    "--text", type=BODY_FILE, help="The text body, a .txt file. [default: generated from the HTML]"
-)
-@output.json_option
-@with_settings
-def test(
-    settings: Settings,
-    list_name: str,
-    address: str,
-    subject: str,
-    html: str | None,
-    text: str | None,
-    as_json: bool,
-) -> None:
-    """Send a test email, marked [Test], to one address. Nothing is stored."""
-
-    async def work(services: Services) -> Result:
-        from postroom.sender.draft_mail import send_test
-        from postroom.services.messages.message_contents import checked_bodies, with_text
-        from postroom.wiring import opened_transport
-
-        mailing_list = await services.lists.get(list_name)
-        bodies = await with_text(await checked_bodies(read_bodies(html, text)))
-        async with opened_transport(settings) as transport:
-            return await send_test(
-                transport, mailing_list, subject, bodies, address, settings.web.base_url
-            )
-
-    result = call(settings, work)
-    if result.kind != "accepted":
-        raise PostroomError(f"the test email was {result.kind}: {result.reply}")
-    if as_json:
-        output.print_json({"email": address, "outcome": result.kind, "reply": result.reply})
-    else:
-        output.say(f"Test email sent. The mail server replied: {result.reply}")
 
 
 @messages.command()

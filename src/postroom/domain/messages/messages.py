@@ -2,9 +2,9 @@
 
 Everything that affects the life of a message is here; pages, API, scheduler and senders follow it.
 
-    Pending → Queuing → Processing → Completed
-       ↕         ↕          ↕
-       └───── Paused ───────┘        and from each of the four: Cancelled
+    Draft ↔ Pending → Queuing → Processing → Completed
+               ↕         ↕          ↕
+               └───── Paused ───────┘        and from each of these four: Cancelled
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
 
 LONGEST_SUBJECT = 500
+LONGEST_PREHEADER = 250  # characters: programs show about 100 of them
+LONGEST_FROM_NAME = 100
 LARGEST_BODY = 10 * 1024 * 1024  # bytes, each of the two
 
 
@@ -31,6 +33,7 @@ _GRACE = timedelta(minutes=1)
 
 
 class MessageStatus(StrEnum):
+    DRAFT = "Draft"
     PENDING = "Pending"
     QUEUING = "Queuing"
     PROCESSING = "Processing"
@@ -40,8 +43,14 @@ class MessageStatus(StrEnum):
 
 
 TRANSITIONS: dict[MessageStatus, frozenset[MessageStatus]] = {
+    MessageStatus.DRAFT: frozenset({MessageStatus.PENDING}),
     MessageStatus.PENDING: frozenset(
-        {MessageStatus.QUEUING, MessageStatus.PAUSED, MessageStatus.CANCELLED}
+        {
+            MessageStatus.DRAFT,
+            MessageStatus.QUEUING,
+            MessageStatus.PAUSED,
+            MessageStatus.CANCELLED,
+        }
     ),
     MessageStatus.QUEUING: frozenset(
         {MessageStatus.PROCESSING, MessageStatus.PAUSED, MessageStatus.CANCELLED}
@@ -60,14 +69,32 @@ TRANSITIONS: dict[MessageStatus, frozenset[MessageStatus]] = {
     MessageStatus.COMPLETED: frozenset(),
     MessageStatus.CANCELLED: frozenset(),
 }
-EDITABLE = frozenset({MessageStatus.PENDING})
+EDITABLE = frozenset({MessageStatus.DRAFT, MessageStatus.PENDING})
 """A message can be edited and deleted only before its recipients are planned."""
 
 FINAL = frozenset({MessageStatus.COMPLETED, MessageStatus.CANCELLED})
 
 
+class MessageFormat(StrEnum):
+    """What the author's source is written in."""
+
+    HTML = "html"
+    MARKDOWN = "markdown"
+    BLOCKS = "blocks"
+    MJML = "mjml"
+
+
+DRAFTS = "draft"
+"""The partition of drafts, which have no day yet."""
+
+
 class Message(msgspec.Struct, frozen=True):
     """A message, as the store keeps it.
+
+    A draft may lack anything: its list and subject are then empty, and its time is None, which no
+    other message's is. `edited_by` saved it last; `version_at` is when that version of a draft
+    began (`services/messages/message_versions.py`); `ready_by` handed it over for sending. With
+    `has_source`, what the author wrote is stored besides the HTML that was made of it.
 
     `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
     `from_address` and the fields that begin with `list_` are copied from the list when the message
@@ -82,12 +109,21 @@ class Message(msgspec.Struct, frozen=True):
     ref: MessageRef
     list_name: ListName
     subject: str
-    scheduled_at: datetime
+    scheduled_at: datetime | None
     status: MessageStatus
     created_at: datetime
     body_version: str = ""
     has_html: bool = False
     has_text: bool = False
+    has_source: bool = False
+    format: MessageFormat = MessageFormat.HTML
+    preheader: str = ""
+    from_name: str = ""
+    reply_to: str = ""
+    edited_at: datetime | None = None
+    edited_by: str = ""
+    version_at: datetime | None = None
+    ready_by: str = ""
     from_address: Address | None = None
     list_description: str | None = None
     list_language: str = LANGUAGES[0]
@@ -106,7 +142,15 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def day(self) -> str:
-        return day_of(self.scheduled_at)
+        """The partition of its row: the scheduled day, or the one of all drafts."""
+        return DRAFTS if self.status is MessageStatus.DRAFT else day_of(self.due_at)
+
+    @property
+    def due_at(self) -> datetime:
+        """When it is sent. Every message that is not a draft has such a time."""
+        if self.scheduled_at is None:
+            raise NotNow(f"the message {self.ref} is a draft: it has no time yet")
+        return self.scheduled_at
 
 
 def day_of(moment: datetime) -> str:
@@ -140,15 +184,17 @@ def check_editable(status: MessageStatus) -> None:
     """Raise `NotNow` unless a message with this status can be edited, if none of it was sent."""
     if status not in EDITABLE and status is not MessageStatus.PAUSED:
         raise NotNow(
-            f"a message that is {status} cannot be edited: only while it is Pending, or Paused"
-            " before any of it was sent"
+            f"a message that is {status} cannot be edited: only while it is Draft or Pending, or"
+            " Paused before any of it was sent"
         )
 
 
 def check_deletable(status: MessageStatus) -> None:
     """Raise `NotNow` unless a message with this status can be deleted."""
     if status not in EDITABLE:
-        raise NotNow(f"a message that is {status} cannot be deleted: only while it is Pending")
+        raise NotNow(
+            f"a message that is {status} cannot be deleted: only while it is Draft or Pending"
+        )
 
 
 def has_passed(scheduled_at: datetime, now: datetime) -> bool:

@@ -1,13 +1,12 @@
 """Messages: schedule, edit, delete, pause, resume, cancel.
 
-`message_rows.py` stores and finds them, `message_contents.py` says what one may consist of, and
-`outcomes.py` what happened to its emails.
+`composing.py` has drafts, `message_rows.py` stores and finds messages, `message_contents.py` says
+what one may consist of, and `outcomes.py` what happened to its emails.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from datetime import datetime
 from typing import Final
 
@@ -33,15 +32,20 @@ from postroom.services.events import EventService, Severity
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.holds import ACCOUNT, message_key
 from postroom.services.messages.message_contents import (
+    NO_LINES,
+    InboxLines,
     MessageBodies,
     NewBodies,
     check_any_body,
     checked_bodies,
+    checked_lines,
     checked_subject,
     checked_time,
+    with_bodies,
     with_text,
 )
-from postroom.services.messages.message_rows import MessagePage, MessageRows
+from postroom.services.messages.message_rows import MessagePage, MessagePart, MessageRows
+from postroom.services.messages.message_versions import MessageVersions
 from postroom.services.messages.page_rows import FREE, Page, PageRows
 from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
@@ -60,6 +64,7 @@ class MessageService:
         self._rows = rows
         self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
+        self._versions = MessageVersions(store)
         self._bell = store.queue(SCHEDULE_QUEUE)
         self._events = events
         self._holds = holds
@@ -70,10 +75,11 @@ class MessageService:
         return await self._rows.get(ref)
 
     async def page(
-        self, *, done: bool = False, limit: int = 100, after: str | None = None
+        self, part: MessagePart = MessagePart.OPEN, *, limit: int = 100, after: str | None = None
     ) -> MessagePage:
-        """Return messages in the order of their times, open or finished ones."""
-        return await self._rows.page(done=done, limit=limit, after=after)
+        """Return open or finished messages in the order of their times, or drafts in the order in
+        which they were created."""
+        return await self._rows.page(part, limit=limit, after=after)
 
     # -- content -----------------------------------------------------------------------------
 
@@ -84,6 +90,7 @@ class MessageService:
         bodies: NewBodies,
         scheduled_at: datetime,
         *,
+        lines: InboxLines = NO_LINES,
         ref: MessageRef | None = None,
         retry_of: MessageRef | None = None,
     ) -> Message:
@@ -96,8 +103,9 @@ class MessageService:
         creates one message.
         """
         if ref is not None and (created := await self._find(ref)) is not None:
-            await self._wake_scheduler(created)
+            await self.wake_scheduler(created)
             return created
+        lines = checked_lines(lines)
         subject, bodies, scheduled_at = await self.checked(list_name, subject, bodies, scheduled_at)
         message = Message(
             ref=await self._rows.reserve_ref(day_of(scheduled_at), ref),
@@ -108,6 +116,9 @@ class MessageService:
             has_html=bool(bodies.html),
             has_text=bool(bodies.text),
             created_at=clock.now(),
+            preheader=lines.preheader,
+            from_name=lines.from_name,
+            reply_to=lines.reply_to,
             retry_of=retry_of,
             trace=spans.traceparent(),
         )
@@ -116,14 +127,14 @@ class MessageService:
             message = await self._rows.insert(message)
         except AlreadyExists:
             return await self.get(message.ref)  # created by the same call, repeated meanwhile
-        await self._wake_scheduler(message)
+        await self.wake_scheduler(message)
         return message
 
     async def checked(
         self, list_name: str, subject: str, bodies: NewBodies, scheduled_at: datetime
     ) -> tuple[str, NewBodies, datetime]:
         """Return subject, bodies and time as they would be stored. `Invalid`, `NoSuch` list."""
-        await self._check_list(list_name)
+        await self.check_list(list_name)
         check_any_body(bodies)
         bodies = await checked_bodies(bodies)
         subject, scheduled_at = checked_subject(subject), checked_time(scheduled_at)
@@ -136,11 +147,13 @@ class MessageService:
         list_name: str | None = None,
         subject: str | None = None,
         bodies: NewBodies | None = None,
+        lines: InboxLines | None = None,
         scheduled_at: datetime | None = None,
         etag: str | None = None,
     ) -> Message:
-        """Change what is given, while the message is Pending, or Paused and none of it was sent.
-        `Overtaken`, `NotNow`. Once its recipients have been planned, list and time stay.
+        """Change what is given, while the message is Pending, or Paused and none of it was sent
+        (drafts: `ComposingService.save`). Once its recipients have been planned, list and time
+        stay. `Overtaken`, `NotNow`.
 
         A text that was generated from the HTML is generated again with it, unless one is given.
 
@@ -149,10 +162,12 @@ class MessageService:
         """
         old = await self._rows.get_for_change(ref)
         check_editable(old.status)
+        if old.status is MessageStatus.DRAFT:
+            raise NotNow(f"the message {ref} is Draft again: someone has unscheduled it")
         if etag is not None and etag != old.etag:
             raise Overtaken("message", ref)
         if list_name is not None:
-            await self._check_list(list_name)
+            await self.check_list(list_name)
         if old.queued_at is not None:
             _check_kept(old, list_name, scheduled_at)
             await self._unsent.check(old)
@@ -162,6 +177,8 @@ class MessageService:
             subject=old.subject if subject is None else checked_subject(subject),
             scheduled_at=old.scheduled_at if scheduled_at is None else checked_time(scheduled_at),
         )
+        if lines is not None:
+            new = msgspec.structs.replace(new, **msgspec.structs.asdict(checked_lines(lines)))
         if bodies is not None and (bodies.html is not None or bodies.text is not None):
             new = await self._write_new_version(old, new, bodies)
         try:
@@ -172,11 +189,11 @@ class MessageService:
             raise Overtaken("message", ref) from exc
         if new.body_version != old.body_version:
             await self._bodies.delete(old)
-        await self._wake_scheduler(saved)
+        await self.wake_scheduler(saved)
         return saved
 
     async def delete(self, ref: str, etag: str | None = None) -> None:
-        """Delete a message that is Pending, with its bodies. `NotNow`, `Overtaken`."""
+        """Delete a draft or a message that is Pending, with its bodies. `NotNow`, `Overtaken`."""
         message = await self._rows.get_for_change(ref)
         check_deletable(message.status)
         if etag is not None and etag != message.etag:
@@ -185,7 +202,7 @@ class MessageService:
             await self._rows.remove(message)
         except Conflict as exc:
             raise Overtaken("message", ref) from exc
-        await self._bodies.delete_all(message.ref)
+        await self._delete_content(message.ref)
 
     async def bodies(self, message: Message) -> NewBodies:
         """Return the HTML and the text of a message, as they are sent."""
@@ -193,7 +210,7 @@ class MessageService:
 
     async def remove_done(self, message: Message) -> None:
         """Delete a finished message whose emails are deleted already. Can be repeated."""
-        await self._bodies.delete(message)
+        await self._delete_content(message.ref)
         await self._rows.remove_archived(message)
 
     # -- status ------------------------------------------------------------------------------
@@ -235,7 +252,8 @@ class MessageService:
 
     # -- parts -------------------------------------------------------------------------------
 
-    async def _check_list(self, name: str) -> None:
+    async def check_list(self, name: str) -> None:
+        """Raise `NoSuch` unless there is such a list."""
         found = await self._lists.get(parse_list_name(name), entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:
             raise NoSuch("list", name)
@@ -249,19 +267,14 @@ class MessageService:
     async def _write_new_version(self, old: Message, new: Message, bodies: NewBodies) -> Message:
         bodies = await checked_bodies(bodies)
         current = await self.bodies(old)
-        if bodies.text is None and await _has_generated_text(current):
+        if bodies.text is None and await has_generated_text(current):
             bodies = await with_text(bodies)
         merged = NewBodies(
             current.html if bodies.html is None else bodies.html,
             current.text if bodies.text is None else bodies.text,
         )
         check_any_body(merged)
-        new = msgspec.structs.replace(
-            new,
-            body_version=secrets.token_hex(4),
-            has_html=bool(merged.html),
-            has_text=bool(merged.text),
-        )
+        new = with_bodies(new, merged)
         await self._bodies.write(new, merged)
         return new
 
@@ -278,6 +291,8 @@ class MessageService:
             old = await self._rows.get_for_change(ref)
             if resumptions is not None and old.resumptions != resumptions:
                 raise NotNow(f"the message {ref} has been resumed meanwhile")
+            if to is None and old.status is not MessageStatus.PAUSED:
+                raise NotNow(f"a message that is {old.status} cannot be resumed: it is not Paused")
             status = to or old.paused_from or MessageStatus.PENDING
             return await self._rows.save(
                 with_status(
@@ -293,9 +308,13 @@ class MessageService:
         await self._bell.put(saved.ref)
         return saved
 
-    async def _wake_scheduler(self, message: Message) -> None:
+    async def _delete_content(self, ref: MessageRef) -> None:
+        await self._bodies.delete_all(ref)
+        await self._versions.delete_all(ref)
+
+    async def wake_scheduler(self, message: Message) -> None:
         """Put a queue message that the scheduler receives when the message is due, or now."""
-        due_in = (message.scheduled_at - clock.now()).total_seconds()
+        due_in = (message.due_at - clock.now()).total_seconds()
         await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))
 
 
@@ -308,7 +327,7 @@ def _check_kept(old: Message, list_name: str | None, scheduled_at: datetime | No
         raise Invalid("scheduled_at", why)
 
 
-async def _has_generated_text(bodies: NewBodies) -> bool:
+async def has_generated_text(bodies: NewBodies) -> bool:
     """Return whether the text is the one that is generated from the HTML."""
     if not bodies.html or not bodies.text:
         return False

@@ -1,16 +1,26 @@
-"""The content of a message: a subject, one or two bodies, a time. Bodies are blobs."""
+"""The content of a message: a subject, one or two bodies, a time, and what an inbox shows besides.
+Bodies are blobs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
+from postroom.domain.audience.addresses import parse_address
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.messages import LARGEST_BODY, LONGEST_SUBJECT, Message
+from postroom.domain.messages.messages import (
+    LARGEST_BODY,
+    LONGEST_FROM_NAME,
+    LONGEST_PREHEADER,
+    LONGEST_SUBJECT,
+    Message,
+)
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.plain_text import one_line
 from postroom.mail.body_files import clean_body
@@ -22,17 +32,40 @@ from postroom.services import entities
 from postroom.storage import NotFound, Store
 from postroom.storage.limits import EARLIEST
 
-_HTML, _TEXT = "htm", "txt"
+_HTML, _TEXT, _SOURCE = "htm", "txt", "src"
 
 _HOW_TO_FIX: Final = "write something, or leave it out"
 
 
 class NewBodies(msgspec.Struct, frozen=True):
     """The two bodies of a message. None leaves one out (in an edit: unchanged), and a text left out
-    is generated from the HTML; an empty text is not."""
+    is generated from the HTML; an empty text is not. `source` is what the HTML was made of, if that
+    differs."""
 
     html: str | None = None
     text: str | None = None
+    source: str | None = None
+
+
+class InboxLines(msgspec.Struct, frozen=True):
+    """What an inbox shows besides the subject: the preheader, and who it is from. The list's
+    description and address stand for an empty name and Reply-To."""
+
+    preheader: str = ""
+    from_name: str = ""
+    reply_to: str = ""
+
+
+NO_LINES: Final = InboxLines()
+
+
+def checked_lines(lines: InboxLines) -> InboxLines:
+    """Return the lines as they are sent. `Invalid`."""
+    preheader = one_line("preheader", lines.preheader, longest=LONGEST_PREHEADER, required=False)
+    check_fields("preheader", preheader)
+    from_name = one_line("from_name", lines.from_name, longest=LONGEST_FROM_NAME, required=False)
+    reply_to = lines.reply_to.strip() and parse_address(lines.reply_to, "reply_to")
+    return InboxLines(preheader, from_name, reply_to)
 
 
 def checked_subject(subject: str) -> str:
@@ -55,7 +88,9 @@ def _checked(bodies: NewBodies) -> NewBodies:
         raise Invalid("html", f"has neither text nor pictures: {_HOW_TO_FIX}")
     if bodies.text and not shows_text(bodies.text):
         raise Invalid("text", f"is blank: {_HOW_TO_FIX}")
-    return NewBodies(_checked_body("html", bodies.html), _checked_body("text", bodies.text))
+    return NewBodies(
+        _checked_body("html", bodies.html), _checked_body("text", bodies.text), bodies.source
+    )
 
 
 async def with_text(bodies: NewBodies) -> NewBodies:
@@ -68,7 +103,7 @@ async def with_text(bodies: NewBodies) -> NewBodies:
     generated = await asyncio.to_thread(text_from_html, bodies.html)
     if len(generated.encode()) > LARGEST_BODY:
         return bodies  # written-out links are long: send the HTML alone
-    return NewBodies(bodies.html, _checked_body("text", generated) or None)
+    return NewBodies(bodies.html, _checked_body("text", generated) or None, bodies.source)
 
 
 def check_any_body(bodies: NewBodies) -> None:
@@ -108,19 +143,26 @@ class MessageBodies:
         """Return both bodies; None for one that the message does not have."""
         html = await self._read(message, _HTML) if message.has_html else None
         text = await self._read(message, _TEXT) if message.has_text else None
-        return NewBodies(html, text)
+        source = await self._read(message, _SOURCE) if message.has_source else None
+        return NewBodies(html, text, source)
+
+    async def has(self, message: Message) -> bool:
+        """Return whether the bodies of this version are still there."""
+        for kind in _kinds(message):
+            if not (await self._blobs.list(_name(message, kind), limit=1)).blobs:
+                return False
+        return True
 
     async def write(self, message: Message, bodies: NewBodies) -> None:
         """Write the bodies of the message's version; other versions stay."""
-        for kind, body in ((_HTML, bodies.html), (_TEXT, bodies.text)):
+        for kind, body in ((_HTML, bodies.html), (_TEXT, bodies.text), (_SOURCE, bodies.source)):
             if body:
                 await self._blobs.put(_name(message, kind), body.encode())
 
     async def delete(self, message: Message) -> None:
         """Delete the bodies of this version. Can be repeated."""
-        for kind, there in ((_HTML, message.has_html), (_TEXT, message.has_text)):
-            if there:
-                await self._delete(_name(message, kind))
+        for kind in _kinds(message):
+            await self._delete(_name(message, kind))
 
     async def delete_all(self, ref: MessageRef) -> None:
         """Delete the bodies of every version, including leftovers of an interrupted edit."""
@@ -133,6 +175,22 @@ class MessageBodies:
     async def _delete(self, name: str) -> None:
         with contextlib.suppress(NotFound):
             await self._blobs.delete(name)
+
+
+def with_bodies(message: Message, bodies: NewBodies) -> Message:
+    """Return the message with these bodies, as a new version that `MessageBodies.write` writes."""
+    return msgspec.structs.replace(
+        message,
+        body_version=secrets.token_hex(4),
+        has_html=bool(bodies.html),
+        has_text=bool(bodies.text),
+        has_source=bool(bodies.source),
+    )
+
+
+def _kinds(message: Message) -> Iterator[str]:
+    there = (_HTML, message.has_html), (_TEXT, message.has_text), (_SOURCE, message.has_source)
+    return (kind for kind, is_there in there if is_there)
 
 
 def _name(message: Message, kind: str) -> str:

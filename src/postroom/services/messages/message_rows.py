@@ -1,7 +1,7 @@
 """The rows of messages: open ones, the archive, and the index to both.
 
 The index lists each message by its reference, with the day that is its row's partition, and by its
-time, among open or finished messages.
+time, among open or finished messages. Drafts are listed apart, so that no scheduler reads them.
 """
 
 from __future__ import annotations
@@ -9,20 +9,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from enum import StrEnum
 
 import msgspec
 
 from postroom import clock
 from postroom.domain.errors import NoSuch, Overtaken
-from postroom.domain.messages.messages import Message
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
 
 
+class MessagePart(StrEnum):
+    """A part of the index."""
+
+    DRAFTS = entities.DRAFT
+    OPEN = entities.OPEN
+    DONE = entities.DONE
+
+
 class MessagePage(msgspec.Struct, frozen=True):
-    """Some messages in the order of their times; `next` continues behind them."""
+    """Some messages of a part of the index; `next` continues behind them."""
 
     messages: list[Message]
     next: str | None
@@ -59,17 +68,16 @@ class MessageRows:
         return await retry_on_conflict(get_in_place, "message", ref)
 
     async def page(
-        self, *, done: bool = False, limit: int = 100, after: str | None = None
+        self, part: MessagePart = MessagePart.OPEN, *, limit: int = 100, after: str | None = None
     ) -> MessagePage:
-        """Return messages in the order of their times, open or finished ones."""
-        result = await self._index.query(
-            KeyRange.only(entities.DONE if done else entities.OPEN), limit=limit, after=after
-        )
+        """Return open or finished messages in the order of their times, or drafts in the order in
+        which they were created."""
+        result = await self._index.query(KeyRange.only(part.value), limit=limit, after=after)
         found = await asyncio.gather(*map(self._from_entry, result.entities))
         return MessagePage([message for message in found if message is not None], result.next)
 
     async def open_messages(self) -> AsyncIterator[Message]:
-        """Yield all messages that are not finished, in the order of their times."""
+        """Yield all scheduled messages that are not finished, in the order of their times."""
         async for entry in self._index.scan(KeyRange.only(entities.OPEN)):
             message = await self._from_entry(entry)
             if message is not None:
@@ -91,7 +99,7 @@ class MessageRows:
         It is written there before it is removed here, so it is somewhere at every moment.
         """
         await self._archive.upsert(entities.message_entity(message))
-        entry = _due_entry(message)
+        entry = _entry(message)
         ended = {entities.ENDED_AT: message.completed_at or clock.now()}
         await self._index.upsert(Entity(entities.DONE, entry.row, ended))
         for table, partition, row in (
@@ -126,11 +134,11 @@ class MessageRows:
         """Delete a finished message. Can be repeated after an interruption."""
         with contextlib.suppress(NotFound):
             await self._archive.delete(message.day, entities.message_row(message.ref))
-        await self.forget_done(_due_entry(message).row)
+        await self.forget_done(_entry(message).row)
 
     async def insert(self, message: Message) -> Message:
         """Add a new message; its own row is written last. `AlreadyExists`."""
-        await self._index.upsert(_due_entry(message))
+        await self._index.upsert(_entry(message))
         etag = await self._messages.insert(entities.message_entity(message))
         return msgspec.structs.replace(message, etag=etag)
 
@@ -138,20 +146,22 @@ class MessageRows:
         """Delete an open message if it is still as it was read; its own row goes first.
         `Conflict`."""
         await self._messages.delete(message.day, entities.message_row(message.ref), message.etag)
-        await self._delete_entry(_due_entry(message))
+        await self._delete_entry(_entry(message))
         await self._delete_entry(Entity(entities.BY_REF, message.ref, {}))
 
     async def save_edit(self, old: Message, new: Message) -> Message:
         """Replace the row under its ETag: from that moment all of the edit counts. `Conflict`.
 
-        Another time needs another entry in the index. It is added before, so that the message is
-        found whatever happens, and the old one is removed last. Each is removed only if nobody has
-        written it since: another edit may need an entry for the very same time.
+        Another time needs another entry in the index, and so does a draft that is scheduled or a
+        message that becomes a draft. It is added before, so that the message is found whatever
+        happens, and the old one is removed last. Each is removed only if nobody has written it
+        since: another edit may need an entry for the very same time.
         """
         leaving = announced = None
-        if _due_entry(new).row != _due_entry(old).row:
-            leaving = await self._index.get(entities.OPEN, _due_entry(old).row)
-            announced = await self._announce(_due_entry(new))
+        before, after = _entry(old), _entry(new)
+        if after.row != before.row:
+            leaving = await self._index.get(before.partition, before.row)
+            announced = await self._announce(after)
         entity = entities.message_entity(new)
         try:
             # Still on its old day: nobody can save it until `get_for_change` has moved it.
@@ -231,12 +241,15 @@ class MessageRows:
             message = await self.get(ref)
         except NoSuch:
             return None
-        return message if _due_entry(message).row == entry.row else None
+        return message if _entry(message).row == entry.row else None
 
     async def _delete_entry(self, entry: Entity) -> None:
         with contextlib.suppress(NotFound):
             await self._index.delete(entry.partition, entry.row)
 
 
-def _due_entry(message: Message) -> Entity:
-    return Entity(entities.OPEN, entities.due_row(message.scheduled_at, message.ref), {})
+def _entry(message: Message) -> Entity:
+    """Return the entry among drafts or open messages; the rows of the two differ."""
+    if message.status is MessageStatus.DRAFT:
+        return Entity(entities.DRAFT, message.ref, {})
+    return Entity(entities.OPEN, entities.due_row(message.due_at, message.ref), {})

@@ -14,13 +14,15 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.errors import NoSuch
-from postroom.domain.messages.messages import Message
+from postroom.domain.messages.messages import DRAFTS, Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.services import entities
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_rows import MessagePart
 from postroom.storage import Entity, KeyRange, Store
 
 _PERIODS = (timedelta(days=1), timedelta(days=10), timedelta(days=100), None)
+_DRAFTS_SORTED = 1_000
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -71,15 +73,56 @@ class MessageTimes:
         """Return every message, newest first: scheduled, being sent, finished."""
         return await self._newest((entities.OPEN, entities.DONE), limit, before)
 
-    async def whole(self, *, done: bool, most: int) -> list[Message] | None:
-        """Return all finished or all unfinished messages in the order of their times; None if there
-        are more than `most`. They are read as rows: the index would cost a read for each."""
+    async def whole(self, part: MessagePart, *, most: int) -> list[Message] | None:
+        """Return all messages of a part of the index in its order; None if there are more than
+        `most`. They are read as rows: the index would cost a read for each."""
+        if part is MessagePart.DRAFTS:
+            drafts = await self._whole_drafts(most)
+            return drafts if len(drafts) <= most else None
         found: list[Message] = []
-        async for entity in (self._archive if done else self._open_ones).scan():
-            found.append(entities.message_from(entity))
+        async for entity in (self._archive if part is MessagePart.DONE else self._open_ones).scan():
+            message = entities.message_from(entity)
+            if message.status is not MessageStatus.DRAFT:
+                found.append(message)
             if len(found) > most:
                 return None
-        return sorted(found, key=lambda each: (each.scheduled_at, each.ref))
+        return sorted(found, key=lambda each: (each.due_at, each.ref))
+
+    async def drafts(self, *, limit: int) -> list[Message]:
+        """Return the drafts that were edited last, the last one first."""
+        found = await self._whole_drafts(_DRAFTS_SORTED)
+        return sorted(found, key=lambda each: each.edited_at or each.created_at, reverse=True)[
+            :limit
+        ]
+
+    async def count_drafts(self, *, most: int) -> int:
+        """Count drafts, up to `most`. Reads the index only."""
+        found = await self._index.query(KeyRange.only(entities.DRAFT), limit=most)
+        return len(found.entities)
+
+    async def _whole_drafts(self, most: int) -> list[Message]:
+        """Return drafts in the order in which they were created, one more than `most` at most."""
+        rows: dict[str, Message] = {}
+        async for entity in self._open_ones.scan(KeyRange.only(DRAFTS)):
+            message = entities.message_from(entity)
+            rows[message.ref] = message
+            if len(rows) > most:
+                break
+        found: list[Message] = []
+        async for entry in self._index.scan(KeyRange.only(entities.DRAFT)):
+            # Its row is elsewhere if it became a draft or was scheduled just now.
+            draft = rows.get(entry.row) or await self._draft(entry.row)
+            if draft is not None and draft.status is MessageStatus.DRAFT:
+                found.append(draft)
+            if len(found) > most:
+                break
+        return found
+
+    async def _draft(self, ref: str) -> Message | None:
+        try:
+            return await self._messages.get(ref)
+        except NoSuch:
+            return None
 
     async def _open(self, rows: KeyRange, limit: int) -> list[Message]:
         found = await self._index.query(KeyRange.only(entities.OPEN), rows, limit=limit)
@@ -117,9 +160,13 @@ class MessageTimes:
                 message = await self._messages.get(entry.row.rpartition(",")[2])
             except NoSuch:
                 continue
-            if entities.due_row(message.scheduled_at, message.ref) == entry.row:
+            if message.status is not MessageStatus.DRAFT and _is_at(message, entry):
                 messages.append(message)
         return messages
+
+
+def _is_at(message: Message, entry: Entity) -> bool:
+    return entities.due_row(message.due_at, message.ref) == entry.row
 
 
 def _row_at(moment: datetime) -> str:

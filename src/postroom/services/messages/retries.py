@@ -9,7 +9,7 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.domain.messages.refs import MessageRef, new_ref
 from postroom.services import entities
 from postroom.services.messages.lifecycle import MessageService
-from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.message_contents import InboxLines, NewBodies
 from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.page_rows import PageRows
 from postroom.storage import AlreadyExists, Entity, MessageToPut, Store
@@ -72,6 +72,7 @@ class RetryService:
             message.subject,
             NewBodies(bodies.html, bodies.text or ""),  # the same email: no text is generated
             clock.now(),
+            lines=InboxLines(message.preheader, message.from_name, message.reply_to),
             ref=await self._kept_ref(message.ref),
             retry_of=message.ref,
         )

@@ -204,7 +204,7 @@ class StoreHistory:
         unfinished: list[Message] = [
             each
             async for each in self._services.message_rows.open_messages()
-            if each.status in _CAN_SEND and each.scheduled_at <= now
+            if each.status in _CAN_SEND and each.due_at <= now
         ]
         paused = 0
         for message in unfinished:

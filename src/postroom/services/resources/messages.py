@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from postroom.domain.messages.emails import EmailOutcome
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.services.messages.hold_rows import reason_of
 from postroom.services.messages.holds import Hold
+from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.outcomes import EmailRecord
 from postroom.services.messages.progress import SendingState
 from postroom.services.resources import Resource, Time, describe_time
-from postroom.transport.contract import FaultScope
+from postroom.transport.contract import FaultScope, Result, ResultKind
 
 
 class CountsResource(Resource, frozen=True):
@@ -47,11 +48,19 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     """A message without its counts, which take a while for many messages."""
 
     ref: Annotated[str, Meta(pattern="^[0-9]{18}$")]
-    list: str
+    list: Annotated[str | None, Meta(description="Null only for a draft without a list.")]
     subject: str
+    preheader: str
+    from_name: Annotated[str, Meta(description="Empty: the list's description.")]
+    reply_to: Annotated[str, Meta(description="Empty: the list's address.")]
+    format: Annotated[MessageFormat, Meta(description="What its source is written in.")]
     status: MessageStatus
     reason: Annotated[str | None, Meta(description="Why it was paused.")]
-    scheduled_at: Time
+    ready_by: Annotated[
+        str | None, Meta(description="Who handed a draft over for sending, if someone did.")
+    ]
+    scheduled_at: Annotated[Time | None, Meta(description="Null only for a draft without a time.")]
+    edited_at: Annotated[Time | None, Meta(description="When a draft was last saved.")]
     created_at: Time
     queued_at: Time | None
     completed_at: Time | None
@@ -77,10 +86,30 @@ class ScheduledMessageResource(MessageResource, frozen=True, kw_only=True):
 
 
 class BodiesResource(Resource, frozen=True):
-    """The bodies of a message."""
+    """The bodies of a message, and the source that they were made of."""
 
     html: str | None
     text: str | None
+    format: MessageFormat
+    body: Annotated[str | None, Meta(description="The source, in this format.")]
+
+
+class TestEmailResource(Resource, frozen=True):
+    """What became of one test email."""
+
+    __test__ = False
+
+    email: str
+    outcome: ResultKind
+    reply: Annotated[str | None, Meta(description="The mail server's reply.")]
+
+
+class TestResource(Resource, frozen=True):
+    """What became of a test."""
+
+    __test__ = False
+
+    results: Sequence[TestEmailResource]
 
 
 class EmailResource(Resource, frozen=True):
@@ -96,11 +125,17 @@ class EmailResource(Resource, frozen=True):
 def describe_message_summary(message: Message) -> MessageSummary:
     return MessageSummary(
         ref=message.ref,
-        list=message.list_name,
+        list=message.list_name or None,
         subject=message.subject,
+        preheader=message.preheader,
+        from_name=message.from_name,
+        reply_to=message.reply_to,
+        format=message.format,
         status=message.status,
         reason=message.reason or None,
+        ready_by=message.ready_by or None,
         scheduled_at=describe_time(message.scheduled_at),
+        edited_at=describe_time(message.edited_at),
         created_at=describe_time(message.created_at),
         queued_at=describe_time(message.queued_at),
         completed_at=describe_time(message.completed_at),
@@ -134,6 +169,17 @@ def describe_hold(hold: Hold) -> HoldResource:
         reply=hold.reply or None,
         since=describe_time(hold.since),
         next_probe=describe_time(hold.next_probe),
+    )
+
+
+def describe_bodies(message: Message, bodies: NewBodies) -> BodiesResource:
+    source = bodies.source if message.has_source else bodies.html
+    return BodiesResource(bodies.html, bodies.text, message.format, source)
+
+
+def describe_tests(results: Iterable[tuple[str, Result]]) -> TestResource:
+    return TestResource(
+        [TestEmailResource(email, each.kind, each.reply or None) for email, each in results]
     )
 
 

@@ -11,7 +11,7 @@ from starlette.routing import Mount
 
 from postroom.web.api.audience import import_export, lists, subscribe, subscribers
 from postroom.web.api.documenting import PLACE, make_document
-from postroom.web.api.messages import emails, messages
+from postroom.web.api.messages import drafts, emails, messages
 from postroom.web.api.middleware import KeyGuard
 from postroom.web.api.problems import add_error_handlers
 from postroom.web.api.queues import apps, queues
@@ -25,6 +25,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     import_export.router,
     subscribers.router,
     messages.router,
+    drafts.router,
     emails.router,
     queues.router,
     apps.router,

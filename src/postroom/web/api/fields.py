@@ -28,7 +28,11 @@ from postroom.domain.audience.addresses import parse_address
 from postroom.domain.audience.lists import parse_list_name, parse_new_list_name
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.languages import parse_language
-from postroom.domain.messages.messages import LONGEST_SUBJECT
+from postroom.domain.messages.messages import (
+    LONGEST_FROM_NAME,
+    LONGEST_PREHEADER,
+    LONGEST_SUBJECT,
+)
 from postroom.domain.messages.refs import parse_ref
 from postroom.domain.plain_text import one_line, some_lines
 
@@ -133,6 +137,12 @@ Subject = line(
     LONGEST_SUBJECT,
     "May contain the merge fields {{email}} and {{list_description}}.",
     "What is new in November",
+)
+Preheader = line(
+    LONGEST_PREHEADER, "What an inbox shows after the subject.", "The shop opens on Monday"
+)
+FromName = line(
+    LONGEST_FROM_NAME, "The sender's name, instead of the list's description.", "Ann of Contoso"
 )
 Reason = line(200, "Why nothing is sent to this address; null unblocks.", "bounced")
 

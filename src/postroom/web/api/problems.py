@@ -24,6 +24,7 @@ from starlette.routing import Match, Route
 from postroom.domain.errors import (
     DomainError,
     Exists,
+    Incomplete,
     Invalid,
     NoSuch,
     NotAllowed,
@@ -135,6 +136,8 @@ def problem_of(error: PostroomError, *, etag_was_named: bool) -> Response:
     if isinstance(error, Overtaken) and etag_was_named:
         return problem(412, str(error))
     status = status_of(error)
+    if isinstance(error, Incomplete):
+        return problem(status, str(error), list(error.problems.items()))
     if isinstance(error, Invalid):
         return problem(status, str(error), [(error.field, error.problem)])
     if status == 503:

@@ -96,6 +96,11 @@ def key_of(request: Request) -> ApiKey:
     return key
 
 
+def author_of(request: Request) -> str:
+    """Return who saved a draft, for its versions: the key by its name."""
+    return f"API key {key_of(request).name}"
+
+
 def context_of(request: Request) -> WebContext:
     context: WebContext = request.app.state.context
     return context

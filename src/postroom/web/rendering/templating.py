@@ -25,6 +25,7 @@ _VERBS = frozenset(
      "ends", "names", "takes", "was", "belongs"}
 )  # fmt: skip
 STATUS_LABELS: Final = {
+    MessageStatus.DRAFT: "Draft",
     MessageStatus.PENDING: "Scheduled",
     MessageStatus.QUEUING: "Preparing",
     MessageStatus.PROCESSING: "Sending",

@@ -18,6 +18,7 @@ from postroom.domain.messages.messages import (
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.services import entities
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.message_rows import MessagePart
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
@@ -41,6 +42,8 @@ async def in_status(services: Services, status: MessageStatus) -> Message:
     """A message that has come so far, by the ways that there are."""
     use = services.messages
     message = await schedule(services, at=days(1))
+    if status is MessageStatus.DRAFT:
+        return await services.composing.unschedule(message.ref)
     if status in (MessageStatus.PENDING, MessageStatus.PAUSED, MessageStatus.CANCELLED):
         change = {MessageStatus.PAUSED: use.pause, MessageStatus.CANCELLED: use.cancel}.get(status)
         return message if change is None else await change(message.ref)
@@ -343,7 +346,7 @@ async def test_only_a_pending_message_is_edited_or_deleted(
 ) -> None:
     await make_list(services)
     use = services.messages
-    for status in set(MessageStatus) - {MessageStatus.PENDING}:
+    for status in set(MessageStatus) - {MessageStatus.PENDING, MessageStatus.DRAFT}:
         message = await in_status(services, status)
         with pytest.raises(NotNow, match=status):
             await use.delete(message.ref)
@@ -466,7 +469,7 @@ async def test_an_archiving_that_is_interrupted_anywhere_is_finished_by_repeatin
         for _ in range(2):
             await services.message_rows.archive(await use.get(message.ref))
         assert message.ref not in await open_refs(services)
-        assert [m.ref for m in (await use.page(done=True)).messages].count(message.ref) == 1
+        assert [m.ref for m in (await use.page(MessagePart.DONE)).messages].count(message.ref) == 1
         assert await rows_of(store, entities.MESSAGES, message.day) == []
         row = await store.table("messagearchive").get(message.day, f"message{message.ref}")
         assert row is not None
@@ -484,11 +487,12 @@ async def test_open_and_done_messages_come_in_pages_in_the_order_of_their_times(
     made = [await schedule(services, at=MONDAY - timedelta(hours=n)) for n in range(12)]
     for message in made[::3]:
         await services.message_rows.archive(await use.cancel(message.ref))
-    for done in (True, False):
+    for part in (MessagePart.DONE, MessagePart.OPEN):
+        done = part is MessagePart.DONE
         wanted = [m.ref for n, m in reversed(list(enumerate(made))) if (n % 3 == 0) == done]
         found, after = [], None
         for _ in range(10):
-            page = await use.page(done=done, limit=3, after=after)
+            page = await use.page(part, limit=3, after=after)
             found += [message.ref for message in page.messages]
             after = page.next
             if after is None:

@@ -18,6 +18,7 @@ from postroom.scheduler.completion import Completion
 from postroom.scheduler.fan_out import NO_LIST, NO_SUBSCRIBER, FanOut
 from postroom.services import entities
 from postroom.services.events import Severity
+from postroom.services.messages.message_rows import MessagePart
 from postroom.services.messages.page_rows import FREE
 from postroom.services.operations.disk_space import SpaceWatch
 from postroom.storage import Entity, Store, Value
@@ -98,7 +99,7 @@ async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
                 break
             await asyncio.sleep(0.02)
         begun = await until(services, soon.ref, lambda m: m.status is not MessageStatus.PENDING)
-        assert begun.queued_at is None or begun.queued_at >= soon.scheduled_at
+        assert begun.queued_at is None or begun.queued_at >= soon.due_at
         await until(services, soon.ref, lambda m: m.status is MessageStatus.PROCESSING)
         # It can be sent, and completes, though an earlier one is not done.
         current = await use.get(soon.ref)
@@ -111,7 +112,10 @@ async def test_each_message_is_dealt_with_on_its_own_when_its_time_comes(
         await until(services, paused.ref, lambda m: m.status is MessageStatus.PROCESSING)
 
     assert cancelled.ref not in await open_refs(services), "cancelled before its time"
-    assert {m.ref for m in (await use.page(done=True)).messages} >= {cancelled.ref, nobody.ref}
+    assert {m.ref for m in (await use.page(MessagePart.DONE)).messages} >= {
+        cancelled.ref,
+        nobody.ref,
+    }
     items = [parse_work_item(body) for body in await bodies_of(store, SEND_QUEUE)]
     assert sorted(item.ref for item in items) == sorted([long.ref, soon.ref, paused.ref])
 

@@ -70,7 +70,7 @@ async def test_newest_first_goes_on_where_it_ended(services: Services) -> None:
             break
     assert len(seen) == len(made)
     assert set(seen) == set(made)
-    moments = [(await services.messages.get(ref)).scheduled_at for ref in seen]
+    moments = [(await services.messages.get(ref)).due_at for ref in seen]
     assert moments == sorted(moments, reverse=True)
 
 

@@ -36,7 +36,7 @@ async def sent(services: Services, store: Store, name: str, ago: float) -> Messa
 
 async def note_end(store: Store, message: Message, ended: datetime | None) -> None:
     """As the index would say if the message had ended then; None: as earlier versions did."""
-    row = entities.due_row(message.scheduled_at, message.ref)
+    row = entities.due_row(message.due_at, message.ref)
     properties = {} if ended is None else {entities.ENDED_AT: ended}
     await store.table(entities.INDEX).upsert(Entity(entities.DONE, row, properties))
 

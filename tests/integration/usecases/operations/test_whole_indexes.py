@@ -11,6 +11,7 @@ from postroom.services import entities
 from postroom.services.audience.subscriber_search import SubscriberState
 from postroom.services.audience.subscriptions import BulkAction, change_many
 from postroom.services.events import Severity
+from postroom.services.messages.message_rows import MessagePart
 from postroom.storage import Entity, Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import days, fill, make_list, now, schedule
@@ -60,9 +61,9 @@ async def test_messages_that_are_open_and_those_that_are_done(
     assert await Completion(services).check(done)
 
     found = (await services.messages.page()).messages
-    assert await services.times.whole(done=False, most=4) == found
-    assert await services.times.whole(done=False, most=3) is None
-    archived = await services.times.whole(done=True, most=3)
+    assert await services.times.whole(MessagePart.OPEN, most=4) == found
+    assert await services.times.whole(MessagePart.OPEN, most=3) is None
+    archived = await services.times.whole(MessagePart.DONE, most=3)
     assert archived is not None
     [message] = archived
     assert (message.ref, message.counts) == (done.ref, Counts(planned=3, accepted=2, refused=1))
@@ -76,9 +77,9 @@ async def test_a_message_is_listed_once_whatever_its_index_contains(
     index = store.table(entities.INDEX)
     for at in (datetime(2099, 1, 1, 9, tzinfo=UTC), datetime(2099, 1, 5, tzinfo=UTC)):
         await index.insert(Entity(entities.OPEN, entities.due_row(at, message.ref), {}))
-    assert await services.times.whole(done=False, most=10) == [message]
+    assert await services.times.whole(MessagePart.OPEN, most=10) == [message]
     await services.messages.delete(message.ref)
-    assert await services.times.whole(done=False, most=10) == []
+    assert await services.times.whole(MessagePart.OPEN, most=10) == []
 
 
 async def test_emails_by_outcome_and_beginning(

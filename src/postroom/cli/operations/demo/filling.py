@@ -212,7 +212,7 @@ async def _write_message(services: Services, sent: _SentMessage) -> None:
 
 
 def _page(message: Message, number: int, people: Sequence[Person], dice: random.Random) -> Page:
-    at = message.scheduled_at + timedelta(seconds=2 + PAGE_SIZE * number / _PER_SECOND)
+    at = message.due_at + timedelta(seconds=2 + PAGE_SIZE * number / _PER_SECOND)
     accepted = EmailState(EmailOutcome.ACCEPTED, _ACCEPTED, 1, at=at)
     states = dict.fromkeys(range(len(people)), accepted)
     for place, person in enumerate(people):

@@ -116,7 +116,7 @@ def _of_email(message: Message, email: EmailRecord) -> TimelineEntry:
     if email.was_in_doubt:
         notes.append("sent again after an interruption: it may have arrived twice")
     return TimelineEntry(
-        email.at or message.scheduled_at,
+        email.at or message.due_at,
         text,
         message.subject,
         f"/messages/{message.ref}",

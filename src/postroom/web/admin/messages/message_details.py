@@ -126,7 +126,7 @@ async def _waiting(visit: Visit, message: Message, progress: Progress) -> dict[s
 
 def is_due(message: Message) -> bool:
     """Return whether a message is due but has not started."""
-    return message.status is MessageStatus.PENDING and message.scheduled_at <= datetime.now(UTC)
+    return message.status is MessageStatus.PENDING and message.due_at <= datetime.now(UTC)
 
 
 async def events(visit: Visit) -> Response:

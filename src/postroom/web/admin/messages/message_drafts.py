@@ -114,7 +114,7 @@ async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
 
 def draft_of(message: Message, bodies: NewBodies) -> Draft:
     """Return an existing message as a draft."""
-    at = message.scheduled_at.astimezone(UTC)
+    at = message.due_at.astimezone(UTC)
     return Draft(
         list=message.list_name,
         subject=message.subject,

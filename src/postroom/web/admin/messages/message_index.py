@@ -15,6 +15,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
+from postroom.services.messages.message_rows import MessagePart
 from postroom.web.rendering.navigation import TabLink
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
@@ -34,7 +35,7 @@ def _counts(message: Message) -> Counts:
 _SUBJECT: Final[SortColumn[Message]] = SortColumn("Subject", lambda each: each.subject)
 _COLUMNS: Final[dict[str, SortColumn[Message]]] = {
     "status": SortColumn("Status", lambda each: _STATUS_ORDER.index(each.status)),
-    "time": SortColumn("Scheduled", lambda each: each.scheduled_at, largest_first=True),
+    "time": SortColumn("Scheduled", lambda each: each.due_at, largest_first=True),
 }
 _OPEN_INDEX: Final = Sortable(
     {
@@ -83,7 +84,7 @@ class _Filter(msgspec.Struct, frozen=True):
         if self.of_list and message.list_name != self.of_list:
             return False
         # By time, not by status: a paused message waits on the tab where it was.
-        is_due = message.scheduled_at <= self.now
+        is_due = message.due_at <= self.now
         return self.tab is MessageTab.SENT or is_due == (self.tab is MessageTab.SENDING)
 
 
@@ -96,7 +97,8 @@ def index(tab: MessageTab) -> Callable[[Visit], Awaitable[Response]]:
         sorting = Sorting(visit, _SENT_INDEX if is_sent else _OPEN_INDEX, {"list": wanted.of_list})
         shown = None
         if not sorting.is_key_order:
-            whole = await visit.services.times.whole(done=is_sent, most=sorting.max_rows)
+            part = MessagePart.DONE if is_sent else MessagePart.OPEN
+            whole = await visit.services.times.whole(part, most=sorting.max_rows)
             if whole is not None:
                 whole = [each for each in whole if wanted.fits(each)]
             shown = sorting.select(whole)

@@ -142,7 +142,7 @@ async def _last(visit: Visit) -> LastMessage | None:
     last = next((each for each in done if each.status is MessageStatus.COMPLETED), None)
     if last is None or last.counts is None:
         return None
-    began = last.queued_at or last.scheduled_at
+    began = last.queued_at or last.due_at
     unsubscribed = await visit.services.subscriptions.unsubscribed_since(last.list_name, began)
     return LastMessage(last, unsubscribed)
 

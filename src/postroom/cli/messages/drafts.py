@@ -1,0 +1,113 @@
+"""`postroom message schedule`, `unschedule`, `duplicate` and `test`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom.cli.messages.options import AUTHOR, read_moment
+from postroom.cli.messages.progress import read_state, show_message
+from postroom.cli.support import output
+from postroom.cli.support.running import call, with_settings
+from postroom.errors import PostroomError
+from postroom.services.resources.messages import describe_scheduled_message, describe_tests
+
+if TYPE_CHECKING:
+    from postroom.domain.audience.addresses import Address
+    from postroom.domain.messages.messages import Message
+    from postroom.services.messages.progress import SendingState
+    from postroom.settings import Settings
+    from postroom.transport.contract import Result
+    from postroom.wiring import Services
+
+
+@click.command()
+@click.argument("ref")
+@click.option(
+    "--at",
+    metavar="TIME",
+    callback=read_moment,
+    help="When to send it, in ISO 8601. [default: the draft's time, or now]",
+)
+@output.json_option
+@with_settings
+def schedule(settings: Settings, ref: str, at: datetime | None, as_json: bool) -> None:
+    """Schedule a draft. A time in the past means now."""
+    from postroom.domain.messages.messages import has_passed
+
+    asked_at = datetime.now(UTC)
+
+    async def work(services: Services) -> tuple[Message, SendingState]:
+        await services.composing.schedule(ref, at)
+        return await read_state(services, ref)
+
+    message, state = call(settings, work)
+    passed = has_passed(message.due_at, asked_at)
+    if as_json:
+        output.print_json(describe_scheduled_message(message, state, has_passed=passed))
+        return
+    output.say(f"Message {ref} scheduled.")
+    if passed:
+        output.say(f"{output.when(message.scheduled_at)} has passed: sending starts now.")
+    show_message(message, state, as_json)
+
+
+@click.command()
+@click.argument("ref")
+@output.json_option
+@with_settings
+def unschedule(settings: Settings, ref: str, as_json: bool) -> None:
+    """Make a scheduled message a draft again."""
+
+    async def work(services: Services) -> tuple[Message, SendingState]:
+        await services.composing.unschedule(ref)
+        return await read_state(services, ref)
+
+    unscheduled = call(settings, work)
+    if not as_json:
+        output.say(f"Message {ref} is a draft again.")
+    show_message(*unscheduled, as_json)
+
+
+@click.command()
+@click.argument("ref")
+@output.json_option
+@with_settings
+def duplicate(settings: Settings, ref: str, as_json: bool) -> None:
+    """Create a draft with the content of a message."""
+
+    async def work(services: Services) -> tuple[Message, SendingState]:
+        return await read_state(services, (await services.composing.duplicate(ref, AUTHOR)).ref)
+
+    made, state = call(settings, work)
+    if not as_json:
+        output.say(f"Draft {made.ref} created.")
+    show_message(made, state, as_json)
+
+
+@click.command("test")
+@click.argument("ref")
+@click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
+@output.json_option
+@with_settings
+def test(settings: Settings, ref: str, addresses: tuple[str, ...], as_json: bool) -> None:
+    """Send a message, marked [Test], to up to ten addresses now."""
+
+    async def work(services: Services) -> list[tuple[Address, Result]]:
+        from postroom.wiring import send_test_emails
+
+        return await send_test_emails(services, settings, ref, addresses)
+
+    results = call(settings, work)
+    failed = [(address, each) for address, each in results if each.kind != "accepted"]
+    if as_json:
+        output.print_json(describe_tests(results))
+    else:
+        for address, each in results:
+            if each.kind == "accepted":
+                output.say(f"Test sent to {address}. The mail server replied: {each.reply}")
+    if failed:
+        address, each = failed[0]
+        raise PostroomError(f"the test to {address} was {each.kind}: {each.reply}")

@@ -1,0 +1,91 @@
+"""What a message consists of, as options: times, files, and the lines that an inbox shows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from postroom.services.messages.draft_contents import ContentChange
+    from postroom.services.messages.message_contents import NewBodies
+
+AUTHOR = "command line"
+"""Who saved a draft, for its versions."""
+
+BODY_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
+
+
+def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Read `now`, or ISO 8601; a time without a zone is in the local one."""
+    from postroom.domain.units import is_skipped
+
+    if value is None:
+        return None
+    if value == "now":
+        return datetime.now(UTC)
+    try:
+        written = datetime.fromisoformat(value)
+        skipped = written.tzinfo is None and is_skipped(written)
+        moment = written.astimezone(UTC)  # without a zone, in this machine's
+    except (ValueError, OverflowError) as exc:
+        raise click.BadParameter(
+            f"must be 2026-11-15T09:00+01:00, 2026-11-15T09:00 or now, not {value!r}"
+        ) from exc
+    if skipped:
+        raise click.BadParameter(
+            f"{value} does not exist in this machine's time zone: clocks are put forward then."
+            " Choose another time, or add a zone, as in 2026-11-15T09:00+01:00."
+        )
+    return moment
+
+
+def read_bodies(html: str | None, text: str | None) -> NewBodies:
+    """Return both files, decoded. `Invalid` names the one that is wrong."""
+    from postroom.mail.body_files import html_from_file, text_from_file
+    from postroom.services.messages.message_contents import NewBodies
+
+    return NewBodies(
+        None if html is None else html_from_file(_read("html", html)),
+        None if text is None else text_from_file(_read("text", text)),
+    )
+
+
+def _read(field: str, path: str) -> bytes:
+    """Return the whole file. `Invalid` if it is too large to be a body."""
+    from postroom.domain.errors import Invalid
+    from postroom.domain.messages.messages import LARGEST_BODY
+
+    limit = f"must have at most {LARGEST_BODY // 1024**2} MB"
+    if path == "-":
+        data = sys.stdin.buffer.read(LARGEST_BODY + 1)
+        if len(data) > LARGEST_BODY:
+            raise Invalid(field, f"{limit}, but standard input has more")
+        return data
+    size = Path(path).stat().st_size
+    if size > LARGEST_BODY:
+        raise Invalid(field, f"{limit}, but {path} has {size / 1024**2:,.1f} MB")
+    return Path(path).read_bytes()
+
+
+def lines_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for what an inbox shows besides the subject."""
+    for option in (
+        click.option("--reply-to", metavar="ADDRESS", help="Where replies go."),
+        click.option("--from-name", help="The sender's name. [default: the list's description]"),
+        click.option("--preheader", help="What an inbox shows after the subject."),
+    ):
+        command = option(command)
+    return command
+
+
+def content_change(bodies: NewBodies, **fields: Any) -> ContentChange:
+    """Return the change of the options that were given."""
+    from postroom.services.messages.draft_contents import ContentChange
+
+    given = {**fields, "body": bodies.html, "text": bodies.text}
+    return ContentChange(**{name: value for name, value in given.items() if value is not None})

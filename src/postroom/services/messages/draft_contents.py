@@ -1,0 +1,178 @@
+"""What the author of a message writes, all of it in one value.
+
+A draft accepts everything that can be stored, however incomplete; what is missing or wrong is
+checked when the message is scheduled.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from postroom.domain.errors import Incomplete, Invalid
+from postroom.domain.messages.messages import (
+    LONGEST_FROM_NAME,
+    LONGEST_PREHEADER,
+    LONGEST_SUBJECT,
+    Message,
+    MessageFormat,
+)
+from postroom.domain.plain_text import printable
+from postroom.mail.body_files import clean_body
+from postroom.services.messages.message_contents import (
+    InboxLines,
+    NewBodies,
+    checked_bodies,
+    checked_lines,
+    checked_subject,
+    checked_time,
+    with_text,
+)
+
+_LONGEST = {
+    "list_name": 100,
+    "subject": LONGEST_SUBJECT,
+    "preheader": LONGEST_PREHEADER,
+    "from_name": LONGEST_FROM_NAME,
+    "reply_to": 254,
+}
+
+
+SUPPORTED: Final = (MessageFormat.HTML,)
+"""The formats that `compiled` understands."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A message as its author writes it. `body` is in `format`; an empty `text` is generated."""
+
+    list_name: str = ""
+    subject: str = ""
+    preheader: str = ""
+    from_name: str = ""
+    reply_to: str = ""
+    format: MessageFormat = MessageFormat.HTML
+    body: str = ""
+    text: str = ""
+    scheduled_at: datetime | None = None
+
+    @property
+    def lines(self) -> InboxLines:
+        return InboxLines(self.preheader, self.from_name, self.reply_to)
+
+
+class ContentChange(msgspec.Struct, frozen=True):
+    """The same fields; those that are not set stay as they are."""
+
+    list_name: str | UnsetType = UNSET
+    subject: str | UnsetType = UNSET
+    preheader: str | UnsetType = UNSET
+    from_name: str | UnsetType = UNSET
+    reply_to: str | UnsetType = UNSET
+    format: MessageFormat | UnsetType = UNSET
+    body: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    scheduled_at: datetime | UnsetType | None = UNSET
+
+    @property
+    def given(self) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {name: value for name, value in values.items() if value is not UNSET}
+
+    @property
+    def has_bodies(self) -> bool:
+        """Whether it replaces all of the bodies, so that nobody needs to read the old ones."""
+        return self.body is not UNSET and self.text is not UNSET
+
+
+def change_to(content: Content) -> ContentChange:
+    """Return the change that makes any draft this one."""
+    return ContentChange(**msgspec.structs.asdict(content))
+
+
+def storable(change: ContentChange) -> dict[str, Any]:
+    """Return the values of a draft as they can be stored: on one line, with one kind of line end.
+    `Invalid` only for what is too long, so that nearly everything is saved."""
+    found = change.given
+    for field, longest in _LONGEST.items():
+        if field in found:
+            found[field] = _line(field, found[field], longest)
+    for field in ("body", "text"):
+        if field in found:
+            found[field] = clean_body(field, found[field].replace("\0", ""))
+    if found.get("scheduled_at") is not None:
+        found["scheduled_at"] = checked_time(found["scheduled_at"])
+    return found
+
+
+def _line(field: str, text: str, longest: int) -> str:
+    line = printable(" ".join(text.split()), longest=longest + 1)
+    if len(line) > longest:
+        raise Invalid(field, f"must have at most {longest} characters")
+    return line
+
+
+def source_bodies(content: Content) -> NewBodies:
+    """Return the bodies of a draft as they are stored: its source, and a text only if the author
+    wrote one."""
+    if content.format is MessageFormat.HTML:
+        return NewBodies(content.body, content.text)
+    return NewBodies(None, content.text, content.body)
+
+
+async def compiled(content: Content) -> NewBodies:
+    """Return the bodies as they are sent. `Invalid`."""
+    if content.format not in SUPPORTED:
+        raise Invalid("format", f"must be {' or '.join(SUPPORTED)}, not {content.format}")
+    bodies = NewBodies(
+        content.body if content.body.strip() else None,
+        content.text if content.text.strip() else None,
+    )
+    return await with_text(await checked_bodies(bodies))
+
+
+async def complete(content: Content) -> tuple[Content, NewBodies]:
+    """Return the content and the bodies as they are sent. `Incomplete` names everything that is
+    missing or wrong; whether the list exists is left to the caller."""
+    problems: dict[str, str] = {}
+    fields: dict[str, Any] = {}
+    bodies = NewBodies()
+    if not content.list_name:
+        problems["list"] = "choose the list that gets this message"
+    if not content.subject.strip():
+        problems["subject"] = "is missing"
+    else:
+        try:
+            fields["subject"] = checked_subject(content.subject)
+        except Invalid as exc:
+            problems[exc.field] = exc.problem
+    try:
+        fields |= msgspec.structs.asdict(checked_lines(content.lines))
+    except Invalid as exc:
+        problems[exc.field] = exc.problem
+    try:
+        bodies = await compiled(content)
+        if not (bodies.html or bodies.text):
+            problems["body"] = "is empty: write the message"
+    except Invalid as exc:
+        problems["body" if exc.field == "html" else exc.field] = exc.problem
+    if problems:
+        raise Incomplete(problems)
+    return msgspec.structs.replace(content, **fields), bodies
+
+
+def content_of(message: Message, bodies: NewBodies) -> Content:
+    """Return what the author wrote, with the text that is stored."""
+    return Content(
+        list_name=message.list_name,
+        subject=message.subject,
+        preheader=message.preheader,
+        from_name=message.from_name,
+        reply_to=message.reply_to,
+        format=message.format,
+        body=(bodies.source if message.has_source else bodies.html) or "",
+        text=bodies.text or "",
+        scheduled_at=message.scheduled_at,
+    )

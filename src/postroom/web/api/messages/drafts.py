@@ -1,0 +1,97 @@
+"""`/messages/{ref}/…`: schedule a draft, unschedule, duplicate, and send tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.services.accounts.api_keys import Scope
+from postroom.services.resources.messages import (
+    MessageResource,
+    ScheduledMessageResource,
+    TestResource,
+    describe_tests,
+)
+from postroom.web.api.documenting import IF_MATCH, call
+from postroom.web.api.fields import RefPath
+from postroom.web.api.messages.message_models import Schedule, Test, storable
+from postroom.web.api.messages.messages import (
+    describe,
+    describe_scheduled,
+    matched,
+    respond_created,
+)
+from postroom.web.api.routing import (
+    ApiRoute,
+    author_of,
+    context_of,
+    respond,
+    respond_with_etag,
+    services_of,
+)
+from postroom.wiring import send_test_emails
+
+router = APIRouter(route_class=ApiRoute, tags=["Messages"])
+
+
+@router.post(
+    "/messages/{ref}/schedule",
+    **call(
+        Scope.MESSAGES,
+        ScheduledMessageResource,
+        404,
+        409,
+        412,
+        with_etag=True,
+        headers=IF_MATCH,
+    ),
+)
+async def schedule_message(request: Request, ref: RefPath, body: Schedule) -> Response:
+    """Schedule a draft. Sending starts now without a time, or with a time in the past.
+
+    If the draft is incomplete, `errors` names everything that is missing.
+    """
+    services = services_of(request)
+    now = datetime.now(UTC)
+    etag = await matched(request, ref)
+    at = storable(body.scheduled_at, now)
+    scheduled = await services.composing.schedule(ref, at, etag=etag)
+    asked = body.scheduled_at or scheduled.scheduled_at
+    return respond_with_etag(await describe_scheduled(services, scheduled, asked, now))
+
+
+@router.post(
+    "/messages/{ref}/unschedule",
+    **call(Scope.MESSAGES, MessageResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
+)
+async def unschedule_message(request: Request, ref: RefPath) -> Response:
+    """Make a scheduled message a draft again. Possible until its sending starts."""
+    services = services_of(request)
+    etag = await matched(request, ref)
+    draft = await services.composing.unschedule(ref, etag=etag)
+    return respond_with_etag(await describe(services, draft))
+
+
+@router.post(
+    "/messages/{ref}/duplicate",
+    **call(Scope.MESSAGES, MessageResource, 404, status=201, with_etag=True),
+)
+async def duplicate_message(request: Request, ref: RefPath) -> Response:
+    """Create a draft with the content of a message."""
+    services = services_of(request)
+    draft = await services.composing.duplicate(ref, author_of(request))
+    return respond_created(await describe(services, draft))
+
+
+@router.post("/messages/{ref}/test", **call(Scope.MESSAGES, TestResource, 404, 409))
+async def test_message(request: Request, ref: RefPath, body: Test) -> Response:
+    """Send a message to up to ten addresses now, with `[Test]` in its subject.
+
+    `results` says what the mail server replied for each address.
+    """
+    settings = context_of(request).settings
+    results = await send_test_emails(services_of(request), settings, ref, body.to)
+    return respond(describe_tests(results))

@@ -1,0 +1,158 @@
+"""The bodies of requests about messages."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, Field, WithJsonSchema
+
+from postroom.domain.errors import Incomplete
+from postroom.domain.messages.messages import MessageFormat
+from postroom.sender.draft_mail import MOST_TESTS
+from postroom.services.messages.draft_contents import SUPPORTED, ContentChange
+from postroom.storage.limits import EARLIEST
+from postroom.web.api.fields import (
+    Address,
+    Body,
+    Change,
+    FromName,
+    ListName,
+    Moment,
+    Preheader,
+    Subject,
+    Text,
+)
+
+_FIELDS = "May contain {{email}}, {{list_description}} and {{unsubscribe_url}}."
+Source = Annotated[Text, Field(description=f"The source, in this format. {_FIELDS}")]
+Html = Annotated[
+    Text,
+    Field(
+        description=f"The body of a message in the format `html`. {_FIELDS}",
+        examples=["<p>Hello</p>"],
+    ),
+]
+PlainText = Annotated[
+    Text,
+    Field(
+        description="Generated from the HTML if it is left out; an empty text stays empty.",
+        examples=["Hello"],
+    ),
+]
+_FORMATS = {"type": "string", "enum": list(SUPPORTED)}
+Format = Annotated[MessageFormat, Field(strict=False), WithJsonSchema(_FORMATS)]
+
+_NOT_BLANK = {"type": "string", "pattern": "\\S"}
+
+
+def _require_unless_draft(schema: dict[str, Any]) -> None:
+    """A draft may lack anything. Any other message needs a list, a subject and a body."""
+    whole = [
+        {"required": ["list", "subject", name], "properties": {name: _NOT_BLANK}}
+        for name in ("html", "text", "body")
+    ]
+    draft = {"required": ["draft"], "properties": {"draft": {"const": True}}}
+    schema["anyOf"] = [draft, *whole]
+    _one_source(schema)
+
+
+def _one_source(schema: dict[str, Any]) -> None:
+    schema["not"] = {"required": ["html", "body"]}
+
+
+class NewMessage(Body):
+    """A draft may lack anything. Otherwise `list`, `subject` and one of `html`, `text` and `body`
+    are required, and no body may be blank. `html` is short for `body` in the format `html`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_require_unless_draft)
+
+    draft: Annotated[
+        bool, Field(description="Keep it as a draft, which is not sent until it is scheduled.")
+    ] = False
+    list: ListName | None = None
+    subject: Subject | None = None
+    preheader: Preheader | None = None
+    from_name: FromName | None = None
+    reply_to: Address | None = None
+    format: Format = MessageFormat.HTML
+    body: Source | None = None
+    html: Html | None = None
+    text: PlainText | None = None
+    scheduled_at: Moment | None = None
+
+    def check(self) -> None:
+        """Raise `Incomplete` if something is missing, or given twice."""
+        _check_source(self.html, self.body)
+        if self.draft:
+            return
+        missing = [name for name in ("list", "subject") if getattr(self, name) is None]
+        if missing:
+            raise Incomplete(dict.fromkeys(missing, "is required, except in a draft"))
+
+
+class MessageChange(Change):
+    """Fields that are left out stay as they are, but a text that was generated from the HTML is
+    generated again. An empty body is removed. Null removes a preheader, name or Reply-To."""
+
+    nullable: ClassVar[frozenset[str]] = frozenset({"preheader", "from_name", "reply_to"})
+
+    list: ListName | None = None
+    subject: Subject | None = None
+    preheader: Preheader | None = None
+    from_name: FromName | None = None
+    reply_to: Address | None = None
+    format: Format | None = None
+    body: Source | None = None
+    html: Html | None = None
+    text: PlainText | None = None
+    scheduled_at: Moment | None = None
+
+    def check(self) -> None:
+        _check_source(self.html, self.body)
+
+
+class Schedule(Body):
+    """When a draft is sent."""
+
+    scheduled_at: Annotated[
+        Moment | None, Field(description="Left out: the time of the draft, or now.")
+    ] = None
+
+
+class Test(Body):
+    """Who gets a test email."""
+
+    __test__: ClassVar[bool] = False
+
+    to: Annotated[
+        list[Address],
+        Field(min_length=1, max_length=MOST_TESTS, description="The addresses of the test."),
+    ]
+
+
+def _check_source(html: str | None, body: str | None) -> None:
+    if html is not None and body is not None:
+        raise Incomplete({"html": "cannot be given with body, which is the same"})
+
+
+def storable(moment: datetime | None, now: datetime) -> datetime | None:
+    """Return now for a time in the past that the store cannot keep."""
+    return now if moment is not None and moment <= EARLIEST else moment
+
+
+def content_change(body: NewMessage | MessageChange, now: datetime) -> ContentChange:
+    """Return what a request sets."""
+    given = {name: getattr(body, name) for name in body.model_fields_set}
+    given.pop("draft", None)
+    source = given.pop("html", given.pop("body", None))
+    if source is not None:
+        given["body"] = source
+    if "scheduled_at" in given:
+        given["scheduled_at"] = storable(given["scheduled_at"], now)
+    if "list" in given:
+        given["list_name"] = given.pop("list") or ""
+    for name in ("preheader", "from_name", "reply_to", "subject", "text"):
+        if name in given:
+            given[name] = given[name] or ""
+    return ContentChange(**given)
