@@ -45,7 +45,8 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-def _without_null(schema: dict[str, Any], model: type[Any]) -> None:
+def without_null(schema: dict[str, Any], model: type[Any]) -> None:
+    """Describe a change: each field may be left out, and only some may be null."""
     for name, each in schema["properties"].items():
         each.pop("default", None)
         if name not in model.nullable:
@@ -56,7 +57,7 @@ def _without_null(schema: dict[str, Any], model: type[Any]) -> None:
 class Change(Body):
     """Fields that are left out stay as they are. Null is refused, except where it has a meaning."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_without_null)
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=without_null)
     nullable: ClassVar[frozenset[str]] = frozenset()
 
     @field_validator("*", mode="before")

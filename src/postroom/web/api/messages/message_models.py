@@ -22,6 +22,7 @@ from postroom.web.api.fields import (
     Preheader,
     Subject,
     Text,
+    without_null,
 )
 
 _FIELDS = "May contain {{email}}, {{list_description}} and {{unsubscribe_url}}."
@@ -48,8 +49,9 @@ _NOT_BLANK = {"type": "string", "pattern": "\\S"}
 
 def _require_unless_draft(schema: dict[str, Any]) -> None:
     """A draft may lack anything. Any other message needs a list, a subject and a body."""
+    needed = {"list": {"type": "string"}, "subject": {"type": "string"}}
     whole = [
-        {"required": ["list", "subject", name], "properties": {name: _NOT_BLANK}}
+        {"required": [*needed, name], "properties": {**needed, name: _NOT_BLANK}}
         for name in ("html", "text", "body")
     ]
     draft = {"required": ["draft"], "properties": {"draft": {"const": True}}}
@@ -58,7 +60,15 @@ def _require_unless_draft(schema: dict[str, Any]) -> None:
 
 
 def _one_source(schema: dict[str, Any]) -> None:
-    schema["not"] = {"required": ["html", "body"]}
+    """`html` is short for `body`, so only one of them may be given."""
+    given = {"type": "string"}
+    both = {"html": given, "body": given}
+    schema["not"] = {"required": [*both], "properties": both}
+
+
+def _some_with_one_source(schema: dict[str, Any], model: type[Any]) -> None:
+    without_null(schema, model)
+    _one_source(schema)
 
 
 class NewMessage(Body):
@@ -95,6 +105,7 @@ class MessageChange(Change):
     """Fields that are left out stay as they are, but a text that was generated from the HTML is
     generated again. An empty body is removed. Null removes a preheader, name or Reply-To."""
 
+    model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_some_with_one_source)
     nullable: ClassVar[frozenset[str]] = frozenset({"preheader", "from_name", "reply_to"})
 
     list: ListName | None = None
