@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from html import escape, unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -89,7 +90,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> Page:
-    return Page(docs_page(document()))
+    return Page(docs_page(document(), "https://postroom.example.org"))
 
 
 def test_the_page_is_well_formed_and_its_links_lead_somewhere(page: Page) -> None:
@@ -107,11 +108,29 @@ def test_the_page_explains_every_call_and_every_problem(page: Page) -> None:
         assert f"problem-{kind.name}" in page.ids
 
 
+def test_examples_call_this_server_with_what_a_call_requires() -> None:
+    html = unescape(docs_page(document(), "https://news.example.com"))
+
+    assert 'curl https://news.example.com/api/v1/lists \\\n  -H "Authorization: Bearer' in html
+    body = r"""-d '{\s*"email_address": "ann@example.com",\s*"list_name": "contoso1"\s*}'"""
+    assert re.search(body, html)
+    assert html.count("data-copy=") == len(operations()) + 3
+    assert "example.org" not in html
+
+
+def test_each_error_is_described_once() -> None:
+    html = docs_page(document(), "https://news.example.com")
+
+    for kind in KINDS.values():
+        assert html.count(str(escape(kind.advice.replace("`", "")))) <= 1, kind
+    assert "#problem-no-key" not in html, "any call may return it: named at the end only"
+
+
 def test_what_the_page_shows_is_escaped() -> None:
     hostile = {
         **document(),
         "info": {**document()["info"], "description": "`<b>` & <script>x</script>"},
     }
-    html = docs_page(hostile)
+    html = docs_page(hostile, "https://postroom.example.org")
     assert "<script>" not in html
     assert "<code>&lt;b&gt;</code> &amp;" in html

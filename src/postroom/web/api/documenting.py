@@ -21,16 +21,22 @@ LARGEST_BODY = "x-largest-body"
 HEADERS = "x-headers"
 
 _DESCRIPTION = """\
-Lists, subscribers, messages and the outcome of every email.
+Every call needs a key in the header `Authorization: Bearer KEY`.
 
-Every call needs a key: `Authorization: Bearer KEY`, created with `postroom apikey create`. Errors
-are problems (RFC 9457). Indexes return `items` and `next`; pass `next` as `after` to continue,
-until it is null. `HEAD` is `GET` without the body. Resources with an ETag can be changed with
-`If-Match`, so that nobody overwrites the change of someone else.
+Indexes return `items` and `next`. Pass `next` as `after` to continue, until it is null. `HEAD` is
+`GET` without the body.
+
+Resources with an `ETag` can be changed with `If-Match`, so that nobody overwrites someone else's
+change. The headers `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` tell how many
+calls are left.
+
+Errors are problems (RFC 9457).
 """
 
-_ALWAYS = (401, 403, 422, 429, 503)
-_WITH_BODY = (400, 413, 415)
+ALWAYS = (401, 403, 422, 429, 503)
+"""Errors that any call may return."""
+WITH_BODY = (400, 413, 415)
+"""Errors that any call with a body may return, too."""
 _REFERENCE = "#/components/schemas/{name}"
 
 _TEXT = {"type": "string"}
@@ -102,7 +108,7 @@ def call(
     `failures` are statuses besides those that every call may have.
     """
     responses: dict[int | str, dict[str, Any]] = {
-        each: _problem(each) for each in sorted({*failures, *_ALWAYS})
+        each: _problem(each) for each in sorted({*failures, *ALWAYS})
     }
     if result is None:
         status = 200 if also else 204
@@ -171,7 +177,7 @@ def _complete(operation: dict[str, Any]) -> None:
     _split_docstring(operation)
     responses = operation["responses"]
     if "requestBody" in operation:
-        for status in _WITH_BODY:
+        for status in WITH_BODY:
             responses.setdefault(str(status), _problem(status))
     for status, response in responses.items():
         if response["description"] == "Successful Response":

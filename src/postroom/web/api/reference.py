@@ -1,4 +1,7 @@
-"""`/api/docs`: the OpenAPI document for people, as a page without scripts."""
+"""`/api/docs`: the OpenAPI document for people, with this server's URL in its examples.
+
+Errors are described once, at the end of the page: a call only names those that are its own.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,12 @@ from starlette.responses import Response
 
 from postroom.services.accounts.api_keys import SCOPES
 from postroom.web.api.app import document
-from postroom.web.api.documenting import HEADERS, SCOPE
-from postroom.web.api.problems import DOCS, KINDS
+from postroom.web.api.documenting import ALWAYS, HEADERS, SCOPE, WITH_BODY
+from postroom.web.api.problems import DOCS, KINDS, MEDIA_TYPE, ProblemKind
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
-_METHODS = {"get": "busy", "post": "good", "patch": "warn", "delete": "bad"}
-_HOST = "https://postroom.example.org"
+_EXAMPLE_WIDTH = 44  # a longer JSON body is written on several lines
 
 
 class FieldRow(msgspec.Struct, frozen=True):
@@ -34,14 +36,23 @@ class FieldRow(msgspec.Struct, frozen=True):
 class ResponseRow(msgspec.Struct, frozen=True):
     status: str
     meaning: Markup
-    colour: str
+
+
+class ErrorRow(msgspec.Struct, frozen=True):
+    """An error, which the page describes once."""
+
+    status: int
+    name: str
+    title: str
+    advice: Markup
+    when: str = ""
 
 
 class CallSection(msgspec.Struct, frozen=True):
     id: str
     method: str
-    colour: str
     path: str
+    short_path: str
     summary: str
     description: Markup
     scope: str
@@ -50,6 +61,7 @@ class CallSection(msgspec.Struct, frozen=True):
     body: list[FieldRow]
     result: list[FieldRow]
     responses: list[ResponseRow]
+    errors: list[ErrorRow]
     example: str
 
 
@@ -59,16 +71,39 @@ class TagSection(msgspec.Struct, frozen=True):
     calls: list[CallSection]
 
 
-def docs_page(openapi: dict[str, Any]) -> str:
+def docs_page(openapi: dict[str, Any], base_url: str) -> str:
     """Return the document as HTML, without the heading of the page."""
+    place = openapi["servers"][0]["url"]
     return _template().render(
         introduction=_prose(openapi["info"]["description"]),
         version=openapi["info"]["version"],
-        document_url=f"{openapi['servers'][0]['url']}/openapi.json",
-        parts=_parts(openapi),
+        base_url=f"{base_url}{place}",
+        document_url=f"{place}/openapi.json",
+        parts=_parts(openapi, base_url),
         scopes=[(scope.value, meaning) for scope, meaning in SCOPES.items()],
-        problems=sorted(KINDS.items()),
+        errors=[_error(status, kind) for status, kind in sorted(KINDS.items())],
+        error_example=_error_example(),
     )
+
+
+def _error(status: int, kind: ProblemKind) -> ErrorRow:
+    when = "any call" if status in ALWAYS else "calls with a body" if status in WITH_BODY else ""
+    return ErrorRow(status, kind.name, kind.title, _inline(kind.advice), when)
+
+
+def _error_example() -> str:
+    kind = KINDS[422]
+    body = {
+        "type": f"{DOCS}#problem-{kind.name}",
+        "title": kind.title,
+        "status": 422,
+        "detail": "email_address: 'ann' is not an email address",
+        "errors": [
+            {"field": "email_address", "problem": "'ann' is not an email address"},
+        ],
+    }
+    head = f"HTTP/1.1 422 Unprocessable Content\nContent-Type: {MEDIA_TYPE}\n\n"
+    return head + json.dumps(body, indent=2)
 
 
 @cache
@@ -83,11 +118,12 @@ def _template() -> jinja2.Template:
     return environment.get_template("reference.html")
 
 
-def _parts(openapi: dict[str, Any]) -> list[TagSection]:
+def _parts(openapi: dict[str, Any], base_url: str) -> list[TagSection]:
     parts: dict[str, list[CallSection]] = {}
+    reader = _OperationReader(openapi, base_url)
     for path, operations in openapi["paths"].items():
         for method, operation in operations.items():
-            call = _OperationReader(openapi).call(method, path, operation)
+            call = reader.call(method, path, operation)
             parts.setdefault(operation["tags"][0], []).append(call)
     return [TagSection(f"part-{name.lower()}", name, calls) for name, calls in parts.items()]
 
@@ -95,16 +131,17 @@ def _parts(openapi: dict[str, Any]) -> list[TagSection]:
 class _OperationReader:
     """Turns operations into calls, following references to schemas."""
 
-    def __init__(self, openapi: dict[str, Any]) -> None:
+    def __init__(self, openapi: dict[str, Any], base_url: str) -> None:
         self._openapi = openapi
+        self._base_url = base_url
 
     def call(self, method: str, path: str, operation: dict[str, Any]) -> CallSection:
         media_type, body = self._body(operation)
         return CallSection(
             id=operation["operationId"],
             method=method.upper(),
-            colour=_METHODS[method],
             path=self._openapi["servers"][0]["url"] + path,
+            short_path=path,
             summary=operation["summary"],
             description=_prose(operation.get("description", "")),
             scope=operation[SCOPE],
@@ -115,7 +152,16 @@ class _OperationReader:
             ],
             body=self._rows(body, to_be_sent=True),
             result=self._rows(self._result(operation)),
-            responses=[_response(*each) for each in sorted(operation["responses"].items())],
+            responses=[
+                ResponseRow(status, _inline(response["description"]))
+                for status, response in sorted(operation["responses"].items())
+                if int(status) < 400
+            ],
+            errors=[
+                _error(status, KINDS[status])
+                for status in sorted(map(int, operation["responses"]))
+                if status >= 400 and status not in (*ALWAYS, *WITH_BODY)
+            ],
             example=self._example(method, path, operation, media_type, body),
         )
 
@@ -193,30 +239,43 @@ class _OperationReader:
             if parameter["in"] == "path":
                 value = str(self._resolved(parameter["schema"]).get("examples", ["1"])[0])
                 path = path.replace(f"{{{parameter['name']}}}", value.replace("/", "%2F"))
-        url = f"{_HOST}{self._openapi['servers'][0]['url']}{path}"
-        lines = [f"curl -X {method.upper()} {url}", '-H "Authorization: Bearer $KEY"']
+        url = f"{self._base_url}{self._openapi['servers'][0]['url']}{path}"
+        chosen = "" if method == "get" else f"-X {method.upper()} "
+        lines = [f"curl {chosen}{url}", '-H "Authorization: Bearer $POSTROOM_KEY"']
         if body is not None:
             lines.append(f'-H "Content-Type: {media_type}"')
             if media_type == "application/json":
-                lines.append(f"-d '{json.dumps(self._filled(body), ensure_ascii=False)}'")
+                lines.append(f"-d '{_json(self._filled(body))}'")
             else:
                 lines.append("--data-binary @subscribers.csv")
         return " \\\n  ".join(lines)
 
     def _filled(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return an example of each field that has one."""
-        examples: dict[str, Any] = {}
+        """Return an example of what is required, or of one field if nothing is."""
+        if "examples" in schema:
+            given: dict[str, Any] = schema["examples"][0]
+            return given
+        known: dict[str, Any] = {}
         for name, each in schema.get("properties", {}).items():
             found = self._resolved(each)
             values = found.get("examples") or found.get("enum")
             if values or found.get("type") == "boolean":
-                examples[name] = values[0] if values else True
-        return examples
+                known[name] = values[0] if values else True
+        either = schema.get("anyOf", [{}])[0]
+        required = {*schema.get("required", []), *either.get("required", [])}
+        return {
+            name: value
+            for number, (name, value) in enumerate(known.items())
+            if name in required or (not required and number == 0)
+        }
 
 
-def _response(status: str, response: dict[str, Any]) -> ResponseRow:
-    colour = {"2": "good", "5": "bad"}.get(status[0], "warn")
-    return ResponseRow(status, _inline(response["description"]), colour)
+def _json(value: dict[str, Any]) -> str:
+    """Return JSON on one line if it is short."""
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= _EXAMPLE_WIDTH:
+        return text
+    return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", "\n  ")
 
 
 def _prose(text: str) -> Markup:
@@ -235,12 +294,12 @@ def _inline(text: str) -> Markup:
 
 
 @cache
-def _reference() -> Markup:
-    return Markup(docs_page(document()))  # noqa: S704 - made of our own texts, escaped above
+def _reference(base_url: str) -> Markup:
+    return Markup(docs_page(document(), base_url))  # noqa: S704 - made of our own texts, escaped above
 
 
 async def docs(visit: Visit) -> Response:
-    return visit.render("api/docs.html", reference=_reference())
+    return visit.render("api/docs.html", reference=_reference(visit.context.base_url))
 
 
 API_VIEWS: tuple[View, ...] = (View(DOCS, docs, role=None),)

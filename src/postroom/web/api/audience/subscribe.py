@@ -28,6 +28,7 @@ def _document_both_names(schema: dict[str, Any]) -> None:
         {"oneOf": [{"required": ["email_address"]}, {"required": ["email"]}]},
         {"oneOf": [{"required": ["list_name"]}, {"required": ["list"]}]},
     ]
+    schema["examples"] = [{"email_address": "ann@example.com", "list_name": "contoso1"}]
 
 
 class SignUp(Body):

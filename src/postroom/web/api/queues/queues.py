@@ -74,7 +74,7 @@ def _check_names(properties: dict[str, str]) -> dict[str, str]:
 
 
 class NewQueueMessage(Body):
-    body: Text
+    body: Annotated[Text, Field(examples=["order 1"])]
     delay: Annotated[
         float,
         Field(
