@@ -47,9 +47,12 @@ REMARKS = {
     " idle host costs. Next to workers of others that are always on, in the same run"
     f" (`make bench`). {_DURABLE}",
     "web": "Sign-ups through the API, called by `wrk` on loopback, next to a bare Starlette"
-    " endpoint that does one durable insert with apsw, in turns in the same run; and the"
-    " administrator's pages with a million subscribers and a thousand messages (`make bench`)."
+    " endpoint that does one durable insert with apsw, in turns in the same run (`make bench`)."
     " Client and server share the machine.",
+    "pages": "Every page of the administrator, with a million subscribers and a thousand messages"
+    " on SQLite, requested 100 times over HTTP, in five batches of which the quickest counts: the"
+    " 95th percentile next to the median, the slowest pages first (`make bench ARGS=pages`). Client"
+    " and server share the machine.",
     SUMMARY: f"Everything that has a target (`make bench ARGS={SUMMARY}`). {_DURABLE}",
 }
 
@@ -110,7 +113,8 @@ PARTS: dict[str, Part] = {
         lambda options: comparison.kills(options.effort, options.listmonk),
     ),
     "host": _part("host", "Hosted applications, PostgreSQL with fsync=on", hosting.figures),
-    "web": _part("web", "Sign-ups and pages", web.figures),
+    "web": _part("web", "Sign-ups", web.sign_up_figures),
+    "pages": _part("pages", "Pages", web.page_figures),
     "start": _part("start", "The first minute", starting.figures),
 }
 """What `make bench` measures."""

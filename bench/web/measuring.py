@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.effort import Effort
@@ -11,10 +12,14 @@ from bench.figures import Figure
 from bench.web import pages, sign_ups
 
 
-def figures(effort: Effort) -> list[Figure]:
+def sign_up_figures(effort: Effort) -> list[Figure]:
+    return _in_folder(lambda folder: sign_ups.figures(folder, effort))
+
+
+def page_figures(effort: Effort) -> list[Figure]:
+    return _in_folder(lambda folder: asyncio.run(pages.figures(folder, effort)))
+
+
+def _in_folder(measure: Callable[[Path], list[Figure]]) -> list[Figure]:
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as name:
-        folder = Path(name)
-        return [
-            *sign_ups.figures(folder, effort),
-            *asyncio.run(pages.figures(folder / "pages", effort)),
-        ]
+        return measure(Path(name))

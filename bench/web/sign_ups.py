@@ -8,22 +8,20 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.effort import Effort
 from bench.figures import Figure
+from bench.web.servers import POSTROOM, Server, serving
 from postroom.storage import open_store
 from postroom.wiring import Services
-from tests.services.waiting import LOOPBACK, accepts_connections, free_ports, wait_until
+from tests.services.waiting import LOOPBACK
 
 ROUNDS = 3
 SECONDS = 5
 CONNECTIONS = 32
 LIST = "news"
-_POSTROOM = Path(sys.executable).with_name("postroom")
 _CALLS = Path(__file__).with_name("calls.lua")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -49,10 +47,14 @@ def figures(folder: Path, effort: Effort) -> list[Figure]:
     key = asyncio.run(_prepare(folder))
     ours: list[Turn] = []
     bare: list[Turn] = []
-    with _serving(_our_command(folder), folder) as server, _serving(_bare(folder), folder) as plain:
+    data = folder / "data"
+    with (
+        serving(_our_command(folder), folder, data) as server,
+        serving(_bare(folder), folder, data) as plain,
+    ):
         for turn in range(effort.size(ROUNDS, 1) + 1):  # the first one warms up
-            for kept, (port, pid) in ((bare, plain), (ours, server)):
-                kept.append(_call(port, pid, key, str(turn)))
+            for kept, called in ((bare, plain), (ours, server)):
+                kept.append(_call(called, key, str(turn)))
     rate, bare_rate = (statistics.median(t.rate for t in turns[1:]) for turns in (ours, bare))
     cpu, bare_cpu = (
         statistics.median(t.cpu_microseconds for t in turns[1:]) for turns in (ours, bare)
@@ -74,44 +76,27 @@ async def _prepare(folder: Path) -> str:
 
 
 def _our_command(folder: Path) -> list[str]:
-    return [str(_POSTROOM), "web", "--store", f"sqlite:///{folder}/store.db", "--port"]
+    return [str(POSTROOM), "web", "--store", f"sqlite:///{folder}/store.db", "--port"]
 
 
 def _bare(folder: Path) -> list[str]:
     return [sys.executable, "-m", "bench.web.bare", str(folder / "bare.db")]
 
 
-@contextmanager
-def _serving(command: list[str], folder: Path) -> Iterator[tuple[int, int]]:
-    """A server on a free port: the port, and the process."""
-    [port] = free_ports(1)
-    settings = {"POSTROOM_API_RATE": "1000000", "POSTROOM_DATA": str(folder / "data")}
-    with (folder / "server.log").open("ab") as log:
-        process = subprocess.Popen(
-            [*command, str(port)], env={**os.environ, **settings}, stdout=log, stderr=log
-        )
-    try:
-        wait_until(lambda: accepts_connections(port), seconds=30, what=command[0])
-        yield port, process.pid
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _call(port: int, pid: int, key: str, turn: str) -> Turn:
+def _call(server: Server, key: str, turn: str) -> Turn:
     wrk = shutil.which("wrk")
     if wrk is None:
         raise SystemExit("wrk is missing: apt-get install wrk")
-    before = _cpu_seconds(pid)
+    before = _cpu_seconds(server.pid)
     done = subprocess.run(
         [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "--timeout", "30s", "-s", _CALLS,
-         f"http://{LOOPBACK}:{port}/api/v1/subscribe"],
+         f"http://{LOOPBACK}:{server.port}/api/v1/subscribe"],
         env={**os.environ, "API_KEY": key, "TURN": turn, "LIST": LIST},
         capture_output=True,
         text=True,
         check=True,
     )  # fmt: skip
-    used = _cpu_seconds(pid) - before
+    used = _cpu_seconds(server.pid) - before
     result = done.stdout.rpartition("RESULT ")[2].split()
     calls, microseconds, refused, broken = map(int, result)
     if refused or broken:

@@ -97,33 +97,20 @@ class SubscriberSearch:
         """Return subscribers in this state whose address begins with `prefix` and contains
         `contains`, sorted by address. `NoSuch` list."""
         mailing_list = await self._lists.get(list_name)
-        if contains:
+        if contains or state:
             rows = _Rows(self._rows, mailing_list.name, prefix, after, seconds)
-            return await self._with_part(rows, folded(contains), state, limit)
+            return await self._filtered(rows, folded(contains), state, limit)
         within = KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix))
         start = max(within.start or "", _behind(after) if after else "")
-        found: list[Subscriber] = []
-        count = 0
-        deadline = clock.monotonic() + seconds
-        while True:
-            result = await self._rows.query(
-                KeyRange.only(mailing_list.name),
-                KeyRange(start, within.stop),
-                limit=limit + 1 if state is None else _ROWS,
-            )
-            looked_at = [entities.subscriber_from(entity) for entity in result.entities]
-            count += len(looked_at)
-            found += [each for each in looked_at if state is None or state.fits(each)]
-            if len(found) > limit:
-                return FoundSubscribers(found[:limit], found[limit - 1].address)
-            if result.next is None:
-                return FoundSubscribers(found, None)
-            last = looked_at[-1].address
-            if clock.monotonic() > deadline:
-                return FoundSubscribers(found, last, True, count)
-            start = _behind(last)
+        result = await self._rows.query(
+            KeyRange.only(mailing_list.name), KeyRange(start, within.stop), limit=limit + 1
+        )
+        found = [entities.subscriber_from(entity) for entity in result.entities]
+        if len(found) > limit:
+            return FoundSubscribers(found[:limit], found[limit - 1].address)
+        return FoundSubscribers(found, None)
 
-    async def _with_part(
+    async def _filtered(
         self, rows: _Rows, part: str, state: SubscriberState | None, limit: int
     ) -> FoundSubscribers:
         found: list[str] = []
