@@ -115,6 +115,14 @@ translations: setup ## Update the catalogues of texts for subscribers
 screenshots: setup services ## Take the screenshots of the documentation again
 	@$(BIN)/python scripts/screenshots.py
 
+.PHONY: gallery
+gallery: setup services ## Take pictures of every page into build/gallery
+	@$(BIN)/python -m tests.browser.gallery build/gallery $(ARGS)
+
+.PHONY: lighthouse
+lighthouse: setup services ## Run Lighthouse on three pages; fails below 95
+	@$(BIN)/python scripts/lighthouse.py
+
 .PHONY: docs
 docs: setup ## Build the documentation into build/site, without a network
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

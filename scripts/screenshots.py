@@ -30,8 +30,11 @@ _LOOKS = 300
 
 
 @asynccontextmanager
-async def running_demo() -> AsyncIterator[str]:
-    """Postroom with the demo's data; answers the link that makes the first administrator."""
+async def running_demo(transport: str = "") -> AsyncIterator[str]:
+    """Run Postroom with the demo's data; yield the link that creates the first administrator.
+
+    Emails stay in the outbox, unless `transport` names a mail server.
+    """
     with tempfile.TemporaryDirectory(prefix="postroom-screenshots-") as folder:
         errors = Path(folder) / "postroom.log"
         with errors.open("wb") as log:
@@ -39,7 +42,11 @@ async def running_demo() -> AsyncIterator[str]:
                 str(POSTROOM),
                 *("up", "--demo", "--port", str(_free_port())),
                 cwd=folder,
-                env={**os.environ, "POSTROOM_DATA": "postroom-data"},
+                env={
+                    **os.environ,
+                    "POSTROOM_DATA": "postroom-data",
+                    **({"POSTROOM_TRANSPORT": transport} if transport else {}),
+                },
                 stderr=log,
             )
         try:
@@ -74,7 +81,7 @@ async def log_in_first(page: Page, link: str) -> None:
 
 async def find_pages(page: Page, base: str) -> dict[str, str]:
     """Names of pictures and the addresses to take them of."""
-    await page.goto(f"{base}/archive")
+    await page.goto(f"{base}/messages/sent")
     message = await page.locator("main tbody a[href^='/messages/']").first.get_attribute("href")
     await page.goto(f"{base}/outbox")
     mail = await page.locator("main a[href^='/outbox/']").first.get_attribute("href")
@@ -85,7 +92,7 @@ async def find_pages(page: Page, base: str) -> dict[str, str]:
         "subscribers": "/lists/garden-club/subscribers",
         "messages": "/messages",
         "new-message": "/messages/new",
-        "message": message or "/archive",
+        "message": message or "/messages/sent",
         "queues": "/queues",
         "applications": "/apps",
         "outbox": "/outbox",

@@ -1,0 +1,209 @@
+"""Pictures of every page, to be looked at: `make gallery`.
+
+Takes each page at desktop and phone size, light and dark: with the demo's data, with nothing yet,
+with errors (bad input, pages that do not exist, no permission), and while the mail server is away.
+Writes them into a folder, with an index.html that shows all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import html
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.async_api import Browser, BrowserContext, Page
+
+from postroom.services.accounts.users import Role
+from postroom.web.app import VIEWS
+from scripts.screenshots import log_in_first, running_demo
+from tests.browser.chromium import running_chromium
+from tests.browser.scenes import ADMIN, EMPTY, STRANGER, VIEWER, Scene, scenes_of
+from tests.services.waiting import free_ports
+from tests.web.site import Visitor, running_site
+from tests.web.world import NOT_PAGES, furnished
+
+SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+SCHEMES = ("light", "dark")
+AWAY = "smtp://127.0.0.1:{port}"
+_MOST_PAGES = 120
+_TALLEST = 2400
+
+
+@dataclass
+class Gallery:
+    """Takes pictures into a folder and remembers what each shows."""
+
+    browser: Browser
+    folder: Path
+    shown: dict[str, str] = field(default_factory=dict)
+
+    async def take(self, page: Page, kind: str, what: str) -> None:
+        name = f"{kind}-{len(self.shown):03}-{_slug(what)}"
+        self.shown[name] = f"{kind}: {what}"
+        for size, (width, height) in SIZES.items():
+            await page.set_viewport_size({"width": width, "height": height})
+            for scheme in SCHEMES:
+                await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+                await page.wait_for_timeout(150)  # charts are drawn again
+                tall = await page.evaluate("document.documentElement.scrollHeight")
+                await page.set_viewport_size(
+                    {"width": width, "height": min(max(height, tall), _TALLEST)}
+                )
+                await page.screenshot(path=self.folder / f"{name}.{size}-{scheme}.png")
+        await page.set_viewport_size({"width": 1280, "height": 800})
+
+    def write_index(self) -> None:
+        rows = [
+            f"<h2>{html.escape(what)}</h2>"
+            + "".join(
+                f'<a href="{name}.{size}-{scheme}.png">'
+                f'<img loading="lazy" height="400" src="{name}.{size}-{scheme}.png" alt=""></a> '
+                for size in SIZES
+                for scheme in SCHEMES
+            )
+            for name, what in self.shown.items()
+        ]
+        page = f"<!doctype html><meta charset=utf-8><title>Gallery</title>{''.join(rows)}"
+        (self.folder / "index.html").write_text(page)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60]
+
+
+# -- the demo ---------------------------------------------------------------------------------
+
+
+async def take_demo(gallery: Gallery, kind: str, transport: str = "") -> None:
+    """Follow links from page to page, and take one page of each kind."""
+    async with running_demo(transport) as link, _window(gallery.browser) as context:
+        page = await context.new_page()
+        await log_in_first(page, link)
+        base = link.partition("/setup")[0]
+        await page.wait_for_timeout(3000)  # one of the demo's messages is being sent
+        only = {"/", "/messages", "/messages/sending", "/messages/{ref}", "/events"}
+        async for address in _crawl(page, base, only if transport else None):
+            await gallery.take(page, kind, address)
+
+
+async def _crawl(page: Page, base: str, only: set[str] | None) -> AsyncIterator[str]:
+    """Open pages and yield their addresses, while the page is open."""
+    waiting = ["/"]
+    taken: set[str] = set()
+    seen = {"/"}
+    while waiting and len(taken) < _MOST_PAGES:
+        address = waiting.pop(0)
+        shape = _shape(address)
+        if shape is None or shape in taken or (only and shape.partition(" ")[0] not in only):
+            continue
+        response = await page.goto(base + address)
+        if response is None or response.status >= 400:
+            continue
+        taken.add(shape)
+        yield address
+        hrefs: list[str] = await page.evaluate(
+            "[...document.querySelectorAll('a[href^=\"/\"]')].map((a) => a.getAttribute('href'))"
+        )
+        for href in hrefs:
+            plain = href.partition("#")[0]
+            if plain not in seen:
+                seen.add(plain)
+                waiting.append(plain)
+
+
+def _pattern(route: str) -> re.Pattern[str]:
+    one = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(route))
+    return re.compile(re.sub(r"\\{\w+:path\\}", ".+", one))
+
+
+_ROUTES = {view.path: _pattern(view.path) for view in VIEWS if "GET" in view.methods}
+
+
+def _shape(address: str) -> str | None:
+    """Return what kind of page this is: its route, and the names of what it is filtered by."""
+    path, _, query = address.partition("?")
+    names = " ".join(sorted({each.partition("=")[0] for each in query.split("&") if each}))
+    for route, pattern in _ROUTES.items():
+        if pattern.fullmatch(path):
+            return None if route in NOT_PAGES else f"{route} {names}".strip()
+    return None
+
+
+# -- nothing, and errors ----------------------------------------------------------------------
+
+
+async def take_scenes(gallery: Gallery, folder: Path) -> None:
+    async with running_site(folder / "site") as site:
+        world = await furnished(site)
+        viewer = await site.user(Role.VIEWER, "another@example.org")
+        late = await site.user(Role.ADMINISTRATOR, "late@example.org")
+        await site.outlast_confirmation(late)
+        visitors = {ADMIN: world.admin, VIEWER: viewer, "late": late}
+        scenes = [each for each in scenes_of(world) if each.to or each.who == VIEWER]
+        wrong = (Scene(who, "/nope") for who in (STRANGER, ADMIN))
+        await _walk(gallery, "error", site.url, [*scenes, *wrong], visitors)
+    async with running_site(folder / "empty") as empty:
+        scenes = [Scene(ADMIN, path) for path in EMPTY]
+        scenes += [Scene(ADMIN, path) for path in ("/lists/new", "/search?q=x", "/settings")]
+        visitors = {ADMIN: await empty.user(Role.ADMINISTRATOR)}
+        await _walk(gallery, "empty", empty.url, scenes, visitors)
+
+
+async def _walk(
+    gallery: Gallery, kind: str, url: str, scenes: Iterable[Scene], visitors: dict[str, Visitor]
+) -> None:
+    for scene in scenes:
+        async with _window(gallery.browser, url) as context:
+            if scene.who in visitors:
+                whose = visitors[scene.who]
+                name = whose.site.context.cookies.session
+                await context.add_cookies([{"name": name, "value": whose.session, "url": url}])
+            page = await context.new_page()
+            await scene.prepare(page)
+            await scene.open(page)
+            await gallery.take(page, kind, scene.name)
+
+
+@asynccontextmanager
+async def _window(browser: Browser, url: str = "") -> AsyncIterator[BrowserContext]:
+    context = await browser.new_context(
+        base_url=url or None,
+        viewport={"width": 1280, "height": 800},
+        reduced_motion="reduce",
+        locale="en-GB",
+        timezone_id="Europe/Berlin",
+    )
+    try:
+        yield context
+    finally:
+        await context.close()
+
+
+async def main(folder: Path, kinds: set[str]) -> None:
+    async with running_chromium() as browser:
+        gallery = Gallery(browser, folder)
+        if "demo" in kinds:
+            await take_demo(gallery, "demo")
+        if "away" in kinds:
+            [port] = free_ports(1)
+            await take_demo(gallery, "away", AWAY.format(port=port))
+        if "scenes" in kinds:
+            with tempfile.TemporaryDirectory(prefix="postroom-gallery-") as sites:
+                await take_scenes(gallery, Path(sites))
+        gallery.write_index()
+    print(f"{len(gallery.shown)} pages, {4 * len(gallery.shown)} pictures: {folder}/index.html")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.browser.gallery", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("kinds", nargs="*", default=["demo", "away", "scenes"])
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(given.folder, set(given.kinds)))
