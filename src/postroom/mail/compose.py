@@ -1,7 +1,8 @@
 """Compiles a message for all of its recipients.
 
 Every body contains the unsubscribe link: where the author put `{{ unsubscribe_url }}`, or else in a
-footer that is added. The list's postal address, if it has one, is always in that footer.
+footer that is added. The list's postal address, if it has one, is in that footer, too, unless the
+author's design already shows it.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ _TEXT_LEAVE: Final = "{why}\n{unsubscribe}: {link}"
 
 # Where the author's link counts: not in a comment, for instance.
 _LINK = re.compile(r"\{\{[ \t]*unsubscribe_url\b")
+_TAG = re.compile(r"<[^<>]*>")
 _DOT_ATOM = re.compile(r"[\w-]+(?:\.[\w-]+)*", re.ASCII)
 _LONGEST_LIST_ID = 255  # RFC 2919 3
 
@@ -126,7 +128,7 @@ def _text_part(
     footer: list[str | Slot] = []
     if not any(each.name == Field.UNSUBSCRIBE_URL for each in find_fields("text", body)):
         footer += _filled("text", _leave(_TEXT_LEAVE, _, identity), values)
-    if postal_address:
+    if postal_address and not _says(body, postal_address):
         # Not searched for merge fields: braces in a postal address are braces.
         footer += ["\n\n" if footer else "", postal_address]
     if footer:
@@ -140,7 +142,7 @@ def _html_part(
 ) -> BodyPart:
     body = _ended(with_quotes_escaped(declare_utf8(clean_body("html", html))))
     lines = [] if contains_visibly(body, _LINK) else [_leave(_HTML_LEAVE, _, identity)]
-    if postal_address:
+    if postal_address and not _says(html_.unescape(_TAG.sub(" ", body)), postal_address):
         shown = html_.escape(postal_address).replace("{", "&#123;").replace("\n", "<br>\n")
         lines.append(shown)
     if lines:
@@ -208,6 +210,11 @@ def _joined(pieces: Iterable[Iterable[str | Slot]]) -> list[str | Slot]:
         joined.append(each)
     text = "".join(run)
     return [*joined, text] if text else joined
+
+
+def _says(text: str, words: str) -> bool:
+    """Return whether a text contains these words, however its lines are broken."""
+    return " ".join(words.split()) in " ".join(text.split())
 
 
 def _list_headers(identity: ListIdentity, base_url: str, link: Link) -> Pieces:

@@ -1,0 +1,259 @@
+"""`compile_source`: what an author wrote becomes the HTML and the text of an email."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from postroom.composing import mjml
+from postroom.composing.block_layout import to_sections
+from postroom.composing.blocks import find_path, parse_blocks
+from postroom.composing.brand import EmailBrand
+from postroom.composing.documents import framed, is_document
+from postroom.composing.findings import Finding, Findings, Level
+from postroom.composing.layouts import (
+    CONTENT_TAG,
+    Filling,
+    Layout,
+    LayoutFormat,
+    check_slots,
+    partial,
+    split_front_matter,
+)
+from postroom.composing.markdown import markdown_to_html
+from postroom.composing.mjml_tree import Node, parse
+from postroom.composing.protection import HiddenFields
+from postroom.composing.sanitising import Sanitised, sanitise
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.formats import MessageFormat
+from postroom.mail.field_contexts import check_places
+from postroom.mail.merge_fields import check_fields
+from postroom.mail.plaintext import text_from_html
+
+_POSITION: Final = re.compile(r"line (\d+), column (\d+): ")
+_HIDDEN_TEXT: Final = re.compile(r'<div style="display:none;[^>]*>.*?</div>', re.DOTALL)
+_BLANK_LINES: Final = re.compile(r"\n\s*\n")
+_COLOR_SCHEME: Final = (
+    '<head><meta name="color-scheme" content="light dark">'
+    '<meta name="supported-color-schemes" content="light dark">'
+)
+LARGEST_SOURCE: Final = 500_000
+"""Characters. Gmail shows 102 KB of an email; authors of HTML may exceed that, if they must."""
+
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_INLINED: Final = re.compile(r'<mj-style inline="inline">(.*?)</mj-style>', re.DOTALL)
+
+
+class Compiled(msgspec.Struct, frozen=True):
+    """The bodies of an email with its merge fields, and what was found on the way. With an error
+    among the findings there are no bodies."""
+
+    html: str = ""
+    text: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [each for each in self.findings if each.level is Level.ERROR]
+
+
+def compile_source(
+    source: str, format: MessageFormat, brand: EmailBrand, layout: Layout | None = None
+) -> Compiled:
+    """Compile a source, within a template if there is one. Raise nothing for a bad source."""
+    return _Compilation(source, format, brand, layout).run()
+
+
+class _Compilation:
+    def __init__(
+        self, source: str, format: MessageFormat, brand: EmailBrand, layout: Layout | None
+    ) -> None:
+        self._source = source
+        self._format = format
+        self._brand = brand
+        self._layout = layout
+        self._fields = HiddenFields()
+        self._index: Callable[[int], int] = lambda at: at
+        self._findings = Findings(source, lambda at: self._index(at))
+
+    def run(self) -> Compiled:
+        try:
+            document = self._document()
+        except Invalid as exc:  # a merge field that is refused
+            self._add_field_problem(exc)
+            document = ""
+        findings = self._findings.sorted()
+        if self._findings.has_errors:
+            return Compiled(findings=findings)
+        shown = self._fields.show(document)
+        return Compiled(shown, _text_of(shown), findings)
+
+    def _document(self) -> str:
+        if self._format is not MessageFormat.HTML and not self._is_readable():
+            return ""
+        match self._format:
+            case MessageFormat.BLOCKS:
+                return self._blocks()
+            case MessageFormat.HTML if self._layout is None:
+                # Authors of HTML are their own designers: nothing of theirs is changed.
+                check_fields("html", self._source)
+                check_places(self._source)
+                if is_document(self._source):
+                    return self._source
+                return framed(self._source, self._brand)
+            case _:
+                return self._written()
+
+    def _is_readable(self) -> bool:
+        if len(self._source) > LARGEST_SOURCE:
+            self._refused(
+                f"must have at most {LARGEST_SOURCE:,} characters, not {len(self._source):,}"
+            )
+            return False
+        if found := _CONTROL.search(self._source):
+            text = f"contains a character that is not allowed: U+{ord(found[0]):04X}"
+            self._findings.error("character", text, found.start())
+            return False
+        return True
+
+    def _blocks(self) -> str:
+        document = parse_blocks(self._source, self._findings)
+        if document is None:
+            return ""
+        layout = self._layout or Layout(partial("blank"))
+        if layout.format is not LayoutFormat.MJML:
+            return self._refused("blocks need a template in MJML")
+        if self._layout:
+            check_slots(layout, document.slots, self._findings)
+        filling = Filling(self._brand, document.slots)
+        content: list[Node] = []
+        for number, section in enumerate(to_sections(document, with_footer=not layout.has_footer)):
+            at = find_path(self._source, f"$.blocks[{number}]")
+            content += self._block(filling.fill(section, self._findings), at)
+        return self._in_layout(layout, filling, content)
+
+    def _block(self, section: str, at: int) -> list[Node]:
+        """Return the checked nodes of one block. Whatever is found is reported at its beginning."""
+        problems = Findings(section)
+        try:
+            part = parse(self._fields.hide(section).text, problems)
+        except Invalid as exc:
+            self._findings.error("merge-field", _POSITION.sub("", exc.problem), at)
+            return []
+        mjml.check(part, problems, within="mj-body")
+        for finding in problems.sorted():
+            self._findings.add(finding.level, finding.code, finding.text, at)
+        return part.children
+
+    def _written(self) -> str:
+        """Compile Markdown, MJML, or HTML within a template."""
+        slots: dict[str, str] = {}
+        begin = 0
+        if self._layout:
+            slots, begin = split_front_matter(self._source, self._findings)
+            check_slots(self._layout, slots, self._findings)
+        check_fields("body", self._source)  # where the author sees them
+        hidden = self._fields.hide(self._source[begin:])
+        self._index = lambda at: begin + hidden.original_index(at)
+        if self._format is MessageFormat.MJML:
+            return self._mjml(hidden.text, slots)
+        return self._html_content(hidden.text, slots)
+
+    def _mjml(self, text: str, slots: Mapping[str, str]) -> str:
+        tree = parse(text, self._findings)
+        if self._layout is None:
+            mjml.check(tree, self._findings)
+            return "" if self._findings.has_errors else self._to_html(tree)
+        if self._layout.format is not LayoutFormat.MJML:
+            return self._refused("MJML needs a template in MJML")
+        mjml.check(tree, self._findings, within="mj-body")
+        return self._in_layout(self._layout, Filling(self._brand, slots), tree.children)
+
+    def _html_content(self, text: str, slots: Mapping[str, str]) -> str:
+        if self._format is MessageFormat.HTML and is_document(text):
+            return self._refused("a whole HTML document cannot be put into a template")
+        in_markdown = self._format is MessageFormat.MARKDOWN
+        clean = sanitise(markdown_to_html(text) if in_markdown else text)
+        if in_markdown:  # positions in its HTML are not the author's
+            places = {name: max(0, text.lower().find(f"<{name}")) for name, _ in clean.removed}
+            excess = None if clean.excess is None else 0
+            clean = Sanitised(clean.html, tuple(places.items()), excess)
+        clean.report(self._findings)
+        if self._findings.has_errors:
+            return ""
+        if self._layout is None:
+            css = Filling(self._brand, {}).fill(_text_css(), self._findings)
+            content = f'<div class="text">\n{clean.html}</div>'
+            return mjml.inline_styles(framed(content, self._brand), css)
+        if self._layout.format is LayoutFormat.HTML:
+            filling = Filling(self._brand, slots, content=clean.html)
+            hidden = self._fields.hide(filling.fill(self._layout.source, Findings("")))
+            return hidden.text
+        words = Node("mj-text", 0, {"css-class": "text"}, text=clean.html)
+        section = Node("mj-section", 0, children=[Node("mj-column", 0, children=[words])])
+        return self._in_layout(self._layout, Filling(self._brand, slots), [section])
+
+    def _in_layout(self, layout: Layout, filling: Filling, content: list[Node]) -> str:
+        if self._findings.has_errors:
+            return ""
+        problems = Findings(layout.source)
+        tree = layout_tree(layout, filling, content, self._fields, problems)
+        mjml.check(tree, problems)
+        for finding in problems.sorted():
+            if finding.level is Level.ERROR:
+                self._refused(f"the template has an error: {finding.text}")
+        return "" if self._findings.has_errors else self._to_html(tree)
+
+    def _to_html(self, tree: Node) -> str:
+        try:
+            document = mjml.to_html(tree)
+        except ValueError as exc:
+            return self._refused(f"the MJML cannot be compiled: {exc}")
+        if "prefers-color-scheme" in document:
+            document = document.replace("<head>", _COLOR_SCHEME, 1)
+        return document
+
+    def _refused(self, problem: str) -> str:
+        self._index = lambda at: at
+        self._findings.error("source", problem, 0)
+        return ""
+
+    def _add_field_problem(self, exc: Invalid) -> None:
+        found = _POSITION.match(exc.problem)
+        text = exc.problem[found.end() :] if found else exc.problem
+        line, column = (int(found[1]), int(found[2])) if found else (0, 0)
+        self._findings.add_at(Level.ERROR, "merge-field", text, line, column)
+
+
+def _text_of(document: str) -> str:
+    """Return the text part, without the hidden preview text and without lines of thin spaces."""
+    text = text_from_html(_HIDDEN_TEXT.sub("", document))
+    return _BLANK_LINES.sub("\n\n", text)
+
+
+def layout_tree(
+    layout: Layout, filling: Filling, content: list[Node], fields: HiddenFields, problems: Findings
+) -> Node:
+    """Return the tree of a template, filled and with the content in its place."""
+    source = fields.hide(filling.fill(layout.source, problems)).text
+    tree = parse(source, problems)
+    root = tree.find("mjml")
+    if root is not None and root.find("mj-head") is None:
+        head = parse(filling.fill(partial("head"), problems), problems)
+        root.children[:0] = head.children
+    for node in list(tree.walk()):
+        node.children = [
+            inner
+            for child in node.children
+            for inner in (content if child.name == CONTENT_TAG else [child])
+        ]
+    filling.drop_empty(tree, problems)
+    return tree
+
+
+def _text_css() -> str:
+    found = _INLINED.search(partial("head"))
+    return found[1] if found else ""

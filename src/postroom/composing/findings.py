@@ -1,0 +1,69 @@
+"""What is wrong, or could be better, with a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from postroom.mail.merge_fields import line_and_column
+
+
+class Level(StrEnum):
+    ERROR = "error"
+    """The message cannot be sent."""
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One finding. A line and column of 0 mean the whole message."""
+
+    level: Level
+    code: str
+    text: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}: {self.text}" if self.line else self.text
+
+
+class Findings:
+    """Collects the findings about one source, whose positions they name.
+
+    `index` returns the index in that source for the one that a finding is about, if what is looked
+    at is not quite the source.
+    """
+
+    def __init__(self, source: str, index: Callable[[int], int] = lambda at: at) -> None:
+        self._source = source
+        self._index = index
+        self._found: list[Finding] = []
+
+    def add(self, level: Level, code: str, text: str, at: int) -> None:
+        """Add a finding about the character at this index of the source."""
+        self._add(Finding(level, code, text, *line_and_column(self._source, self._index(at))))
+
+    def add_at(self, level: Level, code: str, text: str, line: int, column: int) -> None:
+        """Add a finding whose position in the source is known."""
+        self._add(Finding(level, code, text, line, column))
+
+    def _add(self, found: Finding) -> None:
+        if found not in self._found:
+            self._found.append(found)
+
+    def error(self, code: str, text: str, at: int) -> None:
+        self.add(Level.ERROR, code, text, at)
+
+    def warn(self, code: str, text: str, at: int) -> None:
+        self.add(Level.WARNING, code, text, at)
+
+    @property
+    def has_errors(self) -> bool:
+        return any(each.level is Level.ERROR for each in self._found)
+
+    def sorted(self) -> tuple[Finding, ...]:
+        """Return the findings in the order of their lines."""
+        return tuple(sorted(self._found, key=lambda each: (each.line, each.column)))

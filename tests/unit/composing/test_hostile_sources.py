@@ -1,0 +1,143 @@
+"""Hostile sources: nothing of them runs, nothing is fetched, and nothing ends the process."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.composing.compiler import compile_source
+from postroom.composing.findings import Level
+from postroom.composing.mjml import inline_styles
+from postroom.composing.sanitising import sanitise
+from postroom.domain.messages.formats import MessageFormat
+from postroom.mail.html import HtmlTag, tokens
+from tests.unit.composing.samples import BRAND
+
+SECTION = "<mjml><mj-body><mj-section><mj-column>{}</mj-column></mj-section></mj-body></mjml>"
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '<svg onload="alert(1)"><script>alert(1)</script></svg>',
+    '<a href="javascript:alert(1)">x</a>',
+    '<a href=" java\tscript:alert(1)">x</a>',
+    '<a href="data:text/html,<script>alert(1)</script>">x</a>',
+    '<img src="file:///etc/passwd">',
+    '<iframe src="http://127.0.0.1/"></iframe>',
+    '<object data="http://127.0.0.1/"></object>',
+    '<link rel="stylesheet" href="http://127.0.0.1/x.css">',
+    "<style>@import url(http://127.0.0.1/x.css)</style>",
+    '<p style="background:url(http://127.0.0.1/x)">x</p>',
+    '<p style="background-image:url(file:///etc/passwd)">x</p>',
+    "</p></div></td></table></body></html><script>alert(1)</script>",
+    "<base href='http://127.0.0.1/'><form action='http://127.0.0.1/'><input></form>",
+    '<math><mtext></form><form><mglyph><style></math><img src onerror="alert(1)">',
+    "<!--[if mso]><script>alert(1)</script><![endif]-->",
+    '<meta http-equiv="refresh" content="0;url=http://127.0.0.1/">',
+]
+_ACTIVE = {"script", "iframe", "object", "embed", "form", "link", "base", "svg", "math"}
+
+
+@pytest.mark.parametrize("html", HOSTILE)
+@pytest.mark.parametrize("format", ["markdown", "mjml", "mj-raw", "blocks"])
+def test_nothing_active_is_left(html: str, format: str) -> None:
+    if format == "blocks":
+        block = {"type": "html", "html": html}
+        source, chosen = json.dumps({"version": 1, "blocks": [block]}), MessageFormat.BLOCKS
+    elif format == "markdown":
+        source, chosen = f"Hello\n\n{html}\n", MessageFormat.MARKDOWN
+    else:
+        tag = "mj-text" if format == "mjml" else "mj-raw"
+        source, chosen = SECTION.format(f"<{tag}>{html}</{tag}>"), MessageFormat.MJML
+    compiled = compile_source(source, chosen, BRAND)
+    assert compiled.html, compiled.findings
+    assert "alert(1)" not in compiled.html
+    assert "127.0.0.1" not in compiled.html
+    assert "file:" not in compiled.html
+    for token in tokens(compiled.html):
+        if isinstance(token, HtmlTag):
+            assert token.name not in _ACTIVE
+            assert not any(name.startswith("on") for name in token.attributes)
+            assert "script:" not in token.attributes.get("href", "").lower()
+
+
+@pytest.mark.parametrize("attribute", ["css-class", "padding", "background-color", "align"])
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_attributes_of_mjml_cannot_break_out(attribute: str, quote: str) -> None:
+    value = '"><script>alert(1)</script><!-- --> ]]>'.replace(quote, "&#34;")
+    source = SECTION.format(f"<mj-text {attribute}={quote}{value}{quote}>x</mj-text>")
+    compiled = compile_source(source, MessageFormat.MJML, BRAND)
+    assert "<script" not in compiled.html
+
+
+DEEP = {
+    "formatting": ("<b>" * 150_000, MessageFormat.MARKDOWN),
+    "boxes": ("<div>" * 90_000, MessageFormat.MARKDOWN),
+    "in MJML": (SECTION.format(f"<mj-text>{'<i>' * 90_000}</mj-text>"), MessageFormat.MJML),
+    "MJML": ("<mj-section>" * 40_000, MessageFormat.MJML),
+    "quotes": (">" * 100_000, MessageFormat.MARKDOWN),
+    "lists": ("- " * 10_000, MessageFormat.MARKDOWN),
+    "links": ("[a](" * 20_000, MessageFormat.MARKDOWN),
+    "angles": ("<" * 400_000, MessageFormat.MJML),
+    "attributes": ('<mjml "' * 60_000, MessageFormat.MJML),
+    "repeated": (
+        "".join(f"<b id=a{number}>" for number in range(90)) + "<p>" * 100_000,
+        MessageFormat.MARKDOWN,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_deep_nesting_is_refused_before_a_library_sees_it(name: str) -> None:
+    source, format = DEEP[name]
+    began = time.process_time()
+    compile_source(source, format, BRAND)
+    assert time.process_time() - began < 10
+
+
+@given(
+    st.text(alphabet='<>/"=&;! abmjtexsrp-\n{}[]()*#', max_size=200),
+    st.sampled_from([MessageFormat.MARKDOWN, MessageFormat.MJML, MessageFormat.BLOCKS]),
+)
+def test_no_source_raises_anything(source: str, format: MessageFormat) -> None:
+    inner = SECTION.format(f"<mj-text>{source}</mj-text>")
+    for each in (source, inner if format is MessageFormat.MJML else source):
+        compiled = compile_source(each, format, BRAND)
+        assert bool(compiled.html) != any(
+            finding.level is Level.ERROR for finding in compiled.findings
+        )
+
+
+def test_inlining_styles_reads_no_file(tmp_path: Path) -> None:
+    css = tmp_path / "style.css"
+    css.write_text("p { color: #123456 }")
+    document = (
+        f'<html><head><link rel="stylesheet" href="{css.as_uri()}">'
+        f'<link rel="stylesheet" href="{css}"></head><body><p>x</p></body></html>'
+    )
+    inlined = inline_styles(document, "p { margin: 0 }")
+    assert "margin: 0" in inlined
+    assert "#123456" not in inlined
+
+
+def test_table_rows_survive() -> None:
+    rows = "<tr><td>a</td></tr>"
+    assert rows in sanitise(rows).html
+
+
+def test_processes_that_do_not_compose_do_not_load_the_libraries() -> None:
+    """They would make senders start later, and larger."""
+    program = (
+        "import sys, postroom.hosted, postroom.sender, postroom.wiring, postroom.web.app,"
+        " postroom.composing.compiler, postroom.composing.conversions;"
+        " print([name for name in ('nh3', 'mjml', 'css_inline', 'markdown_it')"
+        " if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]", done.stderr
