@@ -119,6 +119,7 @@ def _answers(world: World) -> list[Scene]:
     edit, entity = f"/lists/{LIST}/edit", "/explorer/tables/departed/entity?partition=one&row=first"
     subscriber, message = f"/lists/{LIST}/subscribers/{ANN}", f"/messages/{names['pending']}/edit"
     looks, signup = f"/lists/{LIST}/signup-page", f"/subscribe?list={LIST}"
+    brand = f"/lists/{LIST}/brand"
     leaving = f"/unsubscribe?id={names['guid']}&listName={LIST}"
     confirming = f"/confirm?id={names['guid_not_yet']}&listName={LIST}"
     queue, stale = f"/queues/{names['queue']}", {"etag": "1"}
@@ -142,7 +143,9 @@ def _answers(world: World) -> list[Scene]:
         Scene(ADMIN, message, message, {"subject": "Mine", "html": "<p>mine</p>", **stale}),
         Scene(ADMIN, message, "/messages/test", {"list": LIST, "subject": "x", "test_to": "x"}),
         Scene(ADMIN, looks, looks, {"welcome_text": "Mine", **stale}),
-        Scene(ADMIN, looks, looks, {"colour": "no colour"}),
+        Scene(ADMIN, looks, looks, {"signup_text": "\u202e"}),
+        Scene(ADMIN, brand, brand, {"colour": "no colour"}),
+        Scene(ADMIN, brand, brand, {"website": "https://mine.example", **stale}),
         Scene(ADMIN, entity, entity, {"value0": "mine", **stale}),
         Scene(ADMIN, entity, entity, {"kind1": "integer", "value1": "no number"}),
         Scene(ADMIN, queue, "/queue/put", {"queue": names["queue"], "body": "x", "delay": "long"}),

@@ -38,6 +38,7 @@ NOT_PAGES = frozenset(
         "/home/messages",
         "/home/figures",
         "/lists/{name}/export",
+        "/lists/{name}/brand/email",
         "/lists/{name}/import/{run}/rejected.csv",
         "/messages/{ref}/preview/html",
         "/messages/{ref}/events",
@@ -89,6 +90,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/lists/{name}/edit": ("/lists/{list}/edit",),
     "/lists/{name}/delete": ("/lists/{list}/delete",),
     "/lists/{name}/signup-page": ("/lists/{list}/signup-page",),
+    "/lists/{name}/brand": ("/lists/{list}/brand", "/lists/{other}/brand"),
     "/lists/{name}/import": ("/lists/{list}/import",),
     "/lists/{name}/import/{run}": (
         "/lists/{list}/import/{run}",
@@ -317,7 +319,7 @@ async def _outbox(admin: Visitor) -> str:
     sent = await admin.post("/messages/test", form)
     assert sent.status_code == 200, sent.text
     index = await admin.get("/outbox")
-    return index.text.partition('href="/outbox/')[2].partition('"')[0]
+    return index.text.partition('data-name="')[2].partition('"')[0]
 
 
 async def _import(admin: Visitor, *, confirm: bool) -> str:

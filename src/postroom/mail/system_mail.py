@@ -10,20 +10,23 @@ from datetime import datetime
 from typing import Final
 
 from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.brand import Brand
 from postroom.domain.audience.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
-from postroom.mail.assembly import Link, assemble, confirm_link, list_identity
+from postroom.mail.assembly import Link, ListIdentity, assemble, confirm_link, list_identity
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot
+from postroom.mail.branded_frame import BrandedFrame, text_footer
 from postroom.mail.mailing import Mailing
 from postroom.translations import Translator
 
 # Stand-ins for what differs between recipients: no checked text can contain them.
 _EMAIL: Final = "\x01"
 _GUID: Final = "\x02"
+_PLAIN: Final = Brand()
 _AUTOMATIC: Final[Pieces] = [b"Auto-Submitted: auto-generated\r\n"]
 
 _TEXT: Final = """\
-{hello}
+{title}
 
 {asked}
 
@@ -32,31 +35,7 @@ _TEXT: Final = """\
 {link}
 
 {ignore}
-"""
-_HTML: Final = """\
-<!DOCTYPE html>
-<html lang="{language}">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-</head>
-<body style="margin:0;padding:24px;background:#f4f4f4;color:#222222;\
-font:16px/1.5 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif">
-<div style="max-width:520px;margin:0 auto;padding:32px;background:#ffffff;border-radius:8px">
-<p style="margin:0 0 16px">{hello}</p>
-<p style="margin:0 0 16px">{asked}</p>
-<p style="margin:0 0 16px">{please}</p>
-<p style="margin:0 0 24px"><a href="{link}" style="display:inline-block;padding:12px 24px;\
-background:#27509b;color:#ffffff;border-radius:6px;text-decoration:none;font-weight:bold">\
-{button}</a></p>
-<p style="margin:0 0 8px;font-size:13px;color:#6b6b6b">{or_copy}<br>
-<a href="{link}" style="color:#27509b;word-break:break-all">{link}</a></p>
-<p style="margin:16px 0 0;font-size:13px;color:#6b6b6b">{ignore}</p>
-</div>
-</body>
-</html>
-"""
+{footer}"""
 
 
 def compile_confirmation(
@@ -68,8 +47,9 @@ def compile_confirmation(
     date: datetime,
     language: str = "",
     list_language: str = LANGUAGES[0],
+    brand: Brand = _PLAIN,
 ) -> Mailing:
-    """Compile the email that asks a subscriber to confirm.
+    """Compile the email that asks a subscriber to confirm, in the list's brand.
 
     It is in the language of the sign-up, and so is the page behind its link. If that is unknown,
     the email is in the list's language, and the browser decides about the page. `date` is when the
@@ -87,8 +67,8 @@ def compile_confirmation(
         scope=f"{identity.list_name} {date.timestamp():.6f}",
         more_headers=_AUTOMATIC,
         parts=[
-            BodyPart("text/plain", _segments(_text(_, identity.description, link), in_html=False)),
-            BodyPart("text/html", _segments(_html(_, identity.description, link), in_html=True)),
+            BodyPart("text/plain", _segments(_text(_, identity, link, brand), in_html=False)),
+            BodyPart("text/html", _segments(_html(_, identity, link, brand), in_html=True)),
         ],
     )
 
@@ -114,7 +94,7 @@ def _confirm_subject(_: Translator, description: str) -> str:
 
 def _sentences(_: Translator, shown_list: str) -> dict[str, str]:
     return {
-        "hello": _("Hello,"),
+        "title": _("Confirm your subscription"),
         "asked": _(
             "Someone, most likely you, asked us to send %(list)s to %(email)s.",
             list=shown_list,
@@ -125,19 +105,33 @@ def _sentences(_: Translator, shown_list: str) -> dict[str, str]:
     }
 
 
-def _text(_: Translator, description: str, link: Link) -> str:
-    return _TEXT.format(**_sentences(_, description), link=f"{link.before}{_GUID}{link.after}")
+def _text(_: Translator, identity: ListIdentity, link: Link, brand: Brand) -> str:
+    return _TEXT.format(
+        **_sentences(_, identity.description),
+        link=f"{link.before}{_GUID}{link.after}",
+        footer=text_footer(brand),
+    )
 
 
-def _html(_: Translator, description: str, link: Link) -> str:
-    shown = html.escape(description)
-    return _HTML.format(
-        **_sentences(_, f"<strong>{shown}</strong>"),
+def _html(_: Translator, identity: ListIdentity, link: Link, brand: Brand) -> str:
+    frame, shown = BrandedFrame(brand), html.escape(identity.description)
+    texts = _sentences(_, f"<strong>{shown}</strong>")
+    url = html.escape(f"{link.before}{_GUID}{link.after}")
+    or_copy = _("If the button does not work, open this address in your browser:")
+    return frame.whole(
         language=_.language,
+        name=identity.description,
         title=_confirm_subject(_, shown),
-        button=_("Confirm subscription"),
-        link=html.escape(f"{link.before}{_GUID}{link.after}"),
-        or_copy=_("If the button does not work, open this address in your browser:"),
+        preheader=_sentences(_, shown)["asked"],
+        content=[
+            frame.heading(texts["title"]),
+            frame.paragraph(texts["asked"]),
+            frame.paragraph(texts["please"]),
+            frame.button(_("Confirm subscription"), url),
+            frame.rule(),
+            frame.small(f"{or_copy}<br>\n{frame.address(url)}"),
+            frame.small(texts["ignore"]),
+        ],
     )
 
 

@@ -231,6 +231,7 @@ class Confirmations:
             date=message.enqueued_at,
             language=message.properties.get("language", ""),
             list_language=mailing_list.language,
+            brand=mailing_list.brand,
         )
 
     async def _send(

@@ -104,6 +104,24 @@ def test_a_list_has_a_language_and_a_postal_address(client: httpx2.Client) -> No
     assert "must be one of en, fr, de, ko, ru, not 'xx'" in problem
 
 
+def test_a_list_has_a_brand(client: httpx2.Client) -> None:
+    found = client.get("/lists/news").json()
+    assert (found["colour"], found["font"], found["website"]) == ("", "sans", "")
+    saved = client.patch("/lists/news", json={"colour": "2E7D32", "social_links": "x.com/a"}).json()
+    assert (saved["colour"], saved["social_links"]) == ("#2e7d32", "https://x.com/a")
+    for field, value in (
+        ("colour", "green"),
+        ("colour", " #2e7d32"),
+        ("font", "comic"),
+        ("website", "javascript:alert(1)"),
+        ("website", "https://a.example/" + "x" * 300),
+        ("social_links", "\n".join(f"https://x.com/{number}" for number in range(9))),
+        ("footer_text", "x" * 501),
+        ("logo", "x"),
+    ):
+        assert fields_of(client.patch("/lists/news", json={field: value})) == [field]
+
+
 def test_every_property_of_a_list_is_set_and_changed(client: httpx2.Client) -> None:
     changed = {
         each.name: (not each.default) if each.type is bool else each.example

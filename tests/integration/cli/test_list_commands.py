@@ -54,6 +54,22 @@ def test_a_list_has_a_language_and_a_postal_address(cli: CommandLine) -> None:
     )
 
 
+def test_a_list_has_a_brand(cli: CommandLine) -> None:
+    start = ("list", "create", "a", "--description", "A", "--from", "a@a.org")
+    made = cli.json(*start, "--colour", "#ABC", "--font", "mono", "--website", "a.example")
+    assert (made["colour"], made["font"], made["website"]) == (
+        "#aabbcc",
+        "mono",
+        "https://a.example",
+    )
+    links = "https://x.com/a\nhttps://github.com/a"
+    changed = cli.json("list", "edit", "a", "--social-links", links, "--footer-text", "No. 1")
+    assert (changed["social_links"], changed["footer_text"]) == (links, "No. 1")
+    assert cli.fails("list", "edit", "a", "--website", "ftp://a.example") == (
+        "website: must be like https://www.example.com, not 'ftp://a.example'"
+    )
+
+
 def test_mistakes_with_lists_are_one_line(cli: CommandLine, news: str) -> None:
     same = ("list", "create", news, "--description", "Again", "--from", "news@contoso.com")
     assert cli.fails(*same) == "the list 'news' already exists"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.brand import Brand
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.compose import compile_mailing
@@ -60,6 +61,7 @@ def confirmation(
     date: datetime = DATE,
     language: str = "",
     list_language: str = "en",
+    brand: Brand | None = None,
 ) -> Mailing:
     return compile_confirmation(
         list_name=ListName(list_name),
@@ -69,4 +71,5 @@ def confirmation(
         date=date,
         language=language,
         list_language=list_language,
+        brand=brand or Brand(),
     )

@@ -1,9 +1,13 @@
 """The confirmation email: a link, no unsubscribe link, in several languages."""
 
+import html
+import re
 from datetime import timedelta
 
 import pytest
 
+from postroom.domain.audience.appearance import Colour, contrast
+from postroom.domain.audience.brand import Brand
 from postroom.translations import Translator
 from tests.unit.mail.mailings import DATE, GUID, confirmation, recipient
 from tests.unit.mail.strict import bodies, parse, read_headers
@@ -30,13 +34,56 @@ def test_both_bodies_have_the_link_and_nothing_to_unsubscribe(language: str) -> 
     assert f'<html lang="{language}">' in both["text/html"]
     for body in both.values():
         assert "unsubscribe" not in body.lower()
-        assert "{" not in body
+        assert "{" not in re.sub("<style>.*</style>", "", body, flags=re.DOTALL)
 
 
 def test_a_description_is_shown_not_run() -> None:
     both = bodies(parse(confirmation(description="<b>{{ x }}</b> {0}").mail(recipient())))
     assert "&lt;b&gt;{{ x }}&lt;/b&gt; {0}" in both["text/html"]
     assert "<b>{{ x }}</b> {0}" in both["text/plain"]
+
+
+def test_the_brand_is_in_both_bodies() -> None:
+    brand = Brand(
+        colour=Colour("#ffd400"),
+        font="serif",
+        website="https://contoso.example/?a=1&b=2",
+        social_links="https://www.linkedin.com/company/contoso",
+        footer_text="<b>{{ x }}</b> {0}",
+        postal_address="1 Main Street\nDublin",
+    )
+    both = bodies(parse(confirmation(brand=brand).mail(recipient())))
+    text, document = both["text/plain"], both["text/html"]
+    for each in ("https://contoso.example/?a=1&b=2", "<b>{{ x }}</b> {0}", "1 Main Street\nDublin"):
+        assert each in text
+    assert 'href="https://contoso.example/?a=1&amp;b=2"' in document
+    assert ">LinkedIn</a>" in document
+    assert html.escape(brand.footer_text) in document
+    assert "1 Main Street<br>\nDublin" in document
+    assert "Georgia, serif" in document
+    assert 'aria-hidden="true">C</span>Contoso news' in document
+    [style] = re.findall(r'<a href="[^"]*/confirm\?[^"]*" style="([^"]*)"', document)
+    assert "color:#000000" in style, "black on yellow"
+    assert "background:#ffd400" in document
+    # Links in the colour are darker on paper, and the colour itself is readable in dark mode.
+    [colour] = set(re.findall(r'class="link"[^>]*style="color:(#\w{6})', document))
+    assert contrast(Colour(colour), Colour("#f6f4ef")) >= 4.5
+    assert ".link { color: #ffd400 !important; }" in document
+
+
+def test_the_email_says_how_it_is_to_be_shown() -> None:
+    document = bodies(parse(confirmation().mail(recipient())))["text/html"]
+    assert document.startswith("<!DOCTYPE html>")
+    for meta in (
+        '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+    ):
+        assert meta in document
+    assert "@media (prefers-color-scheme: dark)" in document
+    assert "src=" not in document, "nothing is loaded"
+    text = bodies(parse(confirmation().mail(recipient())))["text/plain"]
+    assert "--------" not in text, "without a footer, there is no line above it"
 
 
 def test_a_retry_is_the_same_email_and_a_new_request_another() -> None:

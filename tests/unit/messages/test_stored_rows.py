@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from postroom.domain.audience.brand import Brand
 from postroom.services import entities
 from postroom.storage import Entity, Value
 
@@ -19,6 +20,10 @@ def test_a_list_without_a_language_is_english_and_has_no_postal_address() -> Non
     }
     found = entities.list_from(Entity("news", entities.LIST_ROW, row))
     assert (found.language, found.postal_address) == ("en", "")
+    assert found.brand == Brand()
+    assert entities.list_entity(found).properties == {**row, "Language": "en", "Font": "sans"}
+    unknown = entities.list_from(Entity("news", entities.LIST_ROW, {**row, "Font": "gothic"}))
+    assert unknown.font == "sans"
 
 
 def test_a_message_that_was_queued_before_lists_had_a_language_is_english() -> None:

@@ -35,7 +35,7 @@ def _property_options(*, is_new: bool) -> Callable[[F], F]:
 
 
 def _property_option(of: ListProperty, *, is_new: bool) -> Callable[[F], F]:
-    help_text = of.help.replace("\u2019", "'")
+    help_text = of.help.replace("’", "'")
     if of.choices:
         help_text += f" One of {', '.join(of.choices)}."
     if of.input is Input.FLAG:

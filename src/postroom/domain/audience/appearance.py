@@ -60,6 +60,38 @@ def mix(one: Colour, other: Colour, share: float) -> Colour:
     return Colour("#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in parts))
 
 
+class Accent(msgspec.Struct, frozen=True):
+    """A colour on a background: what is written in it, filled with it, and written on the fill.
+
+    Text in `text`, and in `on_fill` on `fill` and `hover`, is readable, whatever the colour.
+    """
+
+    text: Colour
+    fill: Colour
+    hover: Colour
+    line: Colour
+    on_fill: Colour
+    tint: Colour
+
+
+_VISIBLE_CONTRAST = 1.6
+_TINT = 0.1
+
+
+def accent_on(background: Colour, colour: Colour) -> Accent:
+    on, in_text = text_on(colour), readable_on(background, colour)
+    return Accent(
+        text=in_text,
+        fill=colour,
+        # Further from the colour of the text on it, which stays readable.
+        hover=mix(colour, text_on(on), 0.15),
+        # A button in nearly the colour of the page gets a visible border.
+        line=colour if contrast(colour, background) >= _VISIBLE_CONTRAST else in_text,
+        on_fill=on,
+        tint=mix(background, in_text, _TINT),
+    )
+
+
 def _parts(colour: Colour) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 

@@ -21,6 +21,16 @@ import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
 from postroom.domain.audience.appearance import Colour, parse_colour
+from postroom.domain.audience.brand import (
+    DEFAULT_FONT,
+    FONTS,
+    LONGEST_URL,
+    MOST_LINKS,
+    Brand,
+    parse_font,
+    parse_social_links,
+    parse_website,
+)
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES, known_language, parse_list_language
 from postroom.domain.plain_text import one_line, some_lines
@@ -54,6 +64,15 @@ class MailingList(msgspec.Struct, frozen=True):
     logo: str = ""
     language: str = LANGUAGES[0]
     postal_address: str = ""
+    font: str = DEFAULT_FONT
+    website: str = ""
+    social_links: str = ""
+    footer_text: str = ""
+
+    @property
+    def brand(self) -> Brand:
+        """How the list's public pages and its emails look."""
+        return Brand(**{name: getattr(self, name) for name in Brand.__struct_fields__})
 
 
 class Subscriber(msgspec.Struct, frozen=True):
@@ -148,16 +167,27 @@ class Input(Enum):
     LINE = auto()
     LINES = auto()
     ADDRESS = auto()
+    COLOUR = auto()
+    LINK = auto()
+    LINKS = auto()
     CHOICE = auto()
     FLAG = auto()
+
+
+class ListForm(Enum):
+    """The form of a list's pages that a property is edited in."""
+
+    LIST = auto()
+    SIGNUP_PAGE = auto()
+    BRAND = auto()
+    NONE = auto()
 
 
 class ListProperty(msgspec.Struct, frozen=True):
     """One property of a list.
 
     `check` returns the value as it is kept or raises `Invalid`; `restore` turns a stored value into
-    one that is still known. `in_form` says whether the form for lists has it: the others are on the
-    sign-up page's form. `in_api` covers the command line, too.
+    one that is still known. `form` is the form that has it. `in_api` covers the command line, too.
     """
 
     name: str
@@ -171,7 +201,7 @@ class ListProperty(msgspec.Struct, frozen=True):
     example: str = ""
     choices: tuple[str, ...] = ()
     restore: Callable[[Any], Any] = lambda value: value
-    in_form: bool = True
+    form: ListForm = ListForm.LIST
     in_api: bool = True
 
     @property
@@ -199,7 +229,7 @@ _ALL: Final = (
         200,
         stored_as="Description",
         label="Description",
-        help="Subscribers see it as the sender\u2019s name, and in the line that says why they"
+        help="Subscribers see it as the sender’s name, and in the line that says why they"
         " receive an email.",
         default=REQUIRED,
         example="Contoso news",
@@ -222,14 +252,14 @@ _ALL: Final = (
         check=bool,
         default=True,
         input=Input.FLAG,
-        in_form=False,
+        form=ListForm.SIGNUP_PAGE,
     ),
     ListProperty(
         name="language",
         stored_as="Language",
         label="Language",
         help="Used in email footers and confirmation emails, and on the sign-up page when the"
-        " visitor\u2019s language is unknown.",
+        " visitor’s language is unknown.",
         check=parse_list_language,
         # Rows without a language were written before lists had one, when all emails were English.
         default=LANGUAGES[0],
@@ -239,6 +269,81 @@ _ALL: Final = (
         restore=lambda code: known_language(code) or LANGUAGES[0],
     ),
     _lines(
+        "signup_text",
+        2000,
+        stored_as="SignupText",
+        label="Sign-up text",
+        help="What people will receive, and how often. Leave empty for a standard text.",
+        form=ListForm.SIGNUP_PAGE,
+        in_api=False,
+    ),
+    _lines(
+        "welcome_text",
+        2000,
+        stored_as="WelcomeText",
+        label="Welcome text",
+        help="Shown after someone confirms their subscription.",
+        form=ListForm.SIGNUP_PAGE,
+        in_api=False,
+    ),
+    ListProperty(
+        name="colour",
+        stored_as="Colour",
+        label="Accent colour",
+        help="The colour of buttons and links, for example #27509b. Text on it is black or white,"
+        " whichever is easier to read.",
+        check=parse_colour,
+        input=Input.COLOUR,
+        longest=7,
+        example="#27509b",
+        form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="font",
+        stored_as="Font",
+        label="Font",
+        help="The style of the text. Every device uses a font that it already has.",
+        check=parse_font,
+        default=DEFAULT_FONT,
+        input=Input.CHOICE,
+        choices=tuple(FONTS),
+        example="serif",
+        restore=lambda name: name if name in FONTS else DEFAULT_FONT,
+        form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="website",
+        stored_as="Website",
+        label="Website",
+        help="The address of your website.",
+        check=parse_website,
+        input=Input.LINK,
+        longest=LONGEST_URL,
+        example="https://www.example.com",
+        form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="social_links",
+        stored_as="SocialLinks",
+        label="Social links",
+        help=f"Links to your profiles, one per line, up to {MOST_LINKS}.",
+        check=parse_social_links,
+        input=Input.LINKS,
+        longest=MOST_LINKS * (LONGEST_URL + 1),
+        example="https://www.instagram.com/contoso\nhttps://www.linkedin.com/company/contoso",
+        form=ListForm.BRAND,
+    ),
+    _lines(
+        "footer_text",
+        500,
+        stored_as="FooterText",
+        label="Footer text",
+        help="Shown at the end of public pages and confirmation emails, for example your company"
+        " registration.",
+        example="Registered in Ireland, no. 123456",
+        form=ListForm.BRAND,
+    ),
+    _lines(
         "postal_address",
         500,
         stored_as="PostalAddress",
@@ -246,33 +351,7 @@ _ALL: Final = (
         help="Shown at the end of every email; many countries require it. Leave empty if your own"
         " design already shows it.",
         example="Contoso Ltd\n1 Main Street\nDublin",
-    ),
-    _lines(
-        "signup_text",
-        2000,
-        stored_as="SignupText",
-        label="Text on the sign-up page",
-        help="",
-        in_form=False,
-        in_api=False,
-    ),
-    _lines(
-        "welcome_text",
-        2000,
-        stored_as="WelcomeText",
-        label="Text on the welcome page",
-        help="",
-        in_form=False,
-        in_api=False,
-    ),
-    ListProperty(
-        name="colour",
-        stored_as="Colour",
-        label="Colour",
-        help="",
-        check=parse_colour,
-        in_form=False,
-        in_api=False,
+        form=ListForm.BRAND,
     ),
     ListProperty(
         name="logo",
@@ -280,7 +359,7 @@ _ALL: Final = (
         label="Logo",
         help="",
         check=str,
-        in_form=False,
+        form=ListForm.NONE,
         in_api=False,
     ),
 )
@@ -293,3 +372,8 @@ def checked_properties(given: Mapping[str, object]) -> dict[str, Any]:
     return {
         name: PROPERTIES[name].check(value) for name, value in given.items() if value is not None
     }
+
+
+def properties_of(form: ListForm) -> tuple[ListProperty, ...]:
+    """Return the properties that are edited in this form."""
+    return tuple(each for each in PROPERTIES.values() if each.form is form)

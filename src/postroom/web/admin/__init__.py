@@ -5,6 +5,7 @@ from __future__ import annotations
 from postroom.web.admin.accounts import account, api_keys, login, users
 from postroom.web.admin.audience import (
     address_trace,
+    brand,
     embed,
     imports,
     lists,
@@ -39,6 +40,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *home.VIEWS,
     *lists.VIEWS,
     *signup_page.VIEWS,
+    *brand.VIEWS,
     *imports.VIEWS,
     *subscriber_index.VIEWS,
     *subscribers.VIEWS,

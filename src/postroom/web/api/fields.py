@@ -125,6 +125,23 @@ def lines(longest: int, description: str, example: str) -> Any:
     return _text(check, {**schema, "description": description, "examples": [example]})
 
 
+def checked_text(
+    parse: Callable[[str], str], longest: int, description: str, example: str, pattern: str = ""
+) -> Any:
+    """Return the type of a text that `parse` checks; the document shows its length and pattern."""
+    is_match = re.compile(pattern or "(?s:.*)").fullmatch
+
+    def check(text: str) -> str:
+        _check_length(text, longest)
+        parsed = parse(text)
+        if not is_match(text):
+            raise ValueError(f"must match {pattern}")
+        return parsed
+
+    schema = {"maxLength": longest, **({"pattern": pattern} if pattern else {})}
+    return _text(check, {**schema, "description": description, "examples": [example]})
+
+
 def _text(check: Callable[[str], str], schema: dict[str, Any]) -> Any:
     return Annotated[str, AfterValidator(check), WithJsonSchema({"type": "string", **schema})]
 

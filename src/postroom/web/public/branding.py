@@ -1,19 +1,19 @@
-"""The colour and logo of a list's public pages, without inline styles."""
+"""The brand of a list's public pages, without inline styles: a stylesheet and the logo."""
 
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
 from postroom.domain.audience.appearance import (
+    Accent,
     Colour,
-    contrast,
-    mix,
+    accent_on,
     parse_colour,
-    readable_on,
-    text_on,
 )
+from postroom.domain.audience.brand import DEFAULT_FONT, FONTS, Brand, initial_of, parse_font
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.web.requests.views import View
@@ -21,14 +21,17 @@ from postroom.web.requests.visit import Visit
 
 # The backgrounds in css/tokens.css on which the colour is hardest to read, light and dark.
 _LIGHT, _DARK = Colour("#f6f4ef"), Colour("#232220")
-_VISIBLE_CONTRAST = 1.6
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 _TYPES: Final = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
 
 
-def style_url(colour: Colour) -> str:
-    """Return the URL of the stylesheet that gives elements with the class `branded` this colour."""
-    return f"/subscribe/style.css?colour={colour.removeprefix('#')}"
+def style_url(brand: Brand) -> str:
+    """Return the URL of the stylesheet that gives elements with the class `branded` the colour and
+    font; "" if they are the standard ones. It says all there is to know, so it can be cached."""
+    given = {"colour": brand.colour.removeprefix("#")} if brand.colour else {}
+    if brand.font != DEFAULT_FONT:
+        given["font"] = brand.font
+    return f"/subscribe/style.css?{urlencode(given)}" if given else ""
 
 
 def logo_url(mailing_list: MailingList) -> str:
@@ -36,14 +39,25 @@ def logo_url(mailing_list: MailingList) -> str:
     return f"/logo/{mailing_list.name}?v={_version(mailing_list)}"
 
 
+def brand_values(mailing_list: MailingList, brand: Brand) -> dict[str, object]:
+    """Return what previews of public pages need, for a list in this brand."""
+    return {
+        "list_brand": brand,
+        "style": style_url(brand),
+        "logo": logo_url(mailing_list) if mailing_list.logo else "",
+        "initial": initial_of(mailing_list.description),
+    }
+
+
 async def style(visit: Visit) -> Response:
     try:
         colour = parse_colour(visit.parameter("colour"))
+        font = parse_font(visit.parameter("font", DEFAULT_FONT))
     except Invalid:
-        colour = Colour("")
-    if not colour:
+        colour, font = Colour(""), DEFAULT_FONT
+    if not colour and font == DEFAULT_FONT:
         return Response("", 404, media_type="text/css")
-    return Response(stylesheet(colour), media_type="text/css", headers=_caching(True))
+    return Response(stylesheet(colour, font), media_type="text/css", headers=_caching(True))
 
 
 async def logo(visit: Visit) -> Response:
@@ -61,24 +75,27 @@ async def logo(visit: Visit) -> Response:
     return Response(data, media_type=_TYPES[kind], headers=_caching(is_current))
 
 
-def stylesheet(colour: Colour) -> str:
-    """Return the tokens of the accent; text on the colour and in it is readable in both themes."""
-    light, dark = _tokens(colour, _LIGHT), _tokens(colour, _DARK)
-    lines = [f"  --{name}: light-dark({value}, {dark[name]});\n" for name, value in light.items()]
+def stylesheet(colour: Colour, font: str = DEFAULT_FONT) -> str:
+    """Return the tokens of the accent and the font. Text on the colour and in it is readable in
+    both themes."""
+    lines: list[str] = []
+    if colour:
+        light, dark = _tokens(accent_on(_LIGHT, colour)), _tokens(accent_on(_DARK, colour))
+        lines = [f"  --{name}: light-dark({light[name]}, {dark[name]});\n" for name in light]
+    if font != DEFAULT_FONT:
+        lines += [f"  --font: {FONTS[font]};\n", "  font-family: var(--font);\n"]
     return f".branded {{\n{''.join(lines)}}}\n"
 
 
-def _tokens(colour: Colour, background: Colour) -> dict[str, str]:
-    on, in_text = text_on(colour), readable_on(background, colour)
+def _tokens(accent: Accent) -> dict[str, Colour]:
     return {
-        "accent": in_text,
-        "accent-fill": colour,
-        # On hover: further from the colour of the text on it, which stays readable.
-        "accent-fill-hover": mix(colour, text_on(on), 0.15),
-        # A button in nearly the colour of the page gets a visible border.
-        "accent-line": colour if contrast(colour, background) >= _VISIBLE_CONTRAST else in_text,
-        "on-accent": on,
-        "focus": in_text,
+        "accent": accent.text,
+        "accent-fill": accent.fill,
+        "accent-fill-hover": accent.hover,
+        "accent-line": accent.line,
+        "accent-tint": accent.tint,
+        "on-accent": accent.on_fill,
+        "focus": accent.text,
     }
 
 

@@ -138,7 +138,9 @@ def _nothing_offered(visitor: Visitor, requested: list[str]) -> Response:
             status=404,
         )
     return visitor.message(
-        _("Nothing to sign up for"), _("No lists are open for sign-up at the moment.")
+        _("Nothing to sign up for"),
+        _("No lists are open for sign-up at the moment."),
+        picture="list",
     )
 
 
@@ -146,11 +148,12 @@ def _check_your_email(visitor: Visitor, address: str, chosen: list[MailingList])
     _ = visitor.gettext
     return visitor.message(
         _("Check your email"),
-        _("We've sent an email to %(email)s. Open the link in it to confirm your subscription.",
+        _("We’ve sent an email to %(email)s. Open the link in it to confirm your subscription.",
           email=address),
         mailing_list=chosen[0] if len(chosen) == 1 else None,
+        picture="mail",
         small=_("No email after a few minutes? Check your spam folder. If you are already"
-                " subscribed, we don't send another one."),
+                " subscribed, we don’t send another one."),
     )  # fmt: skip
 
 

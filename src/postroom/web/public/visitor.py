@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from postroom.domain.audience.brand import initial_of
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import DomainError
 from postroom.domain.languages import LANGUAGES, known_language
@@ -31,6 +32,7 @@ from postroom.web.requests.visit import Endpoint, Visit
 log = logging.getLogger(__name__)
 
 LARGEST_FORM = 64 * 1024
+_PROBLEM = 400
 _MOST_FIELDS = 100
 _MOST_LISTS = 50
 # Query parameters that links to the same page keep, and how much of each.
@@ -125,6 +127,7 @@ class Visitor:
             mailing_list=mailing_list,
             style_url=style_url,
             logo_url=logo_url,
+            initial_of=initial_of,
             **values,
         )
 
@@ -136,8 +139,10 @@ class Visitor:
         mailing_list: MailingList | None = None,
         small: str = "",
         action: tuple[str, str] | None = None,
+        picture: str = "check",
     ) -> Response:
-        """Render a page with a title and some text; `action` is the text and URL of a link."""
+        """Render a page with an icon, a title and some text; `action` is the text and URL of a
+        link. The icon of a page that reports a problem is a warning."""
         return self.render(
             "message.html",
             status=status,
@@ -146,6 +151,7 @@ class Visitor:
             paragraphs=paragraphs,
             small=small,
             action=action,
+            picture=picture if status < _PROBLEM else "warning",
         )
 
 

@@ -8,7 +8,13 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
 
-from postroom.domain.audience.lists import PROPERTIES, ListName, MailingList
+from postroom.domain.audience.lists import (
+    PROPERTIES,
+    ListForm,
+    ListName,
+    MailingList,
+    properties_of,
+)
 from postroom.domain.errors import Exists, Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.services.audience.list_sizes import CurrentSize
@@ -115,11 +121,12 @@ async def details(visit: Visit) -> Response:
 
 def _shown_properties(mailing_list: MailingList) -> dict[str, str]:
     """Return label and value of the properties that are not empty, except the description."""
-    fields = _fields(mailing_list)
+    shown = (*_IN_FORM, PROPERTIES["website"], PROPERTIES["postal_address"])
+    fields = {each.name: getattr(mailing_list, each.name) for each in shown}
     fields["language"] = LANGUAGE_NAMES[mailing_list.language]
     return {
         each.label: fields[each.name]
-        for each in _IN_FORM
+        for each in shown
         if each.name != "description" and fields[each.name]
     }
 
@@ -189,7 +196,7 @@ async def export(visit: Visit) -> Response:
     )
 
 
-_IN_FORM: Final = tuple(each for each in PROPERTIES.values() if each.in_form)
+_IN_FORM: Final = properties_of(ListForm.LIST)
 
 
 async def _given(visit: Visit) -> dict[str, str]:

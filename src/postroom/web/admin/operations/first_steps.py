@@ -47,7 +47,7 @@ async def find_first_steps(visit: Visit) -> list[Step]:
 
 def _create_list(shown: MailingList | None) -> Step:
     if shown is None:
-        hint = "Choose a name, a description and the sender's address."
+        hint = "Choose a name, a description and the sender’s address."
         return Step("Create a list", "/lists/new", hint, is_done=False)
     return Step("Create a list", f"/lists/{shown.name}", f"Done: {shown.name}.", is_done=True)
 

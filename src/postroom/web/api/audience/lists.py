@@ -22,6 +22,7 @@ from postroom.web.api.fields import (
     Limit,
     ListPath,
     NewListName,
+    checked_text,
     line,
     lines,
 )
@@ -40,6 +41,9 @@ from postroom.web.api.routing import (
 router = APIRouter(route_class=ApiRoute, tags=["Lists"])
 
 
+_COLOUR = "^(#?([0-9A-Fa-f]{6}|[0-9A-Fa-f]{3}))?$"
+
+
 def _type(of: ListProperty) -> Any:
     described = Field(description=of.help)
     match of.input:
@@ -49,6 +53,10 @@ def _type(of: ListProperty) -> Any:
             return lines(of.longest, of.help, of.example)
         case Input.ADDRESS:
             return Annotated[Address, described]
+        case Input.COLOUR:
+            return checked_text(of.check, of.longest, of.help, of.example, pattern=_COLOUR)
+        case Input.LINK | Input.LINKS:
+            return checked_text(of.check, of.longest, of.help, of.example)
         case Input.CHOICE:
             schema = {"type": "string", "enum": list(of.choices), "description": of.help}
             return Annotated[str, AfterValidator(of.check), WithJsonSchema(schema)]

@@ -18,16 +18,11 @@ const file = document.getElementById("logo");
 let chosen = "";
 function showLogo() {
   if (!chosen) return;
-  for (const card of document.querySelectorAll("#preview .card")) {
-    let image = card.querySelector("img.logo");
-    if (!image) {
-      image = document.createElement("img");
-      image.className = "logo";
-      image.alt = "";
-      card.prepend(image);
-    }
-    image.src = chosen;
-  }
+  const image = document.createElement("img");
+  image.className = "logo";
+  image.alt = "";
+  image.src = chosen;
+  for (const head of document.querySelectorAll("#preview .sample-head")) head.replaceChildren(image);
 }
 file.addEventListener("change", () => {
   if (!file.files.length) return;
