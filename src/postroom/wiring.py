@@ -24,6 +24,7 @@ from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.limits.email_rates import DomainRates, EmailRate
 from postroom.sender.limits.pacing import PacedTransport
 from postroom.sender.policy import RetryPlan, WhenInDoubt
+from postroom.sender.rendered_mail import Renderer
 from postroom.services.accounts.access_links import AccessLinks, UserRemoval
 from postroom.services.accounts.api_keys import ApiKeyService
 from postroom.services.accounts.audit import AuditService
@@ -48,6 +49,7 @@ from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.page_rows import PageRows
 from postroom.services.messages.progress import MessageHolds, ProgressService
 from postroom.services.messages.retries import RetryService
+from postroom.services.messages.templates import TemplateService
 from postroom.services.operations.conversions import bring_up_to_date
 from postroom.services.operations.disk_space import SpaceWaits, SpaceWatch
 from postroom.services.operations.explorer import ExplorerService
@@ -75,7 +77,7 @@ OUTBOX = "outbox"
 class Services:
     """The use cases over one store, each built once."""
 
-    def __init__(self, store: Store, keyring: Keyring | None = None) -> None:
+    def __init__(self, store: Store, keyring: Keyring | None = None, base_url: str = "") -> None:
         keyring = keyring or Keyring(without_key)
         self.store = store
         self.secrets = StoredSecrets(store, keyring)
@@ -83,7 +85,10 @@ class Services:
         self.holds = HoldService(store, self.events)
         self.message_rows = MessageRows(store)
         self.messages = MessageService(store, self.message_rows, self.events, self.holds)
-        self.composing = ComposingService(store, self.message_rows, self.messages)
+        self.templates = TemplateService(store)
+        self.composing = ComposingService(
+            store, self.message_rows, self.messages, self.templates, base_url
+        )
         self.lists = ListService(store, self.message_rows)
         self.counts = ListCounts(store)
         self.subscriptions = SubscriptionService(store, self.lists, self.counts)
@@ -148,7 +153,7 @@ async def opened_services(settings: Settings) -> AsyncIterator[Services]:
     async with opened_store(settings) as store:
         await refuse_unfinished_copy(store)
         await bring_up_to_date(store)
-        services = Services(store, make_keyring(settings))
+        services = Services(store, make_keyring(settings), settings.web.base_url)
         await StoreHistory(services, settings.storage.data).pause_if_lost()
         try:
             yield services
@@ -203,6 +208,17 @@ async def send_test_emails(
             content.lines,
         )
     return list(zip(addresses, results, strict=True))
+
+
+def make_renderer(services: Services, settings: Settings) -> Renderer:
+    return Renderer(
+        services.messages,
+        services.composing,
+        services.lists,
+        services.subscriptions,
+        services.sizes,
+        settings.web.base_url,
+    )
 
 
 def find_outbox(settings: Settings) -> OutboxFolder | None:

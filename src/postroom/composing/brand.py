@@ -9,10 +9,10 @@ import msgspec
 
 from postroom.domain.audience.appearance import Colour, readable_on, text_on
 from postroom.domain.languages import LANGUAGES
+from postroom.mail.documents import DEFAULT_FONT
 from postroom.translations import Translator
 
 DEFAULT_COLOUR: Final = Colour("#27509b")
-DEFAULT_FONT: Final = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 _DARK_SURFACE: Final = Colour("#1d2024")
 
 

@@ -11,31 +11,29 @@ import msgspec
 from postroom.composing import mjml
 from postroom.composing.block_layout import to_sections
 from postroom.composing.blocks import find_path, parse_blocks
-from postroom.composing.brand import EmailBrand
-from postroom.composing.documents import framed, is_document
+from postroom.composing.brand import EmailBrand, brand_values
 from postroom.composing.findings import Finding, Findings, Level
 from postroom.composing.layouts import (
-    CONTENT_TAG,
     Filling,
     Layout,
     LayoutFormat,
     check_slots,
+    masked,
     partial,
     split_front_matter,
 )
 from postroom.composing.markdown import markdown_to_html
-from postroom.composing.mjml_tree import Node, parse
+from postroom.composing.mjml_tree import CONTENT_TAG, Node, parse
 from postroom.composing.protection import HiddenFields
 from postroom.composing.sanitising import Sanitised, sanitise
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.formats import MessageFormat
+from postroom.domain.messages.messages import MessageFormat
+from postroom.mail.documents import framed, is_document
 from postroom.mail.field_contexts import check_places
 from postroom.mail.merge_fields import check_fields
 from postroom.mail.plaintext import text_from_html
 
 _POSITION: Final = re.compile(r"line (\d+), column (\d+): ")
-_HIDDEN_TEXT: Final = re.compile(r'<div style="display:none;[^>]*>.*?</div>', re.DOTALL)
-_BLANK_LINES: Final = re.compile(r"\n\s*\n")
 _COLOR_SCHEME: Final = (
     '<head><meta name="color-scheme" content="light dark">'
     '<meta name="supported-color-schemes" content="light dark">'
@@ -89,7 +87,7 @@ class _Compilation:
         if self._findings.has_errors:
             return Compiled(findings=findings)
         shown = self._fields.show(document)
-        return Compiled(shown, _text_of(shown), findings)
+        return Compiled(shown, text_from_html(shown), findings)
 
     def _document(self) -> str:
         if self._format is not MessageFormat.HTML and not self._is_readable():
@@ -101,9 +99,7 @@ class _Compilation:
                 # Authors of HTML are their own designers: nothing of theirs is changed.
                 check_fields("html", self._source)
                 check_places(self._source)
-                if is_document(self._source):
-                    return self._source
-                return framed(self._source, self._brand)
+                return self._source  # `compile_mailing` makes a document of a fragment
             case _:
                 return self._written()
 
@@ -187,7 +183,14 @@ class _Compilation:
         if self._layout is None:
             css = Filling(self._brand, {}).fill(_text_css(), self._findings)
             content = f'<div class="text">\n{clean.html}</div>'
-            return mjml.inline_styles(framed(content, self._brand), css)
+            document = framed(
+                content,
+                language=self._brand.language,
+                title=self._brand.name,
+                font=self._brand.font,
+                link_on_dark=brand_values(self._brand)["colour_on_dark"],
+            )
+            return mjml.inline_styles(document, css)
         if self._layout.format is LayoutFormat.HTML:
             filling = Filling(self._brand, slots, content=clean.html)
             hidden = self._fields.hide(filling.fill(self._layout.source, Findings("")))
@@ -228,10 +231,23 @@ class _Compilation:
         self._findings.add_at(Level.ERROR, "merge-field", text, line, column)
 
 
-def _text_of(document: str) -> str:
-    """Return the text part, without the hidden preview text and without lines of thin spaces."""
-    text = text_from_html(_HIDDEN_TEXT.sub("", document))
-    return _BLANK_LINES.sub("\n\n", text)
+def check_layout(layout: Layout) -> list[Finding]:
+    """Return the errors of a template, at their positions in its source."""
+    findings = Findings(layout.source)
+    try:
+        check_fields("template", layout.source)
+    except Invalid as exc:
+        found = _POSITION.match(exc.problem)
+        line, column = (int(found[1]), int(found[2])) if found else (0, 0)
+        text = _POSITION.sub("", exc.problem)
+        findings.add_at(Level.ERROR, "merge-field", text, line, column)
+        return list(findings.sorted())
+    source = masked(layout, EmailBrand(), findings)
+    if layout.format is LayoutFormat.MJML:
+        hidden = HiddenFields().hide(source)
+        findings.use_index(hidden.original_index)
+        mjml.check(parse(hidden.text, findings), findings, content_tag=True)
+    return [each for each in findings.sorted() if each.level is Level.ERROR]
 
 
 def layout_tree(

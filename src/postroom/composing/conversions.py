@@ -17,7 +17,7 @@ from postroom.composing.markdown import markdown_to_blocks
 from postroom.composing.mjml_tree import parse, written
 from postroom.composing.protection import HiddenFields
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.formats import MessageFormat
+from postroom.domain.messages.messages import MessageFormat
 
 NEXT: Final = {
     MessageFormat.MARKDOWN: MessageFormat.BLOCKS,

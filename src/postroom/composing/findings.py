@@ -42,6 +42,9 @@ class Findings:
         self._index = index
         self._found: list[Finding] = []
 
+    def use_index(self, index: Callable[[int], int]) -> None:
+        self._index = index
+
     def add(self, level: Level, code: str, text: str, at: int) -> None:
         """Add a finding about the character at this index of the source."""
         self._add(Finding(level, code, text, *line_and_column(self._source, self._index(at))))

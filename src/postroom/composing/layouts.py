@@ -25,10 +25,9 @@ import msgspec
 
 from postroom.composing.brand import EmailBrand, brand_values
 from postroom.composing.findings import Findings
-from postroom.composing.mjml_tree import Node
+from postroom.composing.mjml_tree import CONTENT_TAG, Node
 
 CONTENT: Final = "content"
-CONTENT_TAG: Final = "postroom-content"
 _INSERTED: Final = re.compile(
     r"\{%[ \t]*+(?:(slot|brand)[ \t]++([a-z][a-z0-9_]*+)"
     r"(?:[ \t]*+\|[ \t]*+default[ \t]*+:[ \t]*+\"([^\"\r\n]*+)\")?|(footer))[ \t]*+%\}"
@@ -134,6 +133,35 @@ class Filling:
             return True
         values = self._slots if found[1] == "slot" else self._brand
         return bool(values.get(found[2], "").strip())
+
+
+def masked(layout: Layout, brand: EmailBrand, findings: Findings) -> str:
+    """Return the source of a template with letters for what would be inserted, so that positions
+    stay; unknown values of the brand, and a content in a wrong place or missing, are findings."""
+    values = brand_values(brand)
+    contents = 0
+
+    def mask(found: re.Match[str]) -> str:
+        nonlocal contents
+        if found[1] == "brand" and found[2] not in values:
+            known = ", ".join(values)
+            findings.error(
+                "brand", f"there is no {found[2]!r} in a brand, only {known}", found.start()
+            )
+        if found[1] == "slot" and found[2] == CONTENT:
+            contents += 1
+            tag = f"<{CONTENT_TAG}"
+            return f"{tag}{' ' * (len(found[0]) - len(tag) - 2)}/>"
+        if found[4]:
+            return " " * len(found[0])
+        return "x" * len(found[0])
+
+    source = _INSERTED.sub(mask, layout.source)
+    if contents != 1:
+        findings.error(
+            "content", f"a template needs {{% slot content %}} once, not {contents} times", 0
+        )
+    return source
 
 
 def check_slots(layout: Layout, slots: Mapping[str, str], findings: Findings) -> None:

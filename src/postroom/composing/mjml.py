@@ -11,7 +11,7 @@ from typing import Final
 
 from postroom.composing import mjml_tags
 from postroom.composing.findings import Findings
-from postroom.composing.mjml_tree import Node, written
+from postroom.composing.mjml_tree import CONTENT_TAG, Node, written
 from postroom.composing.sanitising import SCHEMES, sanitise
 
 _LINKS: Final = re.compile(r"href|src|.*-url")
@@ -28,11 +28,14 @@ _KEPT_STYLE: Final = "<!--postroom-style-{}-->"
 _NO_FONTS: Final[dict[str, str]] = {}
 
 
-def check(root: Node, findings: Findings, *, within: str = "") -> None:
+def check(root: Node, findings: Findings, *, within: str = "", content_tag: bool = False) -> None:
     """Find unknown and misplaced tags, includes, and links that are not allowed; sanitise content.
 
     `within` names the tag in which the source will be placed: `mj-body` for a part of a message.
+    With `content_tag`, it may contain the place of a message, where sections may stand.
     """
+    if content_tag:
+        _check_content_places(root, findings)
     _check_children(root, within, findings)
     if not within:
         mjml = root.find("mjml")
@@ -57,6 +60,24 @@ def _check_children(node: Node, name: str, findings: Findings) -> None:
         _check_attributes(child, findings)
         _check_content(child, findings)
         _check_children(child, child.name, findings)
+
+
+def _check_content_places(root: Node, findings: Findings) -> None:
+    for node in root.walk():
+        for child in node.children:
+            if child.name == CONTENT_TAG and node.name not in ("mj-body", "mj-wrapper"):
+                findings.error(
+                    "content",
+                    "{% slot content %} must be directly in <mj-body> or <mj-wrapper>",
+                    child.start,
+                )
+        if CONTENT_TAG in node.text:
+            findings.error(
+                "content",
+                "{% slot content %} must be directly in <mj-body> or <mj-wrapper>",
+                node.text_start + node.text.index(f"<{CONTENT_TAG}"),
+            )
+        node.children = [child for child in node.children if child.name != CONTENT_TAG]
 
 
 def _hint(node: Node) -> str:

@@ -24,6 +24,9 @@ _ATTRIBUTE: Final = re.compile(
 _RAW: Final = mjml_tags.HTML_CONTENT | mjml_tags.TEXT_CONTENT | {mjml_tags.STYLE}
 _DEEPEST: Final = 30
 
+CONTENT_TAG: Final = "pr-content"
+"""Where in a template the message goes. Only we write it."""
+
 
 class Node(msgspec.Struct):
     """A tag. `text` is the source of its content, if that is not MJML but HTML, text or CSS."""

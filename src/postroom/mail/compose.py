@@ -34,6 +34,7 @@ from postroom.mail.assembly import (
 )
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot
 from postroom.mail.body_files import clean_body
+from postroom.mail.documents import framed, is_document
 from postroom.mail.field_contexts import Place, fields_with_places
 from postroom.mail.html import contains_visibly, declare_utf8, footer_position
 from postroom.mail.mailing import Mailing
@@ -149,6 +150,8 @@ def _html_part(
         footer = _HTML_FOOTER.format(language=_.language, lines="<br><br>\n".join(lines))
         place = footer_position(body)
         body = body[:place] + footer + body[place:]
+    if not is_document(body):
+        body = framed(body, language=_.language, title=identity.description)
     return BodyPart("text/html", _joined([_filled("html", body, _HtmlValues(identity, link))]))
 
 

@@ -20,7 +20,7 @@ _DEEPEST_INDENT = 8
 _CELLS: Final = frozenset({"td", "th"})
 _HIDDEN: Final = frozenset({"audio", "canvas", "object", "select", "svg", "video"})
 _NOT_WORTH_SHOWING = ("#", "javascript:", "data:", "cid:")
-_SPACES = re.compile(r"[ \t\n\r\f\v]+")
+_SPACES = re.compile(r"[ \t\n\r\f\v\u200a\u200b]+")  # the last two only keep a place
 _BRACES = re.compile(rf"{FIELD.pattern}|\{{(?=\{{)")
 
 

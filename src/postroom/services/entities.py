@@ -15,6 +15,7 @@
 | `messageindex`   | `draft`       | ref             | drafts, which have no time           |
 | `messageindex`   | `retry`       | ref             | the message that retries its refused |
 | `messageversion` | ref           | time            | see `messages/message_versions.py`   |
+| `template`       | `template`    | name            | see `messages/templates.py`          |
 | `departed`       | list          | a digest        | see `audience/departures.py`         |
 | `throttle`       | limit         | domain          | see `sender/limits/stored_limits.py`      |
 | `holds`          | `hold`        | what is held    | see `messages/hold_rows.py`          |
@@ -25,7 +26,8 @@ KEY is the address without differences of case (`address_key` in `domain/audienc
 Where the address is spelled otherwise, the row's `EmailAddress` has the spelling; a look-up row
 always has it.
 
-Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`.
+Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`, the sources of
+templates in `template`.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ INDEX = "messageindex"
 VERSIONS = "messageversion"
 BODIES = "mailbodies"
 LOGOS = "logos"
+TEMPLATES = "template"
 
 LIST_ROW = "mailinglist"
 EMAIL_PREFIX = "email:"
@@ -261,6 +264,7 @@ def message_entity(message: Message) -> Entity:
         "ScheduledDate": message.scheduled_at,
         "HasSource": message.has_source or None,
         "Format": None if message.format is MessageFormat.HTML else message.format.value,
+        "Template": message.template or None,
         "Preheader": message.preheader or None,
         "FromName": message.from_name or None,
         "ReplyTo": message.reply_to or None,
@@ -299,6 +303,7 @@ def message_from(entity: Entity) -> Message:
         has_text=read(entity, "HasText", bool),
         has_source=read_optional(entity, "HasSource", bool) or False,
         format=MessageFormat(read_optional(entity, "Format", str) or MessageFormat.HTML),
+        template=read_optional(entity, "Template", str) or "",
         preheader=read_optional(entity, "Preheader", str) or "",
         from_name=read_optional(entity, "FromName", str) or "",
         reply_to=read_optional(entity, "ReplyTo", str) or "",

@@ -9,7 +9,7 @@ from postroom.settings import Settings
 from postroom.web.background import Background, ImportRuns, Redrives
 from postroom.web.requests.cookies import cookies_at
 from postroom.web.requests.login_limits import LoginLimits
-from postroom.wiring import Services, find_outbox
+from postroom.wiring import Services, find_outbox, make_renderer
 
 
 class WebContext:
@@ -30,6 +30,7 @@ class WebContext:
         self.import_runs = ImportRuns(services.imports, self.background)
         self.redrives = Redrives(services.queues, self.background)
         self.login_limits = LoginLimits()
+        self.renderer = make_renderer(services, settings)
 
     @property
     def base_url(self) -> str:

@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import LARGEST_SOURCE, compile_source
 from postroom.composing.conversions import convert
 from postroom.composing.findings import Finding, Level
 from postroom.composing.layouts import Layout, LayoutFormat
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.formats import MessageFormat
+from postroom.domain.messages.messages import MessageFormat
 from postroom.mail.merge_fields import check_fields
 from tests.unit.composing.samples import BRAND, EVERY_BLOCK, MARKDOWN
 
@@ -41,18 +40,6 @@ def places(source: str, format: MessageFormat) -> list[tuple[str, int, int]]:
 )
 def test_a_whole_document_stays_as_it_is(document: str) -> None:
     assert compile_source(document, HTML, BRAND).html == document
-
-
-def test_a_fragment_becomes_a_document_with_a_column_that_is_easy_to_read() -> None:
-    brand = EmailBrand(name="Nouvelles <1>", language="fr")
-    compiled = compile_source("<header>Hi {{ email }}</header>", HTML, brand)
-    assert compiled.html.startswith('<!DOCTYPE html>\n<html lang="fr">')
-    assert '<meta charset="utf-8">' in compiled.html
-    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in compiled.html
-    assert "<title>Nouvelles &lt;1&gt;</title>" in compiled.html
-    assert "max-width:600px" in compiled.html
-    assert "\n<header>Hi {{ email }}</header>\n" in compiled.html
-    assert compiled.text == "Hi {{ email }}\n"
 
 
 # -- merge fields ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from postroom.composing.compiler import compile_source
 from postroom.composing.findings import Level
 from postroom.composing.mjml import inline_styles
 from postroom.composing.sanitising import sanitise
-from postroom.domain.messages.formats import MessageFormat
+from postroom.domain.messages.messages import MessageFormat
 from postroom.mail.html import HtmlTag, tokens
 from tests.unit.composing.samples import BRAND
 

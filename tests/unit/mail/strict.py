@@ -9,6 +9,11 @@ from email.message import EmailMessage
 
 LONGEST_LINE = 998  # RFC 5322 2.1.1
 _HEADER = re.compile(rb"([A-Za-z][A-Za-z-]*): (\S.*)")
+_FRAME = re.compile(
+    r'<!DOCTYPE html>\n<html lang="\w+">\n<head>\n.*?'
+    r'<div style="max-width:600px;margin:0 auto">\n(.*)</div>\n</body>\n</html>\n',
+    re.DOTALL,
+)
 _ENCODED_WORD = re.compile(rb"=\?[^?\s]*\?[qQbB]\?[^?\s]*\?=")
 
 
@@ -74,12 +79,18 @@ def parse(raw: bytes, *, smtputf8: bool = False) -> EmailMessage:
 
 
 def bodies(message: EmailMessage) -> dict[str, str]:
-    """The decoded bodies by media type, in order, their lines ending in `\\n`."""
+    """The decoded bodies by media type, in order, their lines ending in `\\n`: what the author
+    wrote, and what was inserted, without the document around a fragment of HTML."""
     return {
-        part.get_content_type(): _content(part)
+        part.get_content_type(): without_frame(_content(part))
         for part in message.walk()
         if not part.is_multipart()
     }
+
+
+def without_frame(document: str) -> str:
+    found = _FRAME.fullmatch(document)
+    return found[1] if found else document
 
 
 def _content(part: EmailMessage) -> str:

@@ -70,8 +70,8 @@ def test_an_address_is_escaped_for_each_place(name: str) -> None:
     assert mail.html is not None
     assert mail.text is not None
     escaped, encoded = html.escape(name), quote(name, safe="@")
-    assert mail.html.startswith(
-        f'<p title="{escaped}">{escaped} <a href="https://example.com/?e={encoded}">'
+    assert (
+        f'<p title="{escaped}">{escaped} <a href="https://example.com/?e={encoded}">' in mail.html
     )
     assert mail.text.startswith(f"{name} https://example.com/?e={encoded}\r\n")
 
@@ -166,4 +166,4 @@ def test_a_field_without_a_needed_default_and_conditions_are_refused(
 def test_a_default_in_an_attribute_does_not_end_it() -> None:
     made = mailing(html='<p title="{{ email | default: "you" }}" lang="en">x</p>', text=None)
     mail = read_mail(made.mail(recipient()))
-    assert (mail.html or "").startswith('<p title="anna@example.org" lang="en">x</p>')
+    assert '<p title="anna@example.org" lang="en">x</p>' in (mail.html or "")

@@ -117,6 +117,7 @@ class Message(msgspec.Struct, frozen=True):
     has_text: bool = False
     has_source: bool = False
     format: MessageFormat = MessageFormat.HTML
+    template: str = ""
     preheader: str = ""
     from_name: str = ""
     reply_to: str = ""

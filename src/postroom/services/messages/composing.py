@@ -12,17 +12,21 @@ from typing import Any, Final
 import msgspec
 
 from postroom import clock
+from postroom.composing.brand import EmailBrand
+from postroom.composing.layouts import Layout
 from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import Incomplete, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import (
     DRAFTS,
     Message,
+    MessageFormat,
     MessageStatus,
     check_transition,
     with_status,
 )
 from postroom.domain.messages.refs import MessageRef
 from postroom.observability import spans
+from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.messages.draft_contents import (
     Content,
@@ -30,10 +34,16 @@ from postroom.services.messages.draft_contents import (
     change_to,
     complete,
     content_of,
+    has_own_html,
     source_bodies,
     storable,
 )
-from postroom.services.messages.lifecycle import MessageService, has_generated_text
+from postroom.services.messages.email_brand import email_brand
+from postroom.services.messages.lifecycle import (
+    MessageService,
+    WrittenIn,
+    has_generated_text,
+)
 from postroom.services.messages.message_contents import (
     InboxLines,
     MessageBodies,
@@ -43,17 +53,29 @@ from postroom.services.messages.message_contents import (
 )
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_versions import MessageVersions, is_over
+from postroom.services.messages.templates import TemplateService
 from postroom.storage import AlreadyExists, Conflict, NotFound, Store
 
 _KIND: Final = "message"
+HTML: Final = MessageFormat.HTML
 
 
 class ComposingService:
     """Messages while their authors write them."""
 
-    def __init__(self, store: Store, rows: MessageRows, messages: MessageService) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rows: MessageRows,
+        messages: MessageService,
+        templates: TemplateService,
+        base_url: str = "",
+    ) -> None:
         self._rows = rows
         self._messages = messages
+        self._templates = templates
+        self._base_url = base_url
+        self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
         self.versions = MessageVersions(store)
 
@@ -74,6 +96,7 @@ class ComposingService:
             status=MessageStatus.DRAFT,
             created_at=now,
             format=content.format,
+            template=content.template,
             preheader=content.preheader,
             from_name=content.from_name,
             reply_to=content.reply_to,
@@ -100,6 +123,31 @@ class ComposingService:
 
         return await retry_on_conflict(read_both, _KIND, ref)
 
+    async def create_scheduled(
+        self,
+        change: ContentChange,
+        bodies: NewBodies,
+        at: datetime,
+        *,
+        ref: MessageRef | None = None,
+    ) -> Message:
+        """Schedule a new message at once. `Invalid`, `NoSuch` list.
+
+        `bodies` are those of a message in HTML, of which each may be left out.
+        """
+        content = Content(**change.given)
+        if not has_own_html(content):
+            _, bodies = await self.complete(Content(**storable(change)))
+        return await self._messages.create(
+            content.list_name,
+            content.subject,
+            bodies,
+            at,
+            lines=content.lines,
+            written_in=WrittenIn(content.format, content.template),
+            ref=ref,
+        )
+
     async def content(self, message: Message) -> Content:
         """Return what the author wrote: a text that was generated is left out. `Overtaken` if the
         message has been saved since it was read."""
@@ -118,6 +166,13 @@ class ComposingService:
                 return await self.save(ref, change, who, etag=etag)
             return await retry_on_conflict(lambda: self.save(ref, change, who), _KIND, ref)
         given = change.given
+        if {"body", "format", "template"} & given.keys() and (
+            message.has_source or given.get("template") or given.get("format", HTML) is not HTML
+        ):
+            raise NotNow(
+                f"the message {ref} is {message.status}: unschedule it to change what it was"
+                " compiled from"
+            )
         lines = {name: given[name] for name in InboxLines.__struct_fields__ if name in given}
         current = InboxLines(message.preheader, message.from_name, message.reply_to)
         return await self._messages.edit(
@@ -183,19 +238,42 @@ class ComposingService:
 
     async def checked(self, draft: Message) -> tuple[Content, NewBodies]:
         """Return a message as it would be sent. `Incomplete`."""
+        content = await self.content(draft)
+        return await self.complete(content)
+
+    async def complete(self, content: Content) -> tuple[Content, NewBodies]:
+        """Return a content with its bodies as they would be sent. `Incomplete`."""
         problems: dict[str, str] = {}
+        brand, layout = EmailBrand(), None
         try:
-            if draft.list_name:
-                await self._messages.check_list(draft.list_name)
+            if content.list_name:
+                brand = await self.brand(content.list_name)
         except (NoSuch, Invalid):
-            problems["list"] = f"there is no list {draft.list_name!r}: choose another one"
+            problems["list"] = f"there is no list {content.list_name!r}: choose another one"
         try:
-            found = await complete(await self.content(draft))
+            layout = await self.layout(content)
+        except NoSuch:
+            problems["template"] = f"there is no template {content.template!r}: choose another one"
+        try:
+            found = await complete(content, brand, layout)
         except Incomplete as exc:
             raise Incomplete({**problems, **exc.problems}) from exc
         if problems:
             raise Incomplete(problems)
         return found
+
+    async def brand(self, list_name: str) -> EmailBrand:
+        """Return the brand of a list. `NoSuch`, `Invalid`."""
+        found = await self._lists.get(parse_list_name(list_name), entities.LIST_ROW)
+        if found is None or found.properties.get("Deleting") is True:
+            raise NoSuch("list", list_name)
+        return email_brand(entities.list_from(found), self._base_url)
+
+    async def layout(self, content: Content) -> Layout | None:
+        """Return the template of a content, if it has one. `NoSuch`."""
+        if not content.template:
+            return None
+        return (await self._templates.get(content.template)).layout
 
     async def unschedule(self, ref: str, *, etag: str | None = None) -> Message:
         """Make a scheduled message a draft again. `NotNow` once it is being sent, `Overtaken`."""

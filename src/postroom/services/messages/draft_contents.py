@@ -6,12 +6,16 @@ checked when the message is scheduled.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from postroom.composing.brand import EmailBrand
+from postroom.composing.compiler import compile_source
+from postroom.composing.layouts import Layout
 from postroom.domain.errors import Incomplete, Invalid
 from postroom.domain.messages.messages import (
     LONGEST_FROM_NAME,
@@ -32,21 +36,20 @@ from postroom.services.messages.message_contents import (
     with_text,
 )
 
+_MOST_ERRORS: Final = 5
 _LONGEST = {
     "list_name": 100,
     "subject": LONGEST_SUBJECT,
     "preheader": LONGEST_PREHEADER,
     "from_name": LONGEST_FROM_NAME,
     "reply_to": 254,
+    "template": 63,
 }
 
 
-SUPPORTED: Final = (MessageFormat.HTML,)
-"""The formats that `compiled` understands."""
-
-
 class Content(msgspec.Struct, frozen=True):
-    """A message as its author writes it. `body` is in `format`; an empty `text` is generated."""
+    """A message as its author writes it. `body` is in `format`, and is put into the template, if
+    one is named; an empty `text` is generated."""
 
     list_name: str = ""
     subject: str = ""
@@ -54,6 +57,7 @@ class Content(msgspec.Struct, frozen=True):
     from_name: str = ""
     reply_to: str = ""
     format: MessageFormat = MessageFormat.HTML
+    template: str = ""
     body: str = ""
     text: str = ""
     scheduled_at: datetime | None = None
@@ -72,6 +76,7 @@ class ContentChange(msgspec.Struct, frozen=True):
     from_name: str | UnsetType = UNSET
     reply_to: str | UnsetType = UNSET
     format: MessageFormat | UnsetType = UNSET
+    template: str | UnsetType = UNSET
     body: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
     scheduled_at: datetime | UnsetType | None = UNSET
@@ -117,25 +122,34 @@ def _line(field: str, text: str, longest: int) -> str:
 def source_bodies(content: Content) -> NewBodies:
     """Return the bodies of a draft as they are stored: its source, and a text only if the author
     wrote one."""
-    if content.format is MessageFormat.HTML:
+    if has_own_html(content):
         return NewBodies(content.body, content.text)
     return NewBodies(None, content.text, content.body)
 
 
-async def compiled(content: Content) -> NewBodies:
+def has_own_html(content: Content) -> bool:
+    """Return whether the author's HTML is sent as it is, so that there is no other source."""
+    return content.format is MessageFormat.HTML and not content.template
+
+
+async def compiled(content: Content, brand: EmailBrand, layout: Layout | None) -> NewBodies:
     """Return the bodies as they are sent. `Invalid`."""
-    if content.format not in SUPPORTED:
-        raise Invalid("format", f"must be {' or '.join(SUPPORTED)}, not {content.format}")
-    bodies = NewBodies(
-        content.body if content.body.strip() else None,
-        content.text if content.text.strip() else None,
-    )
+    html, text = content.body, content.text
+    source = None
+    if html.strip() and not has_own_html(content):
+        made = await asyncio.to_thread(compile_source, html, content.format, brand, layout)
+        if made.errors:
+            raise Invalid("body", "; ".join(map(str, made.errors[:_MOST_ERRORS])))
+        html, text, source = made.html, text if text.strip() else made.text, content.body
+    bodies = NewBodies(html if html.strip() else None, text if text.strip() else None, source)
     return await with_text(await checked_bodies(bodies))
 
 
-async def complete(content: Content) -> tuple[Content, NewBodies]:
+async def complete(
+    content: Content, brand: EmailBrand, layout: Layout | None
+) -> tuple[Content, NewBodies]:
     """Return the content and the bodies as they are sent. `Incomplete` names everything that is
-    missing or wrong; whether the list exists is left to the caller."""
+    missing or wrong; whether list and template exist is left to the caller."""
     problems: dict[str, str] = {}
     fields: dict[str, Any] = {}
     bodies = NewBodies()
@@ -153,7 +167,7 @@ async def complete(content: Content) -> tuple[Content, NewBodies]:
     except Invalid as exc:
         problems[exc.field] = exc.problem
     try:
-        bodies = await compiled(content)
+        bodies = await compiled(content, brand, layout)
         if not (bodies.html or bodies.text):
             problems["body"] = "is empty: write the message"
     except Invalid as exc:
@@ -172,6 +186,7 @@ def content_of(message: Message, bodies: NewBodies) -> Content:
         from_name=message.from_name,
         reply_to=message.reply_to,
         format=message.format,
+        template=message.template,
         body=(bodies.source if message.has_source else bodies.html) or "",
         text=bodies.text or "",
         scheduled_at=message.scheduled_at,

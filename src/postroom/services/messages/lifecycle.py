@@ -17,6 +17,7 @@ from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import (
     Message,
+    MessageFormat,
     MessageStatus,
     check_deletable,
     check_editable,
@@ -55,6 +56,16 @@ _PAUSE_SECONDS: Final = 1.0
 senders remember a message's status for half a second."""
 
 
+class WrittenIn(msgspec.Struct, frozen=True):
+    """What the source of a message is: its format, and the template that it was put into."""
+
+    format: MessageFormat = MessageFormat.HTML
+    template: str = ""
+
+
+AS_HTML: Final = WrittenIn()
+
+
 class MessageService:
     """Messages as people and senders deal with them."""
 
@@ -91,6 +102,7 @@ class MessageService:
         scheduled_at: datetime,
         *,
         lines: InboxLines = NO_LINES,
+        written_in: WrittenIn = AS_HTML,
         ref: MessageRef | None = None,
         retry_of: MessageRef | None = None,
     ) -> Message:
@@ -115,6 +127,9 @@ class MessageService:
             status=MessageStatus.PENDING,
             has_html=bool(bodies.html),
             has_text=bool(bodies.text),
+            has_source=bool(bodies.source),
+            format=written_in.format,
+            template=written_in.template,
             created_at=clock.now(),
             preheader=lines.preheader,
             from_name=lines.from_name,

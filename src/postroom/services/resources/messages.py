@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from postroom.composing.findings import Level
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.services.messages.hold_rows import reason_of
 from postroom.services.messages.holds import Hold
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.outcomes import EmailRecord
+from postroom.services.messages.preflight import Preflight
 from postroom.services.messages.progress import SendingState
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.transport.contract import FaultScope, Result, ResultKind
@@ -54,6 +56,7 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     from_name: Annotated[str, Meta(description="Empty: the list's description.")]
     reply_to: Annotated[str, Meta(description="Empty: the list's address.")]
     format: Annotated[MessageFormat, Meta(description="What its source is written in.")]
+    template: Annotated[str | None, Meta(description="The template that its source is put into.")]
     status: MessageStatus
     reason: Annotated[str | None, Meta(description="Why it was paused.")]
     ready_by: Annotated[
@@ -94,6 +97,36 @@ class BodiesResource(Resource, frozen=True):
     body: Annotated[str | None, Meta(description="The source, in this format.")]
 
 
+class RenderedResource(Resource, frozen=True):
+    """A message as one subscriber gets it."""
+
+    subject: str
+    html: str | None
+    text: str | None
+
+
+class FindingResource(Resource, frozen=True):
+    """One thing that is wrong with a message, or could be better."""
+
+    level: Annotated[Level, Meta(description="`error` blocks sending.")]
+    code: Annotated[str, Meta(pattern="^[a-z0-9-]+$", examples=["alt-missing"])]
+    text: str
+
+
+class AudienceResource(Resource, frozen=True):
+    """How many subscribers get a message, and how many do not, by reason."""
+
+    will_receive: int
+    excluded: Annotated[Mapping[str, int], Meta(description="By reason: `unconfirmed`, `blocked`.")]
+
+
+class PreflightResource(Resource, frozen=True):
+    """What is wrong with a message, and who will receive it."""
+
+    findings: Sequence[FindingResource]
+    audience: AudienceResource
+
+
 class TestEmailResource(Resource, frozen=True):
     """What became of one test email."""
 
@@ -122,6 +155,13 @@ class EmailResource(Resource, frozen=True):
     was_in_doubt: bool
 
 
+def describe_preflight(preflight: Preflight) -> PreflightResource:
+    return PreflightResource(
+        [FindingResource(each.level, each.code, str(each)) for each in preflight.findings],
+        AudienceResource(preflight.audience.will_receive, preflight.audience.excluded),
+    )
+
+
 def describe_message_summary(message: Message) -> MessageSummary:
     return MessageSummary(
         ref=message.ref,
@@ -131,6 +171,7 @@ def describe_message_summary(message: Message) -> MessageSummary:
         from_name=message.from_name,
         reply_to=message.reply_to,
         format=message.format,
+        template=message.template or None,
         status=message.status,
         reason=message.reason or None,
         ready_by=message.ready_by or None,

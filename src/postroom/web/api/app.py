@@ -11,7 +11,7 @@ from starlette.routing import Mount
 
 from postroom.web.api.audience import import_export, lists, subscribe, subscribers
 from postroom.web.api.documenting import PLACE, make_document
-from postroom.web.api.messages import drafts, emails, messages
+from postroom.web.api.messages import drafts, emails, messages, previews, templates
 from postroom.web.api.middleware import KeyGuard
 from postroom.web.api.problems import add_error_handlers
 from postroom.web.api.queues import apps, queues
@@ -26,6 +26,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     subscribers.router,
     messages.router,
     drafts.router,
+    previews.router,
+    templates.router,
     emails.router,
     queues.router,
     apps.router,

@@ -35,6 +35,7 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.messages.refs import parse_ref
 from postroom.domain.plain_text import one_line, some_lines
+from postroom.services.messages.templates import LONGEST_DESCRIPTION, LONGEST_TITLE
 
 # -- request bodies -------------------------------------------------------------------------------
 
@@ -162,6 +163,8 @@ Preheader = line(
 FromName = line(
     LONGEST_FROM_NAME, "The sender's name, instead of the list's description.", "Ann of Contoso"
 )
+TemplateTitle = line(LONGEST_TITLE, "Shown in the gallery.", "Spring letter")
+TemplateDescription = lines(LONGEST_DESCRIPTION, "What it is for.", "For the spring campaign")
 Reason = line(200, "Why nothing is sent to this address; null unblocks.", "bounced")
 
 # -- lists, addresses, references -----------------------------------------------------------------

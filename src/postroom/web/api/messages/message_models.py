@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field
 
 from postroom.domain.errors import Incomplete
 from postroom.domain.messages.messages import MessageFormat
 from postroom.sender.draft_mail import MOST_TESTS
-from postroom.services.messages.draft_contents import SUPPORTED, ContentChange
+from postroom.services.messages.draft_contents import ContentChange
 from postroom.storage.limits import EARLIEST
 from postroom.web.api.fields import (
     Address,
@@ -41,8 +41,16 @@ PlainText = Annotated[
         examples=["Hello"],
     ),
 ]
-_FORMATS = {"type": "string", "enum": list(SUPPORTED)}
-Format = Annotated[MessageFormat, Field(strict=False), WithJsonSchema(_FORMATS)]
+Format = Annotated[MessageFormat, Field(strict=False)]
+
+Template = Annotated[
+    str,
+    Field(
+        pattern="^[a-z0-9][a-z0-9-]{0,62}$",
+        description="The template that the body is put into.",
+        examples=["newsletter"],
+    ),
+]
 
 _NOT_BLANK = {"type": "string", "pattern": "\\S"}
 
@@ -86,6 +94,7 @@ class NewMessage(Body):
     from_name: FromName | None = None
     reply_to: Address | None = None
     format: Format = MessageFormat.HTML
+    template: Template | None = None
     body: Source | None = None
     html: Html | None = None
     text: PlainText | None = None
@@ -103,10 +112,13 @@ class NewMessage(Body):
 
 class MessageChange(Change):
     """Fields that are left out stay as they are, but a text that was generated from the HTML is
-    generated again. An empty body is removed. Null removes a preheader, name or Reply-To."""
+    generated again. An empty body is removed. Null removes a preheader, name,
+    Reply-To or template."""
 
     model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_some_with_one_source)
-    nullable: ClassVar[frozenset[str]] = frozenset({"preheader", "from_name", "reply_to"})
+    nullable: ClassVar[frozenset[str]] = frozenset(
+        {"preheader", "from_name", "reply_to", "template"}
+    )
 
     list: ListName | None = None
     subject: Subject | None = None
@@ -114,6 +126,7 @@ class MessageChange(Change):
     from_name: FromName | None = None
     reply_to: Address | None = None
     format: Format | None = None
+    template: Template | None = None
     body: Source | None = None
     html: Html | None = None
     text: PlainText | None = None
@@ -163,7 +176,7 @@ def content_change(body: NewMessage | MessageChange, now: datetime) -> ContentCh
         given["scheduled_at"] = storable(given["scheduled_at"], now)
     if "list" in given:
         given["list_name"] = given.pop("list") or ""
-    for name in ("preheader", "from_name", "reply_to", "subject", "text"):
+    for name in ("preheader", "from_name", "reply_to", "subject", "template", "text"):
         if name in given:
             given[name] = given[name] or ""
     return ContentChange(**given)

@@ -15,7 +15,7 @@ from postroom.domain.messages.messages import FINAL, Message, MessageStatus, has
 from postroom.domain.messages.messages import LARGEST_BODY as LARGEST_MESSAGE_BODY
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import Begun
-from postroom.services.messages.message_contents import InboxLines, NewBodies
+from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.message_rows import MessagePage, MessagePart
 from postroom.services.resources.messages import (
     BodiesResource,
@@ -94,12 +94,10 @@ async def create_message(request: Request, body: NewMessage) -> Response:
                 content_change(body, now), author_of(request), ref=ref
             )
             return 201, await describe_scheduled(services, draft, None, now)
-        created = await services.messages.create(
-            body.list or "",
-            body.subject or "",
+        created = await services.composing.create_scheduled(
+            content_change(body, now),
             NewBodies(body.html if body.body is None else body.body, body.text),
             storable(body.scheduled_at, now) or now,
-            lines=InboxLines(body.preheader or "", body.from_name or "", body.reply_to or ""),
             ref=ref,
         )
         return 201, await describe_scheduled(services, created, body.scheduled_at, now)

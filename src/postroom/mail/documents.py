@@ -6,9 +6,9 @@ import html
 import re
 from typing import Final
 
-from postroom.composing.brand import EmailBrand, brand_values
 from postroom.mail.html import HtmlTag, tokens
 
+DEFAULT_FONT: Final = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 _DOCUMENT_TAGS: Final = ("html", "head", "body")
 _DOCTYPE: Final = re.compile(r"\s*(?:<!--.*?-->\s*)*<!doctype\b", re.IGNORECASE | re.DOTALL)
 _FRAME: Final = """\
@@ -17,23 +17,24 @@ _FRAME: Final = """\
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="supported-color-schemes" content="light dark">
 <title>{title}</title>
-<style>
-@media (prefers-color-scheme: dark) {{
-  body, .page {{ background: #131517 !important; color: #e6e4e0 !important; }}
-  .page a {{ color: {colour_on_dark} !important; }}
-}}
-</style>
-</head>
+{dark}</head>
 <body class="page" style="margin:0;padding:24px 16px;background:#ffffff;color:#26292e;\
 font:16px/1.55 {font}">
 <div style="max-width:600px;margin:0 auto">
-{content}
-</div>
+{content}</div>
 </body>
 </html>
+"""
+_DARK: Final = """\
+<meta name="color-scheme" content="light dark">
+<meta name="supported-color-schemes" content="light dark">
+<style>
+@media (prefers-color-scheme: dark) {{
+  body, .page {{ background: #131517 !important; color: #e6e4e0 !important; }}
+  .page a {{ color: {link_on_dark} !important; }}
+}}
+</style>
 """
 
 
@@ -44,14 +45,24 @@ def is_document(source: str) -> bool:
     )
 
 
-def framed(content: str, brand: EmailBrand) -> str:
+def framed(
+    content: str,
+    *,
+    language: str,
+    title: str,
+    font: str = DEFAULT_FONT,
+    link_on_dark: str = "",
+) -> str:
     """Return a document with this content: a language, an encoding, a width for phones, and a
-    column that is easy to read."""
-    values = brand_values(brand)
+    column that is easy to read.
+
+    Only with a colour for links on dark surfaces, it is dark in dark mode: what somebody wrote by
+    hand may have colours of its own.
+    """
     return _FRAME.format(
-        language=html.escape(brand.language),
-        title=values["name"] or "Message",
-        colour_on_dark=values["colour_on_dark"],
-        font=values["font"],
-        content=content.strip("\n"),
+        language=html.escape(language),
+        title=html.escape(title).replace("{", "&#123;"),
+        dark=_DARK.format(link_on_dark=link_on_dark) if link_on_dark else "",
+        font=html.escape(font),
+        content=content if content.endswith("\n") else f"{content}\n",
     )

@@ -1,0 +1,125 @@
+"""A message as one subscriber gets it, before or after it is sent, and its preflight."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from postroom.composing.findings import Finding, Level
+from postroom.domain.audience.addresses import Address, parse_address
+from postroom.domain.audience.lists import MailingList, Subscriber, SubscriberGuid
+from postroom.domain.errors import Incomplete
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.mail.mail_reader import ReadMail, read_mail
+from postroom.mail.mailing import Recipient
+from postroom.sender.draft_mail import draft_mailing
+from postroom.services.audience.list_sizes import ListSizes
+from postroom.services.audience.lists import ListService
+from postroom.services.messages.composing import ComposingService
+from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_contents import InboxLines, NewBodies
+from postroom.services.messages.preflight import (
+    Audience,
+    Preflight,
+    inspect_audience,
+    inspect_email,
+    inspect_lines,
+)
+
+_NOBODY: Final = SubscriberGuid("00000000-0000-4000-8000-000000000000")
+_SOMEBODY: Final = Address("subscriber@example.com")
+_LONGEST: Final = Address(f"{'a' * 64}@{'.'.join(['b' * 60] * 3)}.example")
+"""The longest address that there can be (RFC 5321 4.5.3.1), or nearly so."""
+
+
+class Subscribers(Protocol):
+    async def get(self, list_name: str, address: str) -> Subscriber: ...
+
+
+class Renderer:
+    """Composes emails in order to look at them."""
+
+    def __init__(
+        self,
+        messages: MessageService,
+        composing: ComposingService,
+        lists: ListService,
+        subscribers: Subscribers,
+        sizes: ListSizes,
+        base_url: str,
+    ) -> None:
+        self._messages = messages
+        self._composing = composing
+        self._lists = lists
+        self._subscribers = subscribers
+        self._sizes = sizes
+        self._base_url = base_url
+
+    async def render(self, ref: str, email: str | None = None) -> ReadMail:
+        """Return the email that this subscriber gets; without one, as an example reads it.
+        `NoSuch` message, list or subscriber; `Incomplete` draft."""
+        message = await self._messages.get(ref)
+        subject, lines, bodies = await self._content(message)
+        mailing_list = await self._lists.get(message.list_name)
+        recipient = Recipient(_SOMEBODY, _NOBODY)
+        if email is not None:
+            found = await self._subscribers.get(message.list_name, parse_address(email))
+            recipient = Recipient(found.address, found.guid)
+        return await asyncio.to_thread(
+            self._composed, mailing_list, subject, lines, bodies, recipient
+        )
+
+    async def preflight(self, ref: str) -> Preflight:
+        """Return what is wrong with a message, and who will receive it. `NoSuch`."""
+        message = await self._messages.get(ref)
+        findings: list[Finding] = []
+        audience = Audience()
+        try:
+            subject, lines, bodies = await self._content(message)
+        except Incomplete as exc:
+            findings += (
+                Finding(Level.ERROR, f"incomplete-{field.replace('_', '-')}", f"{field}: {problem}")
+                for field, problem in exc.problems.items()
+            )
+        else:
+            mailing_list = await self._lists.get(message.list_name)
+            mail = await asyncio.to_thread(
+                self._composed, mailing_list, subject, lines, bodies, Recipient(_LONGEST, _NOBODY)
+            )
+            findings += inspect_lines(subject, lines.preheader)
+            findings += inspect_email(mail, urlsplit(self._base_url).hostname or "")
+        if message.list_name and "incomplete-list" not in {each.code for each in findings}:
+            audience = await self._audience(message)
+            findings += inspect_audience(audience)
+        order = list(Level)
+        findings.sort(key=lambda each: order.index(each.level))
+        return Preflight(tuple(findings), audience)
+
+    async def _content(self, message: Message) -> tuple[str, InboxLines, NewBodies]:
+        if message.status is MessageStatus.DRAFT:
+            content, bodies = await self._composing.checked(message)
+            return content.subject, content.lines, bodies
+        lines = InboxLines(message.preheader, message.from_name, message.reply_to)
+        return message.subject, lines, await self._messages.bodies(message)
+
+    async def _audience(self, message: Message) -> Audience:
+        size = (await self._sizes.of([message.list_name]))[message.list_name]
+        excluded = {
+            "unconfirmed": size.subscribers - size.verified,
+            "blocked": size.verified - size.recipients,
+        }
+        return Audience(
+            size.recipients, {reason: count for reason, count in excluded.items() if count > 0}
+        )
+
+    def _composed(
+        self,
+        mailing_list: MailingList,
+        subject: str,
+        lines: InboxLines,
+        bodies: NewBodies,
+        recipient: Recipient,
+    ) -> ReadMail:
+        mailing = draft_mailing(mailing_list, subject, bodies, self._base_url, lines)
+        return read_mail(mailing.mail(recipient))

@@ -1,0 +1,142 @@
+"""Preflight: what is wrong with a message, and who will receive it, before it is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from postroom.composing.findings import Finding, Level
+from postroom.mail.html import HtmlTag, tokens
+from postroom.mail.mail_reader import ReadMail
+
+GMAIL_LIMIT: Final = 102 * 1024
+"""Bytes of HTML that Gmail shows; the rest, with the unsubscribe link, is hidden."""
+
+LONGEST_SHOWN_SUBJECT: Final = 60
+LONGEST_SHOWN_PREHEADER: Final = 100
+_MOST_LISTED: Final = 5
+_PLACEHOLDER_HOSTS: Final = re.compile(
+    r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0|(?:.+\.)?example(?:\.(?:com|net|org))?"
+    r"|.+\.(?:localhost|test|invalid|local)",
+    re.IGNORECASE,
+)
+
+
+class Audience(msgspec.Struct, frozen=True):
+    """How many subscribers get a message, and how many do not, by reason."""
+
+    will_receive: int = 0
+    excluded: Mapping[str, int] = {}
+
+
+class Preflight(msgspec.Struct, frozen=True):
+    findings: tuple[Finding, ...]
+    audience: Audience
+
+    @property
+    def blocks_sending(self) -> bool:
+        return any(each.level is Level.ERROR for each in self.findings)
+
+
+def inspect_audience(audience: Audience) -> Iterator[Finding]:
+    if not audience.will_receive:
+        yield Finding(Level.ERROR, "nobody", "Nobody would receive this message.")
+
+
+def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
+    """Look at what an inbox shows."""
+    if len(subject) > LONGEST_SHOWN_SUBJECT:
+        yield Finding(
+            Level.INFO,
+            "subject-long",
+            f"Phones cut the subject after about {LONGEST_SHOWN_SUBJECT} characters; it has"
+            f" {len(subject)}.",
+        )
+    if not preheader:
+        yield Finding(
+            Level.INFO,
+            "preheader-missing",
+            "Without a preheader, inboxes show the first words of the message.",
+        )
+    elif len(preheader) > LONGEST_SHOWN_PREHEADER:
+        yield Finding(
+            Level.INFO,
+            "preheader-long",
+            f"Inboxes cut the preheader after about {LONGEST_SHOWN_PREHEADER} characters; it has"
+            f" {len(preheader)}.",
+        )
+
+
+def inspect_email(mail: ReadMail, own_host: str) -> Iterator[Finding]:
+    """Look at an email, as the subscriber with the longest address gets it."""
+    if mail.html is None:
+        return
+    if not mail.text:
+        yield Finding(Level.WARNING, "text-missing", "The message has no text part.")
+    size = len(mail.html.encode())
+    if size > GMAIL_LIMIT:
+        yield Finding(
+            Level.WARNING,
+            "size",
+            f"The HTML has {size / 1024:,.0f} KB. Gmail shows 102 KB and hides the rest, with the"
+            " unsubscribe link.",
+        )
+    tags = [each for each in tokens(mail.html) if isinstance(each, HtmlTag) and not each.closes]
+    yield from _pictures([tag.attributes for tag in tags if tag.name == "img"])
+    links = [tag.attributes.get("href", "") for tag in tags if tag.name == "a"]
+    yield from _links(links, own_host)
+
+
+def _pictures(pictures: list[dict[str, str]]) -> Iterator[Finding]:
+    without_alt = [each.get("src", "") for each in pictures if "alt" not in each]
+    if without_alt:
+        yield Finding(
+            Level.WARNING,
+            "alt-missing",
+            f"{_count(without_alt, 'picture')} without an alternative text: {_listed(without_alt)}",
+        )
+    insecure = [
+        each["src"] for each in pictures if each.get("src", "").lower().startswith("http://")
+    ]
+    if insecure:
+        yield Finding(
+            Level.WARNING,
+            "picture-insecure",
+            f"{_count(insecure, 'picture')} not loaded by https://: {_listed(insecure)}",
+        )
+
+
+def _links(links: list[str], own_host: str) -> Iterator[Finding]:
+    elsewhere = [each for each in links if _is_placeholder(each, own_host)]
+    if elsewhere:
+        yield Finding(
+            Level.WARNING,
+            "link-placeholder",
+            f"{_count(elsewhere, 'link')} to a placeholder: {_listed(elsewhere)}",
+        )
+    empty = [each for each in links if each.strip() in ("", "#")]
+    if empty:
+        yield Finding(Level.WARNING, "link-empty", f"{_count(empty, 'link')} without a target.")
+
+
+def _is_placeholder(link: str, own_host: str) -> bool:
+    try:
+        host = urlsplit(link.strip()).hostname or ""
+    except ValueError:
+        return True
+    return host != own_host and _PLACEHOLDER_HOSTS.fullmatch(host) is not None
+
+
+def _count(found: list[str], noun: str) -> str:
+    return f"1 {noun} is" if len(found) == 1 else f"{len(found)} {noun}s are"
+
+
+def _listed(found: list[str]) -> str:
+    distinct = list(dict.fromkeys(each[:80] for each in found))
+    shown = ", ".join(distinct[:_MOST_LISTED])
+    more = len(distinct) - _MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown

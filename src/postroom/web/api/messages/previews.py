@@ -1,0 +1,47 @@
+"""`/messages/{ref}/render` and `/messages/{ref}/preflight`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.services.accounts.api_keys import Scope
+from postroom.services.resources.messages import (
+    PreflightResource,
+    RenderedResource,
+    describe_preflight,
+)
+from postroom.web.api.documenting import call
+from postroom.web.api.fields import Address, RefPath
+from postroom.web.api.routing import ApiRoute, context_of, respond
+
+router = APIRouter(route_class=ApiRoute, tags=["Messages"])
+
+
+@router.get("/messages/{ref}/render", **call(Scope.MESSAGES, RenderedResource, 404))
+async def render_message(
+    request: Request,
+    ref: RefPath,
+    email: Annotated[
+        Address | None, Query(description="A subscriber of the list; left out: an example.")
+    ] = None,
+) -> Response:
+    """Return a message as a subscriber gets it, with merge fields and footer.
+
+    The links in it are the subscriber's own. If a draft is incomplete, `errors` names everything
+    that is missing.
+    """
+    mail = await context_of(request).renderer.render(ref, email)
+    return respond(RenderedResource(mail.subject, mail.html, mail.text))
+
+
+@router.get("/messages/{ref}/preflight", **call(Scope.MESSAGES, PreflightResource, 404))
+async def read_preflight(request: Request, ref: RefPath) -> Response:
+    """Return what is wrong with a message, and how many subscribers will receive it.
+
+    With a finding of the level `error`, it cannot be sent or should not be.
+    """
+    return respond(describe_preflight(await context_of(request).renderer.preflight(ref)))

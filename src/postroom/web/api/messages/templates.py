@@ -1,0 +1,129 @@
+"""`/templates`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from postroom.composing.compiler import LARGEST_SOURCE
+from postroom.composing.layouts import LayoutFormat
+from postroom.services.accounts.api_keys import Scope
+from postroom.services.messages.templates import (
+    TemplateContent,
+    WholeTemplate,
+)
+from postroom.services.resources.templates import (
+    TemplateResource,
+    TemplateSummary,
+    describe_template,
+    describe_template_summary,
+)
+from postroom.web.api.documenting import IF_MATCH, PLACE, call, index_of
+from postroom.web.api.fields import Body, TemplateDescription, TemplateTitle, Text
+from postroom.web.api.routing import (
+    ApiRoute,
+    author_of,
+    matched_etag,
+    respond_with_etag,
+    respond_with_items,
+    services_of,
+    with_quotable_etag,
+)
+
+router = APIRouter(route_class=ApiRoute, tags=["Templates"])
+
+_PATTERN = "^[a-z0-9][a-z0-9-]{0,62}$"
+TemplatePath = Annotated[str, Path(pattern=_PATTERN, examples=["newsletter"])]
+Name = Annotated[
+    str,
+    Field(
+        pattern=_PATTERN,
+        description="1 to 63 lower-case letters, digits or `-`.",
+        examples=["spring-letter"],
+    ),
+]
+Source = Annotated[
+    Text,
+    Field(
+        max_length=LARGEST_SOURCE,
+        description="MJML or HTML with `{% slot content %}` where the message goes.",
+        examples=["<mjml><mj-body>{% slot content %}</mj-body></mjml>"],
+    ),
+]
+
+
+class TemplateChange(Body):
+    """A template without its name."""
+
+    title: TemplateTitle
+    source: Source
+    description: TemplateDescription = ""
+    format: Annotated[LayoutFormat, Field(strict=False)] = LayoutFormat.MJML
+
+    @property
+    def content(self) -> TemplateContent:
+        return TemplateContent(self.title, self.source, self.description, self.format)
+
+
+class NewTemplate(TemplateChange):
+    """A template of your own."""
+
+    name: Name
+
+
+@router.get("/templates", **call(Scope.MESSAGES, index_of(TemplateSummary)))
+async def read_templates(request: Request) -> Response:
+    """Return all templates: your own by name, then the built-in ones."""
+    found = await services_of(request).templates.list()
+    return respond_with_items(map(with_quotable_etag, map(describe_template_summary, found)), None)
+
+
+@router.post(
+    "/templates", **call(Scope.MESSAGES, TemplateResource, 409, status=201, with_etag=True)
+)
+async def create_template(request: Request, body: NewTemplate) -> Response:
+    """Create a template."""
+    services = services_of(request)
+    await services.templates.create(body.name, body.content, author_of(request))
+    created = await services.templates.get(body.name)
+    return respond_with_etag(
+        describe_template(created), 201, {"Location": f"{PLACE}/templates/{body.name}"}
+    )
+
+
+@router.get("/templates/{name}", **call(Scope.MESSAGES, TemplateResource, 404, with_etag=True))
+async def read_template(request: Request, name: TemplatePath) -> Response:
+    """Return a template with its source and its slots."""
+    return respond_with_etag(describe_template(await services_of(request).templates.get(name)))
+
+
+@router.put(
+    "/templates/{name}",
+    **call(Scope.MESSAGES, TemplateResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
+)
+async def replace_template(request: Request, name: TemplatePath, body: TemplateChange) -> Response:
+    """Replace a template of your own. Scheduled messages keep the design that they have."""
+    services = services_of(request)
+    etag = await _matched(request, name)
+    await services.templates.replace(name, body.content, author_of(request), etag=etag)
+    return respond_with_etag(describe_template(await services.templates.get(name)))
+
+
+@router.delete("/templates/{name}", **call(Scope.MESSAGES, None, 404, 409, 412, headers=IF_MATCH))
+async def delete_template(request: Request, name: TemplatePath) -> Response:
+    """Delete a template of your own. Drafts that use it need another one."""
+    etag = await _matched(request, name)
+    await services_of(request).templates.delete(name, etag=etag)
+    return Response(status_code=204)
+
+
+async def _matched(request: Request, name: str) -> str | None:
+    async def read() -> TemplateSummary:
+        found: WholeTemplate = await services_of(request).templates.get(name)
+        return describe_template_summary(found.template)
+
+    return await matched_etag(request, "template", name, read)
