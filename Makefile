@@ -115,6 +115,10 @@ translations: setup ## Update the catalogues of texts for subscribers
 screenshots: setup services ## Take the screenshots of the documentation again
 	@$(BIN)/python scripts/screenshots.py
 
+.PHONY: animation
+animation: setup services ## Take the animation of the README again
+	@$(BIN)/python scripts/animation.py
+
 .PHONY: gallery
 gallery: setup services ## Take pictures of every page into build/gallery
 	@$(BIN)/python -m tests.browser.gallery build/gallery $(ARGS)

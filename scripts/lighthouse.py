@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import async_playwright
-from screenshots import find_pages, log_in_first, running_demo
+from screenshots import Postroom, find_pages, log_in_first, running_postroom
 
 LEAST = 95
 CATEGORIES = ("performance", "accessibility", "best-practices")
@@ -27,14 +27,13 @@ LIGHTHOUSE = Path(__file__).parent.parent / "node_modules/.bin/lighthouse"
 _SECONDS = 180
 
 
-async def addresses(chromium: str, link: str) -> tuple[dict[str, str], str]:
+async def addresses(chromium: str, demo: Postroom) -> tuple[dict[str, str], str]:
     """Return the paths of the pages to look at, and the cookies of an administrator."""
-    base = link.partition("/setup")[0]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = await (await browser.new_context()).new_page()
-        await log_in_first(page, link)
-        found = await find_pages(page, base)
+        await log_in_first(page, demo.link)
+        found = await find_pages(page, demo.url)
         cookies = await page.context.cookies()
         await browser.close()
     paths = {name: found[name] for name in PAGES}
@@ -75,13 +74,12 @@ async def main() -> int:
     if chromium is None or not LIGHTHOUSE.exists():
         raise SystemExit("Chromium or Lighthouse is missing: run `make lighthouse`")
     missed = 0
-    async with running_demo() as link:
-        base = link.partition("/setup")[0]
-        paths, cookies = await addresses(chromium, link)
+    async with running_postroom("--demo") as demo:
+        paths, cookies = await addresses(chromium, demo)
         print(f"{'':18}{'':10}{''.join(f'{each:>16}' for each in CATEGORIES)}")
         for name, path in paths.items():
             for form, options in FORMS.items():
-                report = await scores(chromium, base + path, cookies, options)
+                report = await scores(chromium, demo.url + path, cookies, options)
                 found = [round(100 * report["categories"][each]["score"]) for each in CATEGORIES]
                 print(f"{name:18}{form:10}{''.join(f'{each:>16}' for each in found)}")
                 for each in shortcomings(report):

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.async_api import Browser, Page, async_playwright
@@ -26,33 +27,37 @@ IMAGES = ROOT / "docs/images"
 POSTROOM = Path(sys.executable).with_name("postroom")
 SIZES = {"": (1280, 800), "-phone": (390, 844)}
 SCHEMES = ("light", "dark")
-_LOOKS = 300
+_LOOKS = 1200  # ten a second: the machine may be busy
+
+
+@dataclass(frozen=True)
+class Postroom:
+    """A running Postroom: its URL, the link that creates the first administrator, its folder."""
+
+    url: str
+    link: str
+    folder: Path
 
 
 @asynccontextmanager
-async def running_demo(transport: str = "") -> AsyncIterator[str]:
-    """Run Postroom with the demo's data; yield the link that creates the first administrator.
-
-    Emails stay in the outbox, unless `transport` names a mail server.
-    """
+async def running_postroom(*options: str, **settings: str) -> AsyncIterator[Postroom]:
+    """Run `postroom up` in a folder of its own, with settings such as `transport`."""
     with tempfile.TemporaryDirectory(prefix="postroom-screenshots-") as folder:
         errors = Path(folder) / "postroom.log"
+        given = {"data": "postroom-data", **settings}
         with errors.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                str(POSTROOM),
-                *("up", "--demo", "--port", str(_free_port())),
+                *(str(POSTROOM), "up", "--port", str(_free_port()), *options),
                 cwd=folder,
-                env={
-                    **os.environ,
-                    "POSTROOM_DATA": "postroom-data",
-                    **({"POSTROOM_TRANSPORT": transport} if transport else {}),
-                },
+                env={**os.environ, **{f"POSTROOM_{k.upper()}": v for k, v in given.items()}},
                 stderr=log,
             )
         try:
-            yield await asyncio.to_thread(_link_in, errors)
+            link = await asyncio.to_thread(_link_in, errors)
+            yield Postroom(link.partition("/setup")[0], link, Path(folder))
         finally:
-            process.send_signal(signal.SIGTERM)
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
             await process.wait()
 
 
@@ -125,16 +130,15 @@ async def main() -> None:
     if shutil.which("chromium") is None:
         raise SystemExit("Chromium is missing: apt-get install chromium")
     IMAGES.mkdir(parents=True, exist_ok=True)
-    async with running_demo() as link, async_playwright() as playwright:
-        base = link.partition("/setup")[0]
+    async with running_postroom("--demo") as demo, async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
         context = await browser.new_context()
         page = await context.new_page()
-        await log_in_first(page, link)
+        await log_in_first(page, demo.link)
         await page.wait_for_timeout(3000)  # one of the demo's messages is being sent
-        await take(browser, base, await context.cookies())  # type: ignore[arg-type]
+        await take(browser, demo.url, await context.cookies())  # type: ignore[arg-type]
         await browser.close()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import html
+import os
 import re
 import tempfile
 from collections.abc import AsyncIterator, Iterable
@@ -17,12 +18,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import anyio
 from playwright.async_api import Browser, BrowserContext, Page
 
 from postroom.services.accounts.users import Role
 from postroom.web.app import VIEWS
-from scripts.screenshots import log_in_first, running_demo
-from tests.browser.chromium import running_chromium
+from scripts.screenshots import POSTROOM, log_in_first, running_postroom
+from tests.browser.chromium import PATIENCE, running_chromium
 from tests.browser.scenes import ADMIN, EMPTY, STRANGER, VIEWER, Scene, scenes_of
 from tests.services.waiting import free_ports
 from tests.web.site import Visitor, running_site
@@ -30,7 +32,6 @@ from tests.web.world import NOT_PAGES, furnished
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 SCHEMES = ("light", "dark")
-AWAY = "smtp://127.0.0.1:{port}"
 _MOST_PAGES = 120
 _TALLEST = 2400
 
@@ -80,19 +81,47 @@ def _slug(text: str) -> str:
 # -- the demo ---------------------------------------------------------------------------------
 
 
-async def take_demo(gallery: Gallery, kind: str, transport: str = "") -> None:
+async def take_demo(gallery: Gallery) -> None:
     """Follow links from page to page, and take one page of each kind."""
-    async with running_demo(transport) as link, _window(gallery.browser) as context:
+    async with running_postroom("--demo") as demo, _window(gallery.browser) as context:
         page = await context.new_page()
-        await log_in_first(page, link)
-        base = link.partition("/setup")[0]
+        await log_in_first(page, demo.link)
         await page.wait_for_timeout(3000)  # one of the demo's messages is being sent
-        only = {"/", "/messages", "/messages/sending", "/messages/{ref}", "/events"}
-        async for address in _crawl(page, base, only if transport else None):
-            await gallery.take(page, kind, address)
+        async for address in _crawl(page, demo.url):
+            await gallery.take(page, "demo", address)
 
 
-async def _crawl(page: Page, base: str, only: set[str] | None) -> AsyncIterator[str]:
+async def take_away(gallery: Gallery) -> None:
+    """Take the pages that tell of a mail server that cannot be reached."""
+    [port] = free_ports(1)
+    transport = f"smtp://127.0.0.1:{port}"
+    async with (
+        running_postroom(transport=transport) as running,
+        _window(gallery.browser, running.url) as context,
+    ):
+        await anyio.Path(running.folder / "news.txt").write_text("Hello")
+        for command in (
+            ("list", "create", "news", "--description", "News", "--from", "news@example.com"),
+            ("subscriber", "add", "news", "ann@example.com", "--verified"),
+            ("message", "create", "news", "--subject", "A message", "--text", "news.txt"),
+        ):
+            done = await asyncio.create_subprocess_exec(
+                *(POSTROOM, *command, "--data", "postroom-data"),
+                cwd=running.folder,
+                stdout=asyncio.subprocess.DEVNULL,
+                env={**os.environ, "POSTROOM_TRANSPORT": transport},
+            )
+            assert await done.wait() == 0, command
+        page = await context.new_page()
+        await log_in_first(page, running.link)
+        await page.get_by_role("button", name="Try now").wait_for(timeout=PATIENCE)
+        link = await page.locator("main a[href^='/messages/6']").first.get_attribute("href")
+        for address in ("/", "/messages/sending", link or "/", "/events", "/queues"):
+            await page.goto(address)
+            await gallery.take(page, "away", address)
+
+
+async def _crawl(page: Page, base: str) -> AsyncIterator[str]:
     """Open pages and yield their addresses, while the page is open."""
     waiting = ["/"]
     taken: set[str] = set()
@@ -100,7 +129,7 @@ async def _crawl(page: Page, base: str, only: set[str] | None) -> AsyncIterator[
     while waiting and len(taken) < _MOST_PAGES:
         address = waiting.pop(0)
         shape = _shape(address)
-        if shape is None or shape in taken or (only and shape.partition(" ")[0] not in only):
+        if shape is None or shape in taken:
             continue
         response = await page.goto(base + address)
         if response is None or response.status >= 400:
@@ -189,13 +218,12 @@ async def main(folder: Path, kinds: set[str]) -> None:
     async with running_chromium() as browser:
         gallery = Gallery(browser, folder)
         if "demo" in kinds:
-            await take_demo(gallery, "demo")
-        if "away" in kinds:
-            [port] = free_ports(1)
-            await take_demo(gallery, "away", AWAY.format(port=port))
+            await take_demo(gallery)
         if "scenes" in kinds:
             with tempfile.TemporaryDirectory(prefix="postroom-gallery-") as sites:
                 await take_scenes(gallery, Path(sites))
+        if "away" in kinds:
+            await take_away(gallery)
         gallery.write_index()
     print(f"{len(gallery.shown)} pages, {4 * len(gallery.shown)} pictures: {folder}/index.html")
 

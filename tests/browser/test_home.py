@@ -86,7 +86,7 @@ async def test_home_follows_a_message_through_an_outage_of_the_mail_server(
             "All systems normal", timeout=PATIENCE
         )
         last = page.get_by_role("region", name="Last message: Autumn")
-        await expect(last).to_contain_text("100 %", timeout=PATIENCE)
+        await expect(last).to_contain_text("100%", timeout=PATIENCE)
         await expect(page.get_by_role("region", name="Get started")).to_have_count(0)
         audience = page.get_by_role("region", name="Subscribers")
         await expect(audience).to_contain_text(f"{RECIPIENTS} confirmed")

@@ -161,7 +161,7 @@ async def watch_it_go_out(page: Page) -> None:
     await expect(page.locator(".headline")).to_contain_text("Sent", timeout=4 * PATIENCE)
     for name, count in (("planned", "1"), ("accepted", "1"), ("pending", "0"), ("refused", "0")):
         await expect(page.locator(f"[data-count={name}]")).to_have_text(count, timeout=PATIENCE)
-    await expect(page.locator("[data-percent]")).to_have_text("100 %", timeout=PATIENCE)
+    await expect(page.locator("[data-percent]")).to_have_text("100%", timeout=PATIENCE)
 
 
 async def leave(page: Page) -> None:

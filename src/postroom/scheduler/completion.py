@@ -103,14 +103,14 @@ class Completion:
                 for word, count in (
                     ("accepted", counts.accepted),
                     ("refused", counts.refused),
-                    ("suppressed", counts.suppressed),
+                    ("skipped", counts.suppressed),
                 )
                 if count
             )
             await self._events.record(
                 "scheduler",
-                f"the message {message.subject!r} to {message.list_name} is completed:"
-                f" {parts or 'it had no recipients'}",
+                f"message “{message.subject}” to {message.list_name} sent:"
+                f" {parts or 'no recipients'}",
                 severity=Severity.WARNING if mostly_refused else Severity.INFO,
                 subject=f"message:{message.ref}",
             )

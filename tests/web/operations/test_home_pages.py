@@ -135,7 +135,7 @@ async def test_home_shows_the_figures_of_the_last_message_that_was_sent(site: Si
     assert "Harvest festival" in shown
     figures = re.findall(r'<dt>([^<]*)</dt><dd class="figure">([^<]*)</dd>', shown)
     assert figures == [
-        ("Accepted", "99.4 %"),
+        ("Accepted", "99.4%"),
         ("Recipients", "1,000"),
         ("Refused", "5"),
         ("Skipped", "1"),

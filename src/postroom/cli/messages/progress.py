@@ -148,7 +148,7 @@ def _bar(counts: Counts, speed: SpeedMeter | None, *, show_time_left: bool) -> T
         bar.append("━" * (until - filled), output.STYLES[part])
         filled = until
     bar.append("━" * (width - filled), "bright_black")
-    bar.append(f" {100 * counts.done // counts.planned:3} %")
+    bar.append(f" {100 * counts.done // counts.planned:3}%")
     if speed is not None and speed.per_second:
         bar.append(f"  {speed.per_second:,.0f}/s", "bold")
         if show_time_left and counts.pending:

@@ -16,6 +16,7 @@ from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.units import show_size
 from postroom.web.rendering import times
+from postroom.web.rendering.browser_names import browser_name
 
 FOLDER = Path(__file__).parent.parent
 STATIC = FOLDER / "static"
@@ -55,7 +56,10 @@ def make_environment() -> jinja2.Environment:
     environment.filters.update(times.FILTERS)
     environment.filters.update(number=number, percent=percent, size=show_size, sentence=sentence)
     environment.filters.update(
-        queue_url=queue_url, status_label=status_label, outcome_label=outcome_label
+        queue_url=queue_url,
+        status_label=status_label,
+        outcome_label=outcome_label,
+        browser_name=browser_name,
     )
     environment.globals["static"] = static
     return environment
@@ -75,9 +79,9 @@ def number(value: float) -> str:
 
 def percent(part: float, whole: float) -> str:
     if not whole:
-        return "0 %"
+        return "0%"
     share = 100 * part / whole
-    return f"{share:.0f} %" if share in (0, 100) else f"{min(max(share, 0.1), 99.9):.1f} %"
+    return f"{share:.0f}%" if share in (0, 100) else f"{min(max(share, 0.1), 99.9):.1f}%"
 
 
 def sentence(problem: str, field: str) -> str:

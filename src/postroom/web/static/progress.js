@@ -8,12 +8,15 @@
   const find = (name) => part.querySelector(name);
   const number = (value) => value.toLocaleString("en");
   const times = [], rates = [];
+  // As in times.js: the visitor's conventions if those are English, too.
+  const locale = navigator.language.startsWith("en") ? navigator.language : "en-GB";
+  const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   let plot = null;
 
   function percent(counts) {
-    if (!counts.planned) return "0 %";
+    if (!counts.planned) return "0%";
     const share = 100 * (counts.planned - counts.pending) / counts.planned;
-    return share === 0 || share === 100 ? `${share} %` : `${Math.min(Math.max(share, 0.1), 99.9).toFixed(1)} %`;
+    return share === 0 || share === 100 ? `${share}%` : `${Math.min(Math.max(share, 0.1), 99.9).toFixed(1)}%`;
   }
 
   function show(state) {
@@ -47,7 +50,7 @@
     plot = new uPlot({
       width: box.clientWidth, height: 180, legend: { show: false }, cursor: { show: false },
       scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
-      axes: [{ ...axis, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300] }, { ...axis, size: 64 }],
+      axes: [{ ...axis, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300], space: 90, values: (_, moments) => moments.map((at) => clock.format(at * 1000)) }, { ...axis, size: 64 }],
       series: [{}, { stroke: line, width: 2, points: { show: false } }],
     }, [times, rates], box);
     window.addEventListener("resize", () => plot.setSize({ width: box.clientWidth, height: 180 }));

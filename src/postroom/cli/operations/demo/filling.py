@@ -204,7 +204,7 @@ async def _write_message(services: Services, sent: _SentMessage) -> None:
     await services.message_rows.archive(message)
     await services.events.record(
         "scheduler",
-        f"the message {message.subject!r} to {message.list_name} is completed:"
+        f"message “{message.subject}” to {message.list_name} sent:"
         f" {counts.accepted:,} accepted, {counts.refused:,} refused",
         subject=f"message:{message.ref}",
         at=message.completed_at,

@@ -52,7 +52,7 @@ NEWS: Final = ListPlan(
         Edition(63, "Autumn catalogue", "Forty pages of wool, wood and warm light."),
         Edition(56, "Three soups for grey days", "Pumpkin, lentil, and the one with the leeks."),
         Edition(49, "How we choose our farms", "Seven questions that we ask every grower."),
-        Edition(40, "Birthday week: 20 % off everything", "Contoso turns ten. Thank you."),
+        Edition(40, "Birthday week: 20% off everything", "Contoso turns ten. Thank you."),
         Edition(33, "What you bought most", "And what we would have bought instead."),
         Edition(26, "Repair café on Saturday", "Bring a lamp, take a lamp home that works."),
         Edition(19, "New: refill stations", "Bring your jars; the fifth filling is free."),

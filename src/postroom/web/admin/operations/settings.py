@@ -57,12 +57,19 @@ async def _state(visit: Visit, settings: Settings) -> dict[str, str]:
     return {
         "Version": f"Postroom {__version__}",
         "Store": await _store(visit),
-        "Mail server": settings.found["transport"].shown,
+        "Mail server": _mail_server(settings),
         "Base URL": visit.context.base_url,
         "Data folder": str(settings.storage.data.absolute()),
         "Host name": socket.gethostname(),
         "Python": f"{platform.python_version()} on {sys.platform}",
     }
+
+
+def _mail_server(settings: Settings) -> str:
+    shown = settings.found["transport"].shown
+    if shown.startswith("outbox:"):
+        return "None yet: emails are kept in the outbox. Set transport to send them."
+    return shown
 
 
 async def _store(visit: Visit) -> str:
