@@ -80,8 +80,15 @@ async def test_home_follows_a_message_through_an_outage_of_the_mail_server(
         await expect(state).to_contain_text("next attempt")
         sending = page.get_by_role("region", name="Sending now")
         await expect(sending).to_contain_text(f"0 of {RECIPIENTS}", timeout=PATIENCE)
+        try_now = page.get_by_role("button", name="Try now")
+        [what, button] = [
+            await each.bounding_box() for each in (page.locator(".system-state .what"), try_now)
+        ]
+        assert what, "the problem is shown"
+        assert button, "so is what to do about it"
+        assert abs(what["y"] - button["y"]) < what["height"], "in one line"
         await anyio.to_thread.run_sync(mail_server.start)
-        await page.get_by_role("button", name="Try now").click()
+        await try_now.click()
         await expect(page.locator("#home-state")).to_have_text(
             "All systems normal", timeout=PATIENCE
         )
