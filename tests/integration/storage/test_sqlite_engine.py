@@ -23,6 +23,7 @@ from postroom.storage import (
     Store,
     StoreDamaged,
     StoreError,
+    StoreUnavailable,
     Upsert,
     open_store,
 )
@@ -267,6 +268,23 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: by
     with pytest.raises(StoreDamaged, match=r"store\.db"):
         await open_store(url_of(path))
     assert path.read_bytes() == content
+
+
+async def test_a_store_that_another_program_has_locked_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.1)
+    path = tmp_path / "store.db"
+    await (await open_store(url_of(path))).close()
+    # Not Python's own SQLite: locks of two libraries in one process do not meet.
+    other = connection.open_connection(path)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(StoreUnavailable, match=r"store\.db is locked by another program"):
+            await open_store(url_of(path))
+    finally:
+        other.close()
+    await (await open_store(url_of(path))).close()
 
 
 async def test_a_damaged_page_is_reported_when_it_is_read(tmp_path: Path) -> None:

@@ -188,19 +188,42 @@ async def test_an_entity_is_deleted_after_a_question_and_only_as_it_was_seen(sit
 
 async def test_the_emails_of_a_page_are_shown_as_rows(site: Site) -> None:
     user = await site.user()
-    guids = {Address("ann@x.org"): GUID, Address("bob@x.org"): GUID}
+    guids = {Address(f"{name}@x.org"): GUID for name in ("ann", "bob", "carol")}
     emails = PageEmails.planned(guids).settled(
-        {1: EmailState(EmailOutcome.REFUSED, "550 <no> such user", tries=2)}
+        {
+            1: EmailState(EmailOutcome.REFUSED, "550 <no> such user", tries=2),
+            2: EmailState(EmailOutcome.IN_DOUBT, "long " * 40, tries=1, doubts=1),
+        }
     )
     page = Page("2026-11-15", MessageRef("639303934531336520"), 7, emails)
     await site.services.pages.table.insert(page_entity(page))
     where = "partition=2026-11-15%2C639303934531336520"
     listed = await opened(user, f"/explorer/tables/messagepage/rows?{where}")
-    assert "Planned: 2" in listed
+    assert "Planned: 3" in listed
+    assert "<dt>Planned</dt><dd><code>3</code></dd>" in listed
     assert "Emails:" not in listed
     shown = await opened(user, f"/explorer/tables/messagepage/entity?{where}&row=000007")
-    for text in ("ann@x.org", "pending", "bob@x.org", "refused", "550 &lt;no&gt; such user"):
+    assert "3 emails</h2>" in shown
+    for text in ("ann@x.org", "bob@x.org", "550 &lt;no&gt; such user"):
         assert f"{text}</td>" in shown
+    for text in ("waiting", "refused", "uncertain", "was uncertain"):
+        assert f"{text}</span>" in shown
+    assert f'<details class="long"><summary>{"long " * 40}</summary></details>' in shown
+    assert re.search(r"<details><summary>Packed value, \d+ characters</summary>", shown)
+
+
+async def test_long_values_can_be_opened_among_the_rows(site: Site) -> None:
+    user = await site.user()
+    long = "word " * 100 + "<end>"
+    row = Entity("p", "r", {"Short": "<b>", "Long": long, "Longest": "x" * 5000})
+    await site.services.store.table("departed").insert(row)
+    listed = await opened(user, "/explorer/tables/departed/rows?partition=p")
+    assert "<summary>Short: &lt;b&gt; · Long: word word" in listed
+    assert f"<dt>Long</dt><dd><code>{long.replace('<end>', '&lt;end&gt;')}</code></dd>" in listed
+    assert f"<code>{'x' * 1000}…</code>" in listed
+    shown = await opened(user, "/explorer/tables/departed/entity?partition=p&row=r")
+    assert "x" * 5000 in shown
+    assert shown.count("data-copy=") == 3
 
 
 async def test_secrets_are_not_shown_and_cannot_be_changed(site: Site) -> None:

@@ -49,21 +49,19 @@ class MessageTimes:
 
     async def under_way(self, *, limit: int) -> list[Message]:
         """Return messages that are due and unfinished, the earliest first."""
-        return await self._open(KeyRange(stop=_row_at(clock.now())), limit)
+        return _without_cancelled(await self._open(KeyRange(stop=_row_at(clock.now())), limit))
 
     async def to_come(self, *, limit: int) -> list[Message]:
         """Return messages that are not due yet, the earliest first."""
-        return await self._open(KeyRange(start=_row_at(clock.now())), limit)
+        return _without_cancelled(await self._open(KeyRange(start=_row_at(clock.now())), limit))
 
     async def count_open(self, *, most: int) -> OpenCounts:
-        """Count unfinished messages, each kind up to `most`. Reads the index only."""
+        """Count unfinished messages, each kind up to `most`. A cancelled one is finished, although
+        the scheduler has yet to archive it."""
         now = _row_at(clock.now())
-        ranges = (KeyRange(stop=now), KeyRange(start=now))
-        under_way, to_come = [
-            len((await self._index.query(KeyRange.only(entities.OPEN), rows, limit=most)).entities)
-            for rows in ranges
-        ]
-        return OpenCounts(under_way, to_come)
+        under_way = await self._open(KeyRange(stop=now), most)
+        to_come = await self._open(KeyRange(start=now), most)
+        return OpenCounts(len(_without_cancelled(under_way)), len(_without_cancelled(to_come)))
 
     async def done(self, *, limit: int, before: str | None = None) -> NewestMessages:
         """Return finished messages, newest first."""
@@ -163,6 +161,10 @@ class MessageTimes:
             if message.status is not MessageStatus.DRAFT and _is_at(message, entry):
                 messages.append(message)
         return messages
+
+
+def _without_cancelled(messages: list[Message]) -> list[Message]:
+    return [each for each in messages if each.status is not MessageStatus.CANCELLED]
 
 
 def _is_at(message: Message, entry: Entity) -> bool:

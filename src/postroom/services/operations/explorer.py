@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from postroom.domain.errors import NoSuch, NotNow, Overtaken
+from postroom.domain.messages.page_emails import EmailState
 from postroom.services import entities
-from postroom.services.messages.page_rows import page_as_rows
+from postroom.services.messages.page_rows import page_as_rows, page_from
 from postroom.storage import (
     EVERY_KEY,
     BlobInfo,
@@ -252,6 +253,23 @@ def rows_to_show(table: str, entity: Entity) -> list[Entity]:
         return page_as_rows(entity)
     except (StoreDamaged, ValueError):
         return [entity]
+
+
+class PageEmail(msgspec.Struct, frozen=True):
+    """An email of a page, as people see it."""
+
+    address: str
+    state: EmailState
+
+
+def emails_of_page(table: str, entity: Entity) -> list[PageEmail]:
+    """Return the emails of a page; none for any other entity, or a damaged page."""
+    if table != entities.PAGES:
+        return []
+    try:
+        return [PageEmail(address, state) for address, state in page_from(entity).emails]
+    except (StoreDamaged, ValueError):
+        return []
 
 
 def _behind(key: str) -> str:

@@ -29,6 +29,7 @@ from postroom.storage.sqlite import queues, schema
 from postroom.storage.sqlite.bell import FileBell
 from postroom.storage.sqlite.blobs import SqliteContainer
 from postroom.storage.sqlite.connection import Readers, open_connection
+from postroom.storage.sqlite.errors import translated
 from postroom.storage.sqlite.queues import SqliteQueue
 from postroom.storage.sqlite.store_clock import StoreClock
 from postroom.storage.sqlite.tables import PREFIX, SqliteTable
@@ -205,8 +206,10 @@ def _prepare(path: Path) -> StoreClock:
     connection = open_connection(path)
     try:
         schema.prepare(connection, path)
-        schema.remove_abandoned_uploads(connection)
-        return _opened_clock(path, schema.latest_moment(connection))
+        with translated(path, connection):
+            schema.remove_abandoned_uploads(connection)
+            latest = schema.latest_moment(connection)
+        return _opened_clock(path, latest)
     finally:
         connection.close()
 

@@ -55,7 +55,7 @@ def translate(exc: apsw.Error, path: Path, connection: apsw.Connection | None) -
                 f"{path} is damaged or not an SQLite file ({exc}): restore it from a backup"
             )
         case apsw.BusyError() | apsw.LockedError():
-            return StoreUnavailable(f"{path} was locked by another process for too long")
+            return StoreUnavailable(f"{path} is locked by another program: close it and try again")
         case _:
             return StoreUnavailable(f"{path}: {exc}")
 

@@ -57,6 +57,20 @@ async def test_messages_are_found_by_when_they_are_due(services: Services) -> No
     assert everything.next is None
 
 
+async def test_a_cancelled_message_is_not_open_even_before_it_is_archived(
+    services: Services,
+) -> None:
+    await services.lists.create("news", "News", "news@example.com")
+    for hours in (-2, 2):
+        kept = await scheduled(services, "kept", NOW + timedelta(hours=hours))
+        cancelled = await scheduled(services, "not sent", NOW + timedelta(hours=hours))
+        await services.messages.cancel(cancelled)
+        open_ones = services.times.under_way if hours < 0 else services.times.to_come
+        assert [m.ref for m in await open_ones(limit=10)] == [kept]
+    counts = await services.times.count_open(most=10)
+    assert (counts.under_way, counts.to_come) == (1, 1)
+
+
 async def test_newest_first_goes_on_where_it_ended(services: Services) -> None:
     await services.lists.create("news", "News", "news@example.com")
     ages = [0, 0, 1, 1, 3, 12, 12, 50, 200, 4000]

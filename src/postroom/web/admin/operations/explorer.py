@@ -15,6 +15,7 @@ from postroom.services.operations.explorer import (
     CHANGEABLE_CONTAINERS,
     check_changeable,
     check_container_changeable,
+    emails_of_page,
     reason_closed,
     rows_to_show,
 )
@@ -27,14 +28,7 @@ from postroom.web.requests.visit import Endpoint, Visit
 _AT_ONCE = 50
 _NEW_PROPERTIES = 2  # empty fields at the end of the form
 _MOST_PROPERTIES = 260
-_EMAIL_COLUMNS: Final = {
-    "EmailAddress": "Email address",
-    "Outcome": "Outcome",
-    "Tries": "Attempts",
-    "Reply": "Reply",
-    "At": "At",
-    "NextTryAt": "Next attempt",
-}
+_LONGEST_VALUE: Final = 1000  # characters of a value among the rows; the row itself shows all
 _BLOBS: Final = Sortable[BlobInfo](
     {
         "name": SortColumn("Name", lambda each: each.name),
@@ -265,8 +259,8 @@ def _form(
         problem=problem,
         can_change=name in CHANGEABLE,
         has_theirs=any(line.theirs is not None for line in lines),
-        emails=_emails(name, entity),
-        email_columns=_EMAIL_COLUMNS.values(),
+        emails=emails_of_page(name, entity),
+        packed=_packed(name, entity),
         here=_entity_url(name, entity.partition, entity.row),
         delete_url=_link(
             f"/explorer/tables/{quote(name)}/delete", partition=entity.partition, row=entity.row
@@ -275,12 +269,9 @@ def _form(
     )
 
 
-def _emails(table: str, entity: Entity) -> list[list[str]]:
-    """Return the emails of a page: the texts of `_EMAIL_COLUMNS`."""
-    return [
-        [show_value(row.properties.get(name, "")) for name in _EMAIL_COLUMNS]
-        for row in rows_to_show(table, entity)[1:]
-    ]
+def _packed(table: str, entity: Entity) -> set[str]:
+    """Return the properties that are shown as rows instead."""
+    return set(entity.properties) - set(rows_to_show(table, entity)[0].properties)
 
 
 def _lines(entity: Entity) -> list[Line]:
@@ -364,9 +355,19 @@ async def _entity(visit: Visit) -> Entity:
 
 
 def _row(entity: Entity) -> dict[str, object]:
-    """Summarise an entity in one line."""
-    texts = [f"{name}: {show_value(value)[:60]}" for name, value in entity.properties.items()]
-    return {"partition": entity.partition, "row": entity.row, "text": " · ".join(texts)[:300]}
+    """Summarise an entity in one line, with its values to open."""
+    values = [(name, show_value(value)) for name, value in entity.properties.items()]
+    texts = [f"{name}: {text[:60]}" for name, text in values]
+    return {
+        "partition": entity.partition,
+        "row": entity.row,
+        "text": " · ".join(texts)[:300],
+        "values": [(name, _shortened(text)) for name, text in values],
+    }
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 def _entity_url(table: str, partition: str, row: str) -> str:
