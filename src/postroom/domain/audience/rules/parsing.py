@@ -1,0 +1,35 @@
+"""Reading the text of a rule."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from postroom.domain.audience.rules.errors import RuleError
+from postroom.domain.audience.rules.syntax import Place, Rule, comparisons
+
+LONGEST: Final = 10_000
+MOST_COMPARISONS: Final = 50
+
+RESERVED: Final = frozenset({"and", "in", "is", "not", "or", "within"})
+"""Words that cannot be the name of a field."""
+
+
+def parse_rule(text: str) -> Rule:
+    """Parse a rule. `RuleError`.
+
+    Whether its fields exist and have fitting types is up to `check_rule`.
+    """
+    if len(text) > LONGEST:
+        problem = f"a rule must have at most {LONGEST:,} characters, not {len(text):,}"
+        raise RuleError(Place(), problem)
+    if not text.strip():
+        raise RuleError(Place(), 'write a rule such as city = "Berlin"')
+    # Only processes that use rules should load the library.
+    from postroom.domain.audience.rules.building import build
+
+    rule = build(text)
+    found = list(comparisons(rule))
+    if len(found) > MOST_COMPARISONS:
+        problem = f"a rule must have at most {MOST_COMPARISONS} comparisons, not {len(found)}"
+        raise RuleError(found[MOST_COMPARISONS].place, problem)
+    return rule

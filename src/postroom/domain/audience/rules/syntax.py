@@ -1,0 +1,144 @@
+"""What a rule consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+Literal: TypeAlias = str | bool | int | float | date
+
+
+class Operator(StrEnum):
+    """How a field is compared. The value is how it is written."""
+
+    EQUAL = "="
+    NOT_EQUAL = "!="
+    LESS = "<"
+    AT_MOST = "<="
+    MORE = ">"
+    AT_LEAST = ">="
+    CONTAINS = "contains"
+    STARTS_WITH = "starts with"
+    ENDS_WITH = "ends with"
+    BEFORE = "before"
+    AFTER = "after"
+    IN = "in"
+    NOT_IN = "not in"
+    WITHIN = "within"
+    EMPTY = "is empty"
+    NOT_EMPTY = "is not empty"
+
+
+class Unit(StrEnum):
+    DAYS = "days"
+    WEEKS = "weeks"
+    MONTHS = "months"
+    YEARS = "years"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where something stands in the text of a rule, both counted from 1."""
+
+    line: int = 1
+    column: int = 1
+
+
+class Period(msgspec.Struct, frozen=True):
+    """The time up to today: `30 days`."""
+
+    count: int
+    unit: Unit
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """One field compared with some values: none for `is empty`, several for `in (…)`.
+
+    `within` has a period instead.
+    """
+
+    field: str
+    operator: Operator
+    values: tuple[Literal, ...] = ()
+    period: Period | None = None
+    place: Place = Place()
+
+
+class Not(msgspec.Struct, frozen=True):
+    part: Rule
+
+
+class AllOf(msgspec.Struct, frozen=True):
+    parts: tuple[Rule, ...]
+
+
+class AnyOf(msgspec.Struct, frozen=True):
+    parts: tuple[Rule, ...]
+
+
+Rule: TypeAlias = Comparison | Not | AllOf | AnyOf
+
+
+def comparisons(rule: Rule) -> Iterator[Comparison]:
+    """Yield every comparison, in the order of the text."""
+    match rule:
+        case Comparison():
+            yield rule
+        case Not(part):
+            yield from comparisons(part)
+        case AllOf(parts) | AnyOf(parts):
+            for each in parts:
+                yield from comparisons(each)
+
+
+def fields_of(rule: Rule) -> set[str]:
+    """Return the names of the fields that have to be known to evaluate the rule."""
+    return {each.field for each in comparisons(rule)}
+
+
+def text_of(rule: Rule) -> str:
+    """Write a rule as text; `parse_rule` reads the same rule from it."""
+    match rule:
+        case Comparison():
+            return _comparison_text(rule)
+        case Not(part):
+            return f"not {_in_parentheses(part, (AllOf, AnyOf))}"
+        case AllOf(parts):
+            return " and ".join(_in_parentheses(each, (AllOf, AnyOf)) for each in parts)
+        case AnyOf(parts):
+            return " or ".join(_in_parentheses(each, (AnyOf,)) for each in parts)
+
+
+def _in_parentheses(rule: Rule, kinds: tuple[type, ...]) -> str:
+    return f"({text_of(rule)})" if isinstance(rule, kinds) else text_of(rule)
+
+
+def _comparison_text(rule: Comparison) -> str:
+    words = [rule.field, rule.operator.value]
+    if rule.period is not None:
+        words += [str(rule.period.count), rule.period.unit.value]
+    elif rule.operator in (Operator.IN, Operator.NOT_IN):
+        words.append(f"({', '.join(map(literal_text, rule.values))})")
+    else:
+        words += map(literal_text, rule.values)
+    return " ".join(words)
+
+
+def literal_text(value: Literal) -> str:
+    """Write a value as it stands in a rule."""
+    match value:
+        case str():
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case bool():
+            return "true" if value else "false"
+        case date():
+            return value.isoformat()
+        case float():
+            digits = format(Decimal(repr(value)), "f")  # without an exponent
+            return digits if "." in digits else f"{digits}.0"
+        case int():
+            return str(value)
