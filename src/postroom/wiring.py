@@ -32,10 +32,12 @@ from postroom.services.accounts.sessions import SessionService
 from postroom.services.accounts.users import UserService
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
+from postroom.services.audience.list_fields import FieldService
 from postroom.services.audience.list_growth import GrowthService, ListCounts
 from postroom.services.audience.list_sizes import EstimateService, ListSizes
 from postroom.services.audience.lists import ListService, LogoService
 from postroom.services.audience.personal_data import PersonalDataService, TraceService
+from postroom.services.audience.segments import SegmentService
 from postroom.services.audience.subscriber_search import SubscriberSearch
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.events import EventService, Severity
@@ -91,7 +93,9 @@ class Services:
         )
         self.lists = ListService(store, self.message_rows)
         self.counts = ListCounts(store)
-        self.subscriptions = SubscriptionService(store, self.lists, self.counts)
+        self.fields = FieldService(store, self.lists)
+        self.subscriptions = SubscriptionService(store, self.lists, self.counts, self.fields)
+        self.segments = SegmentService(store, self.lists, self.fields, self.subscriptions)
         self.logos = LogoService(store, self.lists)
         self.imports = ImportService(store, self.lists, self.counts, self.events)
         self.exports = ExportService(self.lists, self.subscriptions)

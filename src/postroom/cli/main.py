@@ -42,6 +42,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "audience.subscribers:subscribers",
             "Manage the subscribers of a list; import and export.",
         ),
+        "field": ("audience.fields:fields", "Manage the fields of a list."),
+        "segment": (
+            "audience.segments:segments",
+            "Manage the segments of a list: named rules that select subscribers.",
+        ),
         "message": ("messages.messages:messages", "Schedule messages and follow their delivery."),
         "trace": ("audience.subscribers:trace", "Show everything that happened to one address."),
     },

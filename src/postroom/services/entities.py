@@ -5,6 +5,8 @@
 | `mailinglist`    | list          | `mailinglist`   | the list                             |
 | `mailinglist`    | list          | `email:KEY`     | a subscriber; see below              |
 | `mailinglist`    | list          | `guid:GUID`     | its look-up row                      |
+| `mailinglist`    | list          | `fields`        | the fields that the list declares    |
+| `mailinglist`    | list          | `segment:NAME`  | a segment: its rule                  |
 | `listindex`      | `list`        | list            | which lists there are                |
 | `message`        | day, `draft`  | `message` + ref | a message that is not done           |
 | `messagearchive` | the same keys |                 | a message that is done               |
@@ -164,6 +166,8 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["EmailAddress"] = subscriber.address
     if subscriber.merged_guids:
         properties["MergedGUIDs"] = ",".join(subscriber.merged_guids)
+    if subscriber.attributes:
+        properties["Attributes"] = msgspec.json.encode(subscriber.attributes).decode()
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
@@ -217,6 +221,7 @@ def new_subscribers(
 def subscriber_from(entity: Entity) -> Subscriber:
     spelling = read_optional(entity, "EmailAddress", str)
     merged = read_optional(entity, "MergedGUIDs", str)
+    attributes = read_optional(entity, "Attributes", str)
     return Subscriber(
         list_name=ListName(entity.partition),
         address=Address(spelling or entity.row.removeprefix(EMAIL_PREFIX)),
@@ -227,6 +232,7 @@ def subscriber_from(entity: Entity) -> Subscriber:
         blocked=read_optional(entity, "Blocked", str) or "",
         etag=entity.etag,
         merged_guids=tuple(map(SubscriberGuid, merged.split(","))) if merged else (),
+        attributes=msgspec.json.decode(attributes) if attributes else {},
     )
 
 

@@ -11,7 +11,8 @@ from postroom.domain.queues.apps import parse_app
 from tests.services.api_server import ApiServer, serving_api
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")
-# A schema cannot say which header lines of a file are understood, nor compare two options.
+# A schema cannot say which header lines of a file are understood, which fields a list has or what a
+# rule looks like, nor compare two options.
 CONFIGURATION = """
 [[operations]]
 include-name = "POST /lists/{name}/import"
@@ -19,6 +20,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 
 [[operations]]
 include-name = "PATCH /apps/{path}/settings"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
+
+[[operations]]
+include-path-regex = "/fields$|/segments|/subscribers"
+include-method = ["POST", "PUT", "PATCH"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 """
 

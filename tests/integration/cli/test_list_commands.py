@@ -166,3 +166,39 @@ def test_subscribers_are_found_by_any_part_of_their_address(cli: CommandLine) ->
     assert shown["email"] == "Ann.Lee@example.org"
     trace = cli.json("trace", "ann.lee@EXAMPLE.org")
     assert trace["lists"][0]["email"] == "Ann.Lee@example.org"
+
+
+def test_fields_and_segments(cli: CommandLine, news: str) -> None:
+    cli.ok("field", "add", news, "city", "--label", "Home town")
+    added = cli.json("field", "add", news, "plan", "--type", "choice", "--choice", "Pro")
+    assert (added["type"], added["choices"]) == ("choice", ["Pro"])
+    cli.ok("field", "add", news, "age", "--type", "integer")
+    assert cli.fails("field", "add", news, "age") == "the field 'age' already exists"
+    assert "Home town" in cli.ok("field", "ls", news)
+    values = ("--field", "city=Bern", "--field", "age=30", "--field", "first_name=Ann")
+    ann = cli.json("subscriber", "add", news, "ann@example.org", "--verified", *values)
+    assert ann["attributes"] == {"city": "Bern", "age": 30, "first_name": "Ann"}
+    changes = ("--field", "city=", "--field", "plan=pro")
+    ann = cli.json("subscriber", "edit", news, "ann@example.org", *changes)
+    assert ann["attributes"] == {"age": 30, "first_name": "Ann", "plan": "Pro"}
+    assert "Pro" in cli.ok("subscriber", "show", news, "ann@example.org")
+    assert cli.fails("subscriber", "edit", news, "ann@example.org", "--field", "age=x") == (
+        "attributes.age: must be a whole number, not 'x'"
+    )
+    cli.ok("subscriber", "add", news, "bob@example.org")
+    rule = 'plan = "pro" and age > 20'
+    assert cli.json("segment", "create", news, "pros", rule)["rule"] == rule
+    assert rule in cli.ok("segment", "ls", news)
+    assert cli.json("segment", "preview", news, rule) == {"count": 1, "sample": ["ann@example.org"]}
+    assert "1 subscriber selected." in cli.ok("segment", "preview", news, rule)
+    why = cli.ok("segment", "explain", news, "pros", "bob@example.org")
+    assert "bob@example.org is not in the segment pros:" in why
+    assert cli.json("segment", "edit", news, "pros", "age > 40")["rule"] == "age > 40"
+    assert cli.fails("segment", "edit", news, "pros", "agee > 40") == (
+        "rule: line 1, column 1: there is no field agee; did you mean age?"
+    )
+    assert cli.json("segment", "show", news, "pros")["rule"] == "age > 40"
+    cli.ok("segment", "delete", news, "pros", "--yes")
+    assert cli.fails("segment", "show", news, "pros") == "there is no segment 'pros'"
+    cli.ok("field", "remove", news, "age")
+    assert cli.fails("field", "remove", news, "age") == "there is no field 'age'"

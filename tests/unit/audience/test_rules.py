@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.domain.audience.fields import FieldType, FieldValue
+from postroom.domain.audience.field_types import FieldType, FieldValue
 from postroom.domain.audience.rules import (
     Rule,
     RuleError,

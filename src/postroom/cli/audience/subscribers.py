@@ -8,7 +8,7 @@ import click
 
 from postroom.cli.audience.csv_files import export_list, import_file
 from postroom.cli.support import output
-from postroom.cli.support.running import call, with_settings
+from postroom.cli.support.running import call, read_pairs, with_settings
 from postroom.services.resources.audience import describe_subscriber, describe_trace
 
 if TYPE_CHECKING:
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from postroom.wiring import Services
 
 _SEARCH_SECONDS = 60.0  # a search through many millions continues with --after
+
+_field_option = click.option(
+    "--field",
+    "fields",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="The value of a field. Repeatable; an empty value removes it.",
+)
 
 
 @click.group("subscriber")
@@ -34,11 +42,27 @@ subscribers.add_command(export_list)
 @click.argument("list_name", metavar="LIST")
 @click.argument("email")
 @click.option("--verified", is_flag=True, help="The owner has agreed; no confirmation needed.")
+@_field_option
 @output.json_option
 @with_settings
-def add(settings: Settings, list_name: str, email: str, verified: bool, as_json: bool) -> None:
+def add(
+    settings: Settings,
+    list_name: str,
+    email: str,
+    verified: bool,
+    fields: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Add an address to a list. Only verified subscribers get messages; see `ask`."""
-    added = call(settings, lambda s: s.subscriptions.add(list_name, email, verified=verified))
+    texts = read_pairs(fields, "--field")
+
+    async def work(services: Services) -> Subscriber:
+        attributes = (await services.fields.get(list_name)).fields.parse(texts)
+        return await services.subscriptions.add(
+            list_name, email, verified=verified, attributes=attributes
+        )
+
+    added = call(settings, work)
     _show(added, as_json, f"{added.address} added to {added.list_name}.")
 
 
@@ -128,6 +152,7 @@ def show(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
 @click.option("--verify/--unverify", "verified", default=None, help="Whether it gets messages.")
 @click.option("--block", "blocked", metavar="REASON", help="Send nothing to it, for this reason.")
 @click.option("--unblock", is_flag=True, help="Send to it again.")
+@_field_option
 @output.json_option
 @with_settings
 def edit(
@@ -137,23 +162,31 @@ def edit(
     verified: bool | None,
     blocked: str | None,
     unblock: bool,
+    fields: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Verify, unverify, block or unblock a subscriber."""
+    """Verify, unverify, block or unblock a subscriber, or change its fields."""
     if blocked is not None and unblock:
         raise click.UsageError("--block and --unblock contradict each other")
     if blocked is not None and not blocked.strip():
         raise click.UsageError("--block needs a reason")
-    if verified is None and blocked is None and not unblock:
+    if verified is None and blocked is None and not unblock and not fields:
         raise click.UsageError(
-            "nothing to change: give --verify, --unverify, --block REASON or --unblock"
+            "nothing to change: give --verify, --unverify, --block REASON, --unblock or --field"
         )
-    saved = call(
-        settings,
-        lambda s: s.subscriptions.edit(
-            list_name, email, verified=verified, blocked="" if unblock else blocked
-        ),
-    )
+    texts = read_pairs(fields, "--field")
+
+    async def work(services: Services) -> Subscriber:
+        parsed = (await services.fields.get(list_name)).fields.parse(texts)
+        return await services.subscriptions.edit(
+            list_name,
+            email,
+            verified=verified,
+            blocked="" if unblock else blocked,
+            attributes={**dict.fromkeys(texts), **parsed} if texts else None,
+        )
+
+    saved = call(settings, work)
     _show(saved, as_json, f"{saved.address} saved.")
 
 
@@ -211,10 +244,18 @@ def _show(subscriber: Subscriber, as_json: bool, news: str | None = None) -> Non
                 "state": _state_of(subscriber),
                 "since": output.when(subscriber.created_at),
                 "verified": output.when(subscriber.verified_at),
+                **{
+                    name: output.plain(_shown_value(value))
+                    for name, value in subscriber.attributes.items()
+                },
                 "GUID": subscriber.guid,
             }
         )
     )
+
+
+def _shown_value(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _state_of(subscriber: Subscriber) -> Text:

@@ -1,21 +1,296 @@
-"""The types of what is known about a subscriber."""
+"""Fields: what is known about a subscriber besides the address.
+
+A list declares its fields. The values of a subscriber are its attributes: a JSON object in the
+subscriber's row, with a date as `2026-01-31`. Some fields are built in; `email` and `joined` come
+from the row itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date
-from enum import StrEnum
-from typing import TypeAlias
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
+from typing import Any, Final
 
-FieldValue: TypeAlias = str | int | float | bool | date | Sequence[str] | None
-"""A value of any type. `None`, an empty text and an empty sequence all mean that none is known."""
+import msgspec
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.field_types import FieldType, FieldValue
+from postroom.domain.errors import Invalid
+from postroom.domain.plain_text import one_line, some_lines
+
+MOST_FIELDS: Final = 100
+MOST_CHOICES: Final = 100
+LONGEST_LABEL: Final = 100
+LONGEST_CHOICE: Final = 100
+LONGEST_TEXT: Final = 1000
+LARGEST_ATTRIBUTES: Final = 16_384
+LARGEST_NUMBER: Final = 2**53  # up to here, JSON numbers are exact everywhere
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_WHOLE: Final = re.compile(r"[+-]?\d{1,16}", re.ASCII)
+_DECIMAL: Final = re.compile(r"[+-]?\d{1,16}(\.\d{1,16})?", re.ASCII)
+_BOOLEANS: Final = {
+    **dict.fromkeys(("true", "yes", "y", "1", "on"), True),
+    **dict.fromkeys(("false", "no", "n", "0", "off"), False),
+}
+_MERGE_FIELDS: Final = frozenset(
+    {"list_description", "preferences_url", "unsubscribe_url", "web_url"}
+)
+_RULE_WORDS: Final = frozenset({"and", "in", "is", "not", "or", "within"})
 
 
-class FieldType(StrEnum):
-    TEXT = "text"
-    INTEGER = "integer"
-    NUMBER = "number"
-    BOOLEAN = "boolean"
-    DATE = "date"
-    CHOICE = "choice"
-    CHOICES = "choices"
+class Field(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A field that a list declares.
+
+    A `public` one is for the subscriber to see and to change. `default` stands for a missing value
+    in emails. `choices` are the values of a choice; `max_length` limits a text.
+    """
+
+    name: str
+    type: FieldType = FieldType.TEXT
+    label: str = ""
+    required: bool = False
+    public: bool = False
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    max_length: int = LONGEST_TEXT
+
+    @property
+    def shown_label(self) -> str:
+        return self.label or self.name.replace("_", " ").capitalize()
+
+
+BUILT_IN: Final = {
+    each.name: each
+    for each in (
+        Field("first_name", label="First name", public=True),
+        Field("last_name", label="Last name", public=True),
+        Field("language", label="Language", max_length=35),
+        Field("source", label="Source"),
+    )
+}
+"""Fields that every list has. Their values are attributes like those of declared fields."""
+
+FROM_THE_ROW: Final = {"email": FieldType.TEXT, "joined": FieldType.DATE}
+"""Fields whose values the row of a subscriber has anyway."""
+
+
+class Fields:
+    """The fields of one list: those that it declares, and those that are built in."""
+
+    def __init__(self, declared: Iterable[Field] = ()) -> None:
+        self.declared = tuple(declared)
+        self._all = {**BUILT_IN, **{each.name: each for each in self.declared}}
+
+    @property
+    def types(self) -> dict[str, FieldType]:
+        """The type of every field that a rule can name."""
+        return {**FROM_THE_ROW, **{name: each.type for name, each in self._all.items()}}
+
+    def check(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return attributes as they are stored: checked, and without empty values. `Invalid`."""
+        checked: dict[str, Any] = {}
+        for name, value in attributes.items():
+            where = f"attributes.{name}"
+            if (field := self._all.get(name)) is None:
+                raise Invalid(where, f"is not a field of this list; the fields are {self._names}")
+            if value not in (None, "", [], ()):
+                checked[name] = _CHECKS[field.type](where, field, value)
+        return check_size(checked)
+
+    def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return attributes from texts, as a form, a file or a command line has them. `Invalid`."""
+        read: dict[str, Any] = {}
+        for name, text in texts.items():
+            field = self._all.get(name)
+            read[name] = text if field is None else _from_text(field.type, text.strip())
+        return self.check(read)
+
+    def check_complete(self, attributes: Mapping[str, Any]) -> None:
+        """Raise `Invalid` if a required field has no value."""
+        for each in self.declared:
+            if each.required and each.name not in attributes:
+                raise Invalid(f"attributes.{each.name}", "is required")
+
+    def values(
+        self, address: Address, joined: datetime, attributes: Mapping[str, Any]
+    ) -> dict[str, FieldValue]:
+        """Return the values of a subscriber, as rules compare them.
+
+        A value that does not fit its field, whose type was changed since, counts as empty.
+        """
+        values: dict[str, FieldValue] = {"email": address, "joined": joined.date()}
+        for name, value in attributes.items():
+            if (field := self._all.get(name)) is not None:
+                values[name] = _COMPARED[field.type](value)
+        return values
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(self._all)
+
+
+def check_size(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes if there is room for them in a subscriber's row. `Invalid`."""
+    size = len(msgspec.json.encode(attributes))
+    if size > LARGEST_ATTRIBUTES:
+        problem = f"must have at most {LARGEST_ATTRIBUTES:,} bytes, not {size:,}"
+        raise Invalid("attributes", problem)
+    return attributes
+
+
+def parse_fields(fields: Iterable[Field]) -> list[Field]:
+    """Return the fields that a list can declare, checked. `Invalid`."""
+    checked = [_parse_field(f"fields.{number}", each) for number, each in enumerate(fields)]
+    if len(checked) > MOST_FIELDS:
+        raise Invalid("fields", f"a list can have at most {MOST_FIELDS} fields, not {len(checked)}")
+    for number, each in enumerate(checked):
+        if each.name in {other.name for other in checked[:number]}:
+            raise Invalid(f"fields.{number}.name", f"{each.name} is declared twice")
+    return checked
+
+
+def _parse_field(where: str, field: Field) -> Field:
+    _check_name(f"{where}.name", field.name)
+    choices = _parse_choices(f"{where}.choices", field)
+    if not 1 <= field.max_length <= LONGEST_TEXT:
+        problem = f"must be between 1 and {LONGEST_TEXT}, not {field.max_length}"
+        raise Invalid(f"{where}.max_length", problem)
+    label = one_line(f"{where}.label", field.label, longest=LONGEST_LABEL, required=False)
+    checked = msgspec.structs.replace(field, label=label, choices=choices)
+    if field.default in (None, "", [], ()):
+        return msgspec.structs.replace(checked, default=None)
+    default = _CHECKS[field.type](f"{where}.default", checked, field.default)
+    return msgspec.structs.replace(checked, default=default)
+
+
+def _check_name(where: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        problem = "must have 1 to 40 of a-z, 0-9 and _, beginning with a letter, not"
+        raise Invalid(where, f"{problem} {name[:50]!r}")
+    if name in BUILT_IN or name in FROM_THE_ROW or name in _MERGE_FIELDS:
+        raise Invalid(where, f"{name} is built in: choose another name")
+    if name in _RULE_WORDS:
+        raise Invalid(where, f"{name} is a word of the rules: choose another name")
+
+
+def _parse_choices(where: str, field: Field) -> tuple[str, ...]:
+    has_choices = field.type in (FieldType.CHOICE, FieldType.CHOICES)
+    if has_choices and not 1 <= len(field.choices) <= MOST_CHOICES:
+        raise Invalid(where, f"must have 1 to {MOST_CHOICES} choices, not {len(field.choices)}")
+    if field.choices and not has_choices:
+        raise Invalid(where, f"must be left out: a field of the type {field.type} has no choices")
+    choices = tuple(one_line(where, each, longest=LONGEST_CHOICE) for each in field.choices)
+    if len({each.casefold() for each in choices}) < len(choices):
+        raise Invalid(where, "must differ in more than upper and lower case")
+    return choices
+
+
+def _text(where: str, field: Field, value: object) -> str:
+    if not isinstance(value, str):
+        raise Invalid(where, f"must be a text, not {_shown(value)}")
+    return some_lines(where, value, longest=field.max_length)
+
+
+def _integer(where: str, _: Field, value: object) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Invalid(where, f"must be a whole number, not {_shown(value)}")
+    _check_size(where, value)
+    return value
+
+
+def _number(where: str, _: Field, value: object) -> int | float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise Invalid(where, f"must be a number, not {_shown(value)}")
+    _check_size(where, value)
+    return value
+
+
+def _check_size(where: str, value: float) -> None:
+    if abs(value) > LARGEST_NUMBER:
+        raise Invalid(where, f"must be between -{LARGEST_NUMBER} and {LARGEST_NUMBER}, not {value}")
+
+
+def _boolean(where: str, _: Field, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise Invalid(where, f"must be true or false, not {_shown(value)}")
+    return value
+
+
+def _date(where: str, _: Field, value: object) -> str:
+    try:
+        if isinstance(value, str) and _DATE.fullmatch(value):
+            return date.fromisoformat(value).isoformat()
+    except ValueError:
+        pass
+    raise Invalid(where, f"must be a date such as 2026-01-31, not {_shown(value)}")
+
+
+def _choice(where: str, field: Field, value: object) -> str:
+    wanted = value.casefold() if isinstance(value, str) else None
+    found = next((each for each in field.choices if each.casefold() == wanted), None)
+    if found is None:
+        raise Invalid(where, f"must be one of {', '.join(field.choices)}, not {_shown(value)}")
+    return found
+
+
+def _several(where: str, field: Field, value: object) -> list[str]:
+    if not isinstance(value, list | tuple):
+        raise Invalid(where, f"must be several of {', '.join(field.choices)}, not {_shown(value)}")
+    return list(dict.fromkeys(_choice(where, field, each) for each in value))
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:50]
+
+
+def _from_text(kind: FieldType, text: str) -> Any:
+    """Return the value that a text stands for; the text itself if it stands for none."""
+    match kind:
+        case FieldType.INTEGER if _WHOLE.fullmatch(text):
+            return int(text)
+        case FieldType.NUMBER if _DECIMAL.fullmatch(text):
+            return float(text)
+        case FieldType.BOOLEAN:
+            return _BOOLEANS.get(text.lower(), text)
+        case FieldType.CHOICES:
+            return [each.strip() for each in re.split(r"[,;|]", text) if each.strip()]
+        case _:
+            return text
+
+
+def _only(*kinds: type) -> Callable[[Any], Any]:
+    return lambda value: value if type(value) in kinds else None
+
+
+def _day(value: Any) -> date | None:
+    try:
+        return date.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+
+
+_COMPARED: Final[Mapping[FieldType, Callable[[Any], FieldValue]]] = {
+    FieldType.TEXT: _only(str),
+    FieldType.INTEGER: _only(int, float),
+    FieldType.NUMBER: _only(int, float),
+    FieldType.BOOLEAN: _only(bool),
+    FieldType.DATE: _day,
+    FieldType.CHOICE: _only(str),
+    FieldType.CHOICES: _only(list),
+}
+
+_CHECKS: Final[Mapping[FieldType, Callable[[str, Field, object], Any]]] = {
+    FieldType.TEXT: _text,
+    FieldType.INTEGER: _integer,
+    FieldType.NUMBER: _number,
+    FieldType.BOOLEAN: _boolean,
+    FieldType.DATE: _date,
+    FieldType.CHOICE: _choice,
+    FieldType.CHOICES: _several,
+}

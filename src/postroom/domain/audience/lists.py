@@ -79,7 +79,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     """An address on a list. The GUID is the secret in its links.
 
     `merged_guids` belonged to subscribers whose addresses differed from this one only in case,
-    before such addresses were one subscriber: their links still work.
+    before such addresses were one subscriber: their links still work. `attributes` are the values
+    of the list's fields, as JSON has them.
     """
 
     list_name: ListName
@@ -91,6 +92,7 @@ class Subscriber(msgspec.Struct, frozen=True):
     blocked: str = ""
     etag: str = ""
     merged_guids: tuple[SubscriberGuid, ...] = ()
+    attributes: Mapping[str, Any] = {}
 
     @property
     def key(self) -> AddressKey:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar, assert_never
@@ -13,6 +13,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, folded, parse_address
+from postroom.domain.audience.fields import check_size
 from postroom.domain.audience.lists import (
     ListName,
     Subscriber,
@@ -24,6 +25,7 @@ from postroom.domain.languages import parse_language
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services import entities
 from postroom.services.audience.departures import Departures
+from postroom.services.audience.list_fields import FieldService
 from postroom.services.audience.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.signup_limits import SignupLimits
@@ -61,6 +63,7 @@ class SubscriptionService:
         store: Store,
         lists: ListService,
         counts: ListCounts,
+        fields: FieldService,
         limits: SignupLimits | None = None,
     ) -> None:
         self._store = store
@@ -68,6 +71,7 @@ class SubscriptionService:
         self._table = self._rows.table
         self._confirmations = store.queue(CONFIRM_QUEUE)
         self._lists = lists
+        self._fields = fields
         self._limits = limits or SignupLimits(store)
         self._seen: dict[ListName, float] = {}  # the list of the last sign-up, and when that was
         self._departures = Departures(store)
@@ -194,10 +198,21 @@ class SubscriptionService:
 
     # -- by an administrator -----------------------------------------------------------------
 
-    async def add(self, list_name: str, email: str, *, verified: bool = False) -> Subscriber:
-        """Add an address to a list. `Exists`."""
+    async def add(
+        self,
+        list_name: str,
+        email: str,
+        *,
+        verified: bool = False,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Subscriber:
+        """Add an address to a list. `Exists`; `Invalid` attributes."""
         mailing_list = await self._lists.get(list_name)
         new = new_subscriber(mailing_list.name, parse_address(email), verified=verified)
+        fields = (await self._fields.of(new.list_name)).fields
+        checked = fields.check(attributes or {})
+        fields.check_complete(checked)
+        new = msgspec.structs.replace(new, attributes=checked)
         try:
             return await self._rows.insert(new)
         except AlreadyExists as exc:
@@ -265,9 +280,13 @@ class SubscriptionService:
         *,
         verified: bool | None = None,
         blocked: str | None = None,
+        attributes: Mapping[str, Any] | None = None,
         etag: str | None = None,
     ) -> Subscriber:
-        """Change what is given. With `etag`: `Overtaken` if another change was saved first."""
+        """Change what is given; of the attributes, those that are named, and None removes one.
+
+        With `etag`: `Overtaken` if another change was saved first.
+        """
         old = await self.get(list_name, email)
         new = old
         if verified is not None and verified != old.verified:
@@ -278,7 +297,20 @@ class SubscriptionService:
             )
         if blocked is not None:
             new = msgspec.structs.replace(new, blocked=blocked)
+        if attributes is not None:
+            new = msgspec.structs.replace(
+                new, attributes=await self._changed(old.list_name, old.attributes, attributes)
+            )
         return await self._rows.save(old, new, etag or old.etag)
+
+    async def _changed(
+        self, name: ListName, old: Mapping[str, Any], changes: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return attributes with these changes. Those of fields that are not declared stay."""
+        fields = (await self._fields.of(name)).fields
+        checked = fields.check(changes)
+        kept = {key: value for key, value in old.items() if key not in changes}
+        return check_size(kept | checked)
 
     async def change_address(
         self, list_name: str, email: str, new_email: str, etag: str | None = None

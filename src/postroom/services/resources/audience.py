@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import PROPERTIES, ListProperty, MailingList, Subscriber
+from postroom.domain.audience.rules.evaluating import Reason
+from postroom.domain.audience.segments import Segment
 from postroom.services.audience.files.columns import Meaning
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.personal_data import Trace
+from postroom.services.audience.segments import Explanation, SegmentPreview
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.services.resources.messages import (
     MessageSummary,
@@ -51,6 +56,85 @@ def describe_list(mailing_list: MailingList) -> msgspec.Struct:
     )
 
 
+AttributeValue = str | int | float | bool | list[str]
+
+
+class FieldResource(Resource, frozen=True):
+    """A field that a list declares."""
+
+    name: str
+    type: FieldType
+    label: str
+    required: bool
+    public: bool
+    default: AttributeValue | None
+    choices: list[str]
+    max_length: int
+
+
+def describe_field(field: Field) -> FieldResource:
+    return FieldResource(
+        name=field.name,
+        type=field.type,
+        label=field.shown_label,
+        required=field.required,
+        public=field.public,
+        default=field.default,
+        choices=list(field.choices),
+        max_length=field.max_length,
+    )
+
+
+class SegmentResource(Resource, frozen=True):
+    """A named rule that selects subscribers of a list."""
+
+    list: str
+    name: str
+    rule: str
+    etag: str
+
+
+def describe_segment(segment: Segment) -> SegmentResource:
+    return SegmentResource(segment.list_name, segment.name, segment.rule, segment.etag)
+
+
+class SegmentPreviewResource(Resource, frozen=True):
+    """How many subscribers a rule selects, with up to 20 of them."""
+
+    count: int
+    sample: list[str]
+
+
+def describe_preview(preview: SegmentPreview) -> SegmentPreviewResource:
+    return SegmentPreviewResource(preview.count, list(preview.sample))
+
+
+class ReasonResource(Resource, frozen=True):
+    """A part of a rule, and whether it holds. `depth` says how far it is nested."""
+
+    depth: int
+    text: str
+    holds: bool
+
+
+class ExplanationResource(Resource, frozen=True):
+    """Why a subscriber is in a segment or not: the rule first, then its parts."""
+
+    email: str
+    matches: bool
+    reasons: list[ReasonResource]
+
+
+def describe_explanation(explanation: Explanation) -> ExplanationResource:
+    def parts(reason: Reason, depth: int) -> Iterator[ReasonResource]:
+        yield ReasonResource(depth, reason.text, reason.holds)
+        for each in reason.parts:
+            yield from parts(each, depth + 1)
+
+    reason = explanation.reason
+    return ExplanationResource(explanation.email, reason.holds, list(parts(reason, 0)))
+
+
 class SubscriberResource(Resource, frozen=True):
     """An address on a list."""
 
@@ -66,6 +150,9 @@ class SubscriberResource(Resource, frozen=True):
     verified: bool
     verified_at: Time | None
     blocked: Annotated[str | None, Meta(description="Why nothing is sent to this address.")]
+    attributes: Annotated[
+        dict[str, AttributeValue], Meta(description="The values of the list's fields.")
+    ]
     created_at: Time
     etag: str
 
@@ -79,6 +166,7 @@ def describe_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> Su
         verified=subscriber.verified,
         verified_at=describe_time(subscriber.verified_at),
         blocked=subscriber.blocked or None,
+        attributes=dict(subscriber.attributes),
         created_at=describe_time(subscriber.created_at),
         etag=subscriber.etag,
     )

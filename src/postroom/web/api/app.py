@@ -9,7 +9,14 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from starlette.routing import Mount
 
-from postroom.web.api.audience import import_export, lists, subscribe, subscribers
+from postroom.web.api.audience import (
+    import_export,
+    list_fields,
+    lists,
+    segments,
+    subscribe,
+    subscribers,
+)
 from postroom.web.api.documenting import PLACE, make_document
 from postroom.web.api.messages import drafts, emails, messages, previews, templates
 from postroom.web.api.middleware import KeyGuard
@@ -23,6 +30,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     subscribe.router,
     lists.router,
     import_export.router,
+    list_fields.router,
+    segments.router,
     subscribers.router,
     messages.router,
     drafts.router,

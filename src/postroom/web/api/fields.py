@@ -26,6 +26,7 @@ from pydantic import (
 from postroom.domain.audience.addresses import LONGEST as LONGEST_ADDRESS
 from postroom.domain.audience.addresses import parse_address
 from postroom.domain.audience.lists import parse_list_name, parse_new_list_name
+from postroom.domain.audience.segments import parse_segment_name
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.languages import parse_language
 from postroom.domain.messages.messages import (
@@ -230,6 +231,20 @@ RefPath = Annotated[
     Path(description="The message's reference."),
     AfterValidator(in_path("message", parse_ref)),
     WithJsonSchema(_REF),
+]
+
+_SEGMENT_NAME = {
+    "type": "string",
+    "pattern": r"^(?!(\.{1,2}|preview)$)[A-Za-z0-9_.-]{1,100}$",
+    "description": "1 to 100 letters, digits, `_`, `-` or `.`; not `preview`.",
+    "examples": ["berlin"],
+}
+SegmentName = Annotated[str, AfterValidator(parse_segment_name), WithJsonSchema(_SEGMENT_NAME)]
+SegmentPath = Annotated[
+    str,
+    Path(description="The segment's name."),
+    AfterValidator(in_path("segment", parse_segment_name)),
+    WithJsonSchema(_SEGMENT_NAME),
 ]
 
 Language = Annotated[

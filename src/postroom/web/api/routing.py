@@ -131,6 +131,10 @@ def respond_with_etag(
     return respond(content, status, {**(headers or {}), "ETag": f'"{content["etag"]}"'})
 
 
+def etag_header(etag: str) -> dict[str, str]:
+    return {"ETag": f'"{_quotable(etag)}"'}
+
+
 def respond_unless_known(request: Request, resource: Any) -> Response:
     """Return a resource, or 304 without a body if the client has this version already.
 
@@ -138,7 +142,7 @@ def respond_unless_known(request: Request, resource: Any) -> Response:
     """
     given = request.headers.get("if-none-match")
     if given is not None and (given.strip() == "*" or resource.etag in _etags(given)):
-        return Response(status_code=304, headers={"ETag": f'"{_quotable(resource.etag)}"'})
+        return Response(status_code=304, headers=etag_header(resource.etag))
     return respond_with_etag(resource)
 
 
@@ -336,6 +340,7 @@ async def once(request: Request, work: Work, response_of: Respond = _plain_respo
 class IndexName(StrEnum):
     LISTS = "lists"
     SUBSCRIBERS = "subscribers"
+    SEGMENTS = "segments"
     MESSAGES = "messages"
     EMAILS = "emails"
     QUEUES = "queues"

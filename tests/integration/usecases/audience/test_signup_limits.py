@@ -189,7 +189,8 @@ def test_a_home_is_one_place_and_a_proxy_is_none(host: str, place: str) -> None:
 async def test_too_many_sign_ups_change_nothing_and_are_answered_alike(
     services: Services, store: Store
 ) -> None:
-    use = SubscriptionService(store, services.lists, services.counts, SignupLimits(store, Clock()))
+    limits = SignupLimits(store, Clock())
+    use = SubscriptionService(store, services.lists, services.counts, services.fields, limits)
     name, place = await make_list(services), network_for_limits("93.184.216.34")
     answers = [
         await use.subscribe(name, f"u{n}@example.com", place=place) for n in range(PER_PLACE + 5)

@@ -8,11 +8,10 @@ The text can be written again from the rule, so a form can edit the same rule.
 from postroom.domain.audience.rules.checking import check_rule
 from postroom.domain.audience.rules.errors import RuleError
 from postroom.domain.audience.rules.evaluating import compile_rule, explain
-from postroom.domain.audience.rules.parsing import RESERVED, parse_rule
+from postroom.domain.audience.rules.parsing import parse_rule
 from postroom.domain.audience.rules.syntax import Rule, fields_of, text_of
 
 __all__ = [
-    "RESERVED",
     "Rule",
     "RuleError",
     "check_rule",

@@ -7,7 +7,7 @@ from datetime import date
 from difflib import get_close_matches
 from typing import Final
 
-from postroom.domain.audience.fields import FieldType
+from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.rules.errors import RuleError
 from postroom.domain.audience.rules.syntax import Literal, Operator, Rule, comparisons, literal_text
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from postroom.domain.audience.fields import FieldValue
+from postroom.domain.audience.field_types import FieldValue
 from postroom.domain.audience.rules.syntax import (
     AllOf,
     AnyOf,

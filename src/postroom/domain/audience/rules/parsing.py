@@ -10,9 +10,6 @@ from postroom.domain.audience.rules.syntax import Place, Rule, comparisons
 LONGEST: Final = 10_000
 MOST_COMPARISONS: Final = 50
 
-RESERVED: Final = frozenset({"and", "in", "is", "not", "or", "within"})
-"""Words that cannot be the name of a field."""
-
 
 def parse_rule(text: str) -> Rule:
     """Parse a rule. `RuleError`.

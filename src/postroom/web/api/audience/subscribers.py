@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -28,6 +29,7 @@ from postroom.web.api.fields import (
     Limit,
     ListPath,
     Reason,
+    SegmentName,
 )
 from postroom.web.api.routing import (
     ApiRoute,
@@ -54,11 +56,17 @@ Part = Annotated[str, _address_part("Addresses that contain this, in upper or lo
 _SEARCH_SECONDS = 2.0  # for one response
 
 
+Attributes = Annotated[
+    dict[str, Any], Field(description="Values of the list's fields.", examples=[{"city": "Bern"}])
+]
+
+
 class NewSubscriber(Body):
     email: Address
     verified: Annotated[
         bool, Field(description="Whether the owner has agreed: no confirmation email is sent.")
     ] = False
+    attributes: Annotated[Attributes, Field(default_factory=dict)]
 
 
 class SubscriberChange(Change):
@@ -69,6 +77,10 @@ class SubscriberChange(Change):
     email: Annotated[Address | None, Field(description="The subscriber's new address.")] = None
     verified: bool | None = None
     blocked: Reason | None = None
+    attributes: Annotated[
+        Attributes | None,
+        Field(description="Values of fields to change; null removes one. Others stay."),
+    ] = None
 
 
 def _describe(request: Request, subscriber: Subscriber) -> SubscriberResource:
@@ -82,7 +94,9 @@ def _describe(request: Request, subscriber: Subscriber) -> SubscriberResource:
 )
 async def add_subscriber(request: Request, name: ListPath, body: NewSubscriber) -> Response:
     """Add an address to a list, without a confirmation email. For that, use `/subscribe`."""
-    added = await services_of(request).subscriptions.add(name, body.email, verified=body.verified)
+    added = await services_of(request).subscriptions.add(
+        name, body.email, verified=body.verified, attributes=body.attributes
+    )
     address = quote(added.address, safe="@")
     location = f"{PLACE}/lists/{quote(added.list_name)}/subscribers/{address}"
     return respond_with_etag(_describe(request, added), 201, {"Location": location})
@@ -100,19 +114,22 @@ async def read_subscribers(
     ] = None,
     prefix: Prefix = "",
     q: Part = "",
+    segment: Annotated[
+        SegmentName | None, Query(description="Only subscribers of this segment.")
+    ] = None,
     limit: Limit = 100,
     after: After = None,
 ) -> Response:
     """Return the subscribers of a list, sorted by address.
 
-    With `q`, a large list is searched for up to two seconds: there may be fewer items than `limit`,
-    or none, although `next` leads to more.
+    With `q` or `segment`, a large list is searched for up to two seconds: there may be fewer items
+    than `limit`, or none, although `next` leads to more.
     """
     cursor = Cursor(after, IndexName.SUBSCRIBERS, name)
     try:
         with cursor.checked():
-            if q:
-                return await _search(request, name, cursor, q, prefix, verified, limit)
+            if q or segment is not None:
+                return await _search(request, name, cursor, segment, q, prefix, verified, limit)
             page = await services_of(request).subscriptions.page(
                 name, verified=verified, prefix=prefix, limit=limit, after=cursor.last
             )
@@ -125,6 +142,7 @@ async def _search(
     request: Request,
     name: str,
     cursor: Cursor,
+    segment: str | None,
     part: str,
     prefix: str,
     verified: bool | None,
@@ -133,7 +151,11 @@ async def _search(
     state = None
     if verified is not None:
         state = SubscriberState.VERIFIED if verified else SubscriberState.UNVERIFIED
-    found = await services_of(request).search.find(
+    services = services_of(request)
+    find = (
+        services.search.find if segment is None else partial(services.segments.find, name=segment)
+    )
+    found = await find(
         name,
         state=state,
         prefix=prefix,
@@ -172,7 +194,7 @@ async def change_subscriber(
     email: AddressPath,
     body: SubscriberChange,
 ) -> Response:
-    """Verify, block or unblock a subscriber, or change the address.
+    """Verify, block or unblock a subscriber, or change its attributes or address.
 
     With a new address, the subscriber's links still work.
     """
@@ -189,6 +211,7 @@ async def change_subscriber(
         email,
         verified=body.verified,
         blocked="" if unblocks else body.blocked,
+        attributes=body.attributes,
         etag=etag,
     )
     return respond_with_etag(_describe(request, saved))

@@ -1,0 +1,114 @@
+"""`postroom field`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom.cli.support import output
+from postroom.cli.support.running import call, with_settings
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import LONGEST_TEXT, Field
+from postroom.domain.errors import Exists, NoSuch
+from postroom.services.resources.audience import describe_field
+
+if TYPE_CHECKING:
+    from postroom.services.audience.list_fields import DeclaredFields
+    from postroom.settings import Settings
+    from postroom.wiring import Services
+
+
+@click.group("field")
+def fields() -> None:
+    """Manage the fields of a list."""
+
+
+@fields.command()
+@click.argument("list_name", metavar="LIST")
+@output.json_option
+@with_settings
+def ls(settings: Settings, list_name: str, as_json: bool) -> None:
+    """Show the fields that a list declares."""
+    declared = call(settings, lambda s: s.fields.get(list_name)).fields.declared
+    if as_json:
+        output.print_items(map(describe_field, declared))
+        return
+    if not declared:
+        output.note(f"No fields. Add one with: postroom field add {list_name} NAME")
+        return
+    rows = [
+        (
+            each.name,
+            each.type.value,
+            output.plain(each.shown_label),
+            output.yes_or_no(each.required),
+            output.yes_or_no(each.public),
+            output.plain(", ".join(each.choices)),
+        )
+        for each in declared
+    ]
+    headings = ("field", "type", "label", "required", "public", "choices")
+    output.console().print(output.table(headings, rows))
+
+
+@fields.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("name")
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice([each.value for each in FieldType]),
+    default=FieldType.TEXT.value,
+    show_default=True,
+    help="What its values are.",
+)
+@click.option("--label", default="", help="What forms show. Default: made of the name.")
+@click.option("--required", is_flag=True, help="A new subscriber must have a value.")
+@click.option("--public", is_flag=True, help="Subscribers see it and may change it.")
+@click.option("--default", help="What emails show for subscribers without a value.")
+@click.option("--choice", "choices", multiple=True, help="A value of a choice. Repeatable.")
+@click.option(
+    "--max-length", default=LONGEST_TEXT, show_default=True, help="Most characters of a text."
+)
+@output.json_option
+@with_settings
+def add(
+    settings: Settings, list_name: str, name: str, kind: str, as_json: bool, **options: Any
+) -> None:
+    """Add a field to a list."""
+    new = Field(name, FieldType(kind), **options)
+
+    async def change(services: Services) -> DeclaredFields:
+        old = await services.fields.get(list_name)
+        if name in {each.name for each in old.fields.declared}:
+            raise Exists("field", name)
+        return await services.fields.declare(list_name, [*old.fields.declared, new], old.etag)
+
+    added = call(settings, change).fields.declared[-1]
+    if as_json:
+        output.print_json(describe_field(added))
+    else:
+        output.say(f"Field {name} added to {list_name}.")
+
+
+@fields.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("name")
+@output.json_option
+@with_settings
+def remove(settings: Settings, list_name: str, name: str, as_json: bool) -> None:
+    """Remove a field from a list. Its values are hidden, and come back with the field."""
+
+    async def change(services: Services) -> DeclaredFields:
+        old = await services.fields.get(list_name)
+        kept = [each for each in old.fields.declared if each.name != name]
+        if len(kept) == len(old.fields.declared):
+            raise NoSuch("field", name)
+        return await services.fields.declare(list_name, kept, old.etag)
+
+    call(settings, change)
+    if as_json:
+        output.print_json({"list": list_name, "removed": name})
+    else:
+        output.say(f"Field {name} removed from {list_name}.")

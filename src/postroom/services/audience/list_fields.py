@@ -1,0 +1,68 @@
+"""The fields that a list declares, in one row of the list's partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from postroom.domain.audience.fields import Field, Fields, parse_fields
+from postroom.domain.audience.lists import ListName
+from postroom.domain.errors import Overtaken
+from postroom.services import entities
+from postroom.services.audience.lists import ListService
+from postroom.storage import Conflict, Entity, Store
+
+_ROW: Final = "fields"
+_PROPERTY: Final = "Fields"
+_UNDECLARED: Final = "none"
+"""The ETag of a list that has never declared a field."""
+
+
+class DeclaredFields(msgspec.Struct, frozen=True):
+    """The fields of a list. The ETag guards a change."""
+
+    fields: Fields
+    etag: str
+
+
+class FieldService:
+    def __init__(self, store: Store, lists: ListService) -> None:
+        self._table = store.table(entities.LISTS)
+        self._lists = lists
+
+    async def get(self, list_name: str) -> DeclaredFields:
+        """Return the fields of a list. `NoSuch`."""
+        return await self.of(ListName((await self._lists.get(list_name)).name))
+
+    async def of(self, name: ListName) -> DeclaredFields:
+        """Return the fields of a list that exists."""
+        found = await self._table.get(name, _ROW)
+        if found is None:
+            return DeclaredFields(Fields(), _UNDECLARED)
+        stored = entities.read(found, _PROPERTY, str)
+        declared = msgspec.json.decode(stored, type=list[Field])
+        return DeclaredFields(Fields(declared), found.etag)
+
+    async def declare(
+        self, list_name: str, fields: Sequence[Field], etag: str | None = None
+    ) -> DeclaredFields:
+        """Replace the fields of a list. `Invalid`, `NoSuch`; with `etag`, `Overtaken`.
+
+        The values of a field that is no longer declared stay in the rows, unseen, and come back
+        with the field.
+        """
+        checked = parse_fields(fields)
+        name = (await self._lists.get(list_name)).name
+        row = Entity(name, _ROW, {_PROPERTY: msgspec.json.encode(checked).decode()})
+        try:
+            if etag is None:
+                saved = await self._table.upsert(row)
+            elif etag == _UNDECLARED:
+                saved = await self._table.insert(row)
+            else:
+                saved = await self._table.replace(row, etag)
+        except Conflict as exc:
+            raise Overtaken("list", name) from exc
+        return DeclaredFields(Fields(checked), saved)

@@ -1,0 +1,243 @@
+"""Segments: named rules that select subscribers of a list."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import date, datetime
+from typing import Final
+
+import msgspec
+
+from postroom import clock
+from postroom.domain.audience.addresses import Address, folded
+from postroom.domain.audience.fields import Fields
+from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.rules import Rule, check_rule, compile_rule, explain, parse_rule
+from postroom.domain.audience.rules.evaluating import Reason, Selects
+from postroom.domain.audience.segments import Segment, parse_segment_name
+from postroom.domain.errors import Exists, NoSuch, Overtaken
+from postroom.services import entities
+from postroom.services.audience.list_fields import FieldService
+from postroom.services.audience.lists import ListService
+from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
+from postroom.services.audience.subscriptions import SubscriptionService
+from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
+
+_PREFIX: Final = "segment:"
+_ROWS: Final = 1000  # the most that one query returns
+_SAMPLE: Final = 20
+_SECONDS: Final = 2.0
+_BEGIN: Final = len(entities.EMAIL_PREFIX)
+
+
+class SegmentPage(msgspec.Struct, frozen=True):
+    """Some segments in the order of their names; `next` continues."""
+
+    segments: list[Segment]
+    next: str | None
+
+
+class SegmentPreview(msgspec.Struct, frozen=True):
+    """How many subscribers a rule selects, and the first of them."""
+
+    count: int
+    sample: list[Address]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a subscriber is in a segment or not."""
+
+    email: Address
+    reason: Reason
+
+
+class SegmentService:
+    def __init__(
+        self,
+        store: Store,
+        lists: ListService,
+        fields: FieldService,
+        subscriptions: SubscriptionService,
+    ) -> None:
+        self._table = store.table(entities.LISTS)
+        self._lists = lists
+        self._fields = fields
+        self._subscriptions = subscriptions
+
+    # -- segments ----------------------------------------------------------------------------
+
+    async def create(self, list_name: str, name: str, rule: str) -> Segment:
+        """Add a segment. `Invalid`, `RuleError`, `NoSuch` list, `Exists`."""
+        parse_segment_name(name)
+        _checked(rule, (await self._fields.get(list_name)).fields)
+        row = _row(ListName(list_name), name, rule)
+        try:
+            etag = await self._table.insert(row)
+        except AlreadyExists as exc:
+            raise Exists("segment", name) from exc
+        return Segment(ListName(list_name), name, rule, etag)
+
+    async def get(self, list_name: str, name: str) -> Segment:
+        """Return a segment. `NoSuch` list or segment."""
+        mailing_list = await self._lists.get(list_name)
+        found = await self._table.get(mailing_list.name, _PREFIX + name)
+        if found is None:
+            raise NoSuch("segment", name)
+        return _segment_from(found)
+
+    async def page(
+        self, list_name: str, *, limit: int = 100, after: str | None = None
+    ) -> SegmentPage:
+        """Return the segments of a list. `NoSuch` list."""
+        mailing_list = await self._lists.get(list_name)
+        result = await self._table.query(
+            KeyRange.only(mailing_list.name), KeyRange.prefix(_PREFIX), limit=limit, after=after
+        )
+        return SegmentPage([_segment_from(each) for each in result.entities], result.next)
+
+    async def change(
+        self, list_name: str, name: str, rule: str, etag: str | None = None
+    ) -> Segment:
+        """Replace the rule of a segment. `RuleError`, `NoSuch`; with `etag`, `Overtaken`."""
+        old = await self.get(list_name, name)
+        _checked(rule, (await self._fields.of(old.list_name)).fields)
+        try:
+            saved = await self._table.replace(_row(old.list_name, name, rule), etag or old.etag)
+        except NotFound as exc:
+            raise NoSuch("segment", name) from exc
+        except Conflict as exc:
+            raise Overtaken("segment", name) from exc
+        return msgspec.structs.replace(old, rule=rule, etag=saved)
+
+    async def remove(self, list_name: str, name: str, etag: str | None = None) -> None:
+        """Delete a segment; its subscribers stay. `NoSuch`; with `etag`, `Overtaken`."""
+        old = await self.get(list_name, name)
+        try:
+            await self._table.delete(old.list_name, _PREFIX + name, etag)
+        except NotFound as exc:
+            raise NoSuch("segment", name) from exc
+        except Conflict as exc:
+            raise Overtaken("segment", name) from exc
+
+    # -- what a rule selects -----------------------------------------------------------------
+
+    async def preview(self, list_name: str, rule: str) -> SegmentPreview:
+        """Count the subscribers that a rule selects. `RuleError`, `NoSuch` list.
+
+        The whole list is read, some rows at a time.
+        """
+        count = 0
+        sample: list[Address] = []
+        async for address in self.select(list_name, rule):
+            count += 1
+            if count <= _SAMPLE:
+                sample.append(address)
+        return SegmentPreview(count, sample)
+
+    async def select(self, list_name: str, rule: str) -> AsyncIterator[Address]:
+        """Yield the addresses of all subscribers that a rule selects, in order, in flat memory."""
+        fields = (await self._fields.get(list_name)).fields
+        selects = compile_rule(_checked(rule, fields), _today())
+        async for address in self._matching(ListName(list_name), fields, selects):
+            yield address
+
+    async def find(
+        self,
+        list_name: str,
+        name: str,
+        *,
+        state: SubscriberState | None = None,
+        prefix: str = "",
+        contains: str = "",
+        limit: int = 50,
+        after: str = "",
+        seconds: float = _SECONDS,
+    ) -> FoundSubscribers:
+        """Return subscribers of a segment, sorted by address, of those that also fit the rest.
+
+        A long list is read for some seconds; then `next` continues. `NoSuch`, `RuleError`.
+        """
+        segment = await self.get(list_name, name)
+        fields = (await self._fields.of(segment.list_name)).fields
+        selects = compile_rule(_checked(segment.rule, fields), _today())
+        within = KeyRange.prefix(entities.EMAIL_PREFIX + folded(prefix))
+        start = max(within.start or "", entities.behind(entities.EMAIL_PREFIX + after))
+        part, deadline = folded(contains), clock.monotonic() + seconds
+        found: list[Subscriber] = []
+        looked_at = 0
+        while True:
+            result = await self._table.query(
+                KeyRange.only(segment.list_name), KeyRange(start, within.stop), limit=_ROWS
+            )
+            for each in map(entities.subscriber_from, result.entities):
+                values = fields.values(each.address, each.created_at, each.attributes)
+                if (state is None or state.fits(each)) and part in each.key and selects(values):
+                    found.append(each)
+            looked_at += len(result.entities)
+            if len(found) > limit:
+                return FoundSubscribers(found[:limit], found[limit - 1].key)
+            if result.next is None:
+                return FoundSubscribers(found, None)
+            last = result.entities[-1].row
+            if clock.monotonic() > deadline:
+                return FoundSubscribers(
+                    found, last.removeprefix(entities.EMAIL_PREFIX), True, looked_at
+                )
+            start = entities.behind(last)
+
+    async def explain(self, list_name: str, name: str, email: str) -> Explanation:
+        """Say why a subscriber is in a segment or not. `RuleError` if a field of the rule no longer
+        exists; `NoSuch` list, segment or subscriber."""
+        segment = await self.get(list_name, name)
+        fields = (await self._fields.of(segment.list_name)).fields
+        rule = _checked(segment.rule, fields)
+        subscriber = await self._subscriptions.get(list_name, email)
+        values = fields.values(subscriber.address, subscriber.created_at, subscriber.attributes)
+        return Explanation(subscriber.address, explain(rule, values, _today()))
+
+    async def _matching(
+        self, name: ListName, fields: Fields, selects: Selects
+    ) -> AsyncIterator[Address]:
+        within = KeyRange.prefix(entities.EMAIL_PREFIX)
+        start = within.start
+        while True:
+            rows = await self._table.read(_Row, name, KeyRange(start, within.stop), limit=_ROWS)
+            for key, row in rows.items():
+                address = Address(row.EmailAddress or key[_BEGIN:])
+                attributes = msgspec.json.decode(row.Attributes) if row.Attributes else {}
+                if selects(fields.values(address, row.CreatedAt, attributes)):
+                    yield address
+            if len(rows) < _ROWS:
+                return
+            start = entities.behind(next(reversed(rows)))
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """The properties of an `email:` row that rules are about."""
+
+    CreatedAt: datetime
+    EmailAddress: str = ""
+    Attributes: str = ""
+
+
+def _checked(rule: str, fields: Fields) -> Rule:
+    parsed = parse_rule(rule)
+    check_rule(parsed, fields.types)
+    return parsed
+
+
+def _today() -> date:
+    return clock.now().date()
+
+
+def _row(list_name: ListName, name: str, rule: str) -> Entity:
+    return Entity(list_name, _PREFIX + name, {"Rule": rule})
+
+
+def _segment_from(entity: Entity) -> Segment:
+    return Segment(
+        list_name=ListName(entity.partition),
+        name=entity.row.removeprefix(_PREFIX),
+        rule=entities.read(entity, "Rule", str),
+        etag=entity.etag,
+    )

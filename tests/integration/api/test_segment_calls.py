@@ -1,0 +1,121 @@
+"""Fields, attributes and segments through the API."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.services.api_server import serving_api
+
+NEWS = {"name": "news", "description": "The news", "from_address": "news@contoso.com"}
+FIELDS = [
+    {"name": "city", "type": "text", "label": "City", "required": False, "public": True,
+     "default": "your city", "choices": []},
+    {"name": "age", "type": "integer"},
+    {"name": "plan", "type": "choice", "choices": ["free", "pro"]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx2.Client]:
+    with (
+        serving_api(f"sqlite:///{tmp_path}/api.db", tmp_path) as server,
+        server.client() as client,
+    ):
+        assert client.post("/lists", json=NEWS).status_code == 201
+        assert client.put("/lists/news/fields", json=FIELDS).status_code == 200
+        yield client
+
+
+def add(client: httpx2.Client, email: str, **attributes: object) -> None:
+    body = {"email": email, "verified": True, "attributes": attributes}
+    assert client.post("/lists/news/subscribers", json=body).status_code == 201
+
+
+def test_fields_are_declared_and_read(client: httpx2.Client) -> None:
+    read = client.get("/lists/news/fields")
+    assert [each["name"] for each in read.json()] == ["city", "age", "plan"]
+    assert read.json()[0]["default"] == "your city"
+    assert read.json()[1]["label"] == "Age"
+    headers = {"If-Match": read.headers["etag"]}
+    again = client.put("/lists/news/fields", json=FIELDS[:1], headers=headers)
+    assert [each["name"] for each in again.json()] == ["city"]
+    stale = client.put("/lists/news/fields", json=FIELDS, headers=headers)
+    assert stale.status_code == 412
+    wrong = client.put("/lists/news/fields", json=[{"name": "first_name"}])
+    assert wrong.status_code == 422
+    assert wrong.json()["errors"] == [
+        {"field": "fields.0.name", "problem": "first_name is built in: choose another name"}
+    ]
+    assert client.get("/lists/none/fields").status_code == 404
+
+
+def test_attributes_are_checked_and_returned(client: httpx2.Client) -> None:
+    add(client, "ann@example.org", city="Bern", age=30, first_name="Ann")
+    path = "/lists/news/subscribers/ann@example.org"
+    assert client.get(path).json()["attributes"] == {"city": "Bern", "age": 30, "first_name": "Ann"}
+    saved = client.patch(path, json={"attributes": {"age": 31, "city": None}})
+    assert saved.json()["attributes"] == {"age": 31, "first_name": "Ann"}
+    for attributes, field in (({"age": "x"}, "attributes.age"), ({"x": 1}, "attributes.x")):
+        body = {"email": "b@example.org", "attributes": attributes}
+        refused = client.post("/lists/news/subscribers", json=body)
+        assert refused.status_code == 422
+        assert [each["field"] for each in refused.json()["errors"]] == [field]
+    assert client.get("/lists/news/subscribers/b@example.org").status_code == 404
+
+
+def test_a_segment_is_created_previewed_explained_and_deleted(client: httpx2.Client) -> None:
+    add(client, "ann@example.org", city="Bern", age=30)
+    add(client, "bob@example.org", city="Basel", plan="pro")
+    add(client, "cid@example.org")
+    rule = 'city = "bern" or plan = "PRO"'
+    created = client.post("/lists/news/segments", json={"name": "some", "rule": rule})
+    assert created.status_code == 201
+    assert created.headers["location"] == "/api/v1/lists/news/segments/some"
+    path = "/lists/news/segments/some"
+    assert client.get(path).json() == created.json()
+    preview = client.post("/lists/news/segments/preview", json={"rule": rule})
+    assert preview.json() == {"count": 2, "sample": ["ann@example.org", "bob@example.org"]}
+    why = client.get(f"{path}/explain", params={"email": "bob@example.org"})
+    assert why.json() == {
+        "email": "bob@example.org",
+        "matches": True,
+        "reasons": [
+            {"depth": 0, "text": 'city = "bern" or plan = "PRO"', "holds": True},
+            {"depth": 1, "text": 'city = "bern"', "holds": False},
+            {"depth": 1, "text": 'plan = "PRO"', "holds": True},
+        ],
+    }
+    found = client.get("/lists/news/subscribers", params={"segment": "some"}).json()
+    assert [each["email"] for each in found["items"]] == ["ann@example.org", "bob@example.org"]
+    assert client.put(path, json={"rule": "age > 20"}).json()["rule"] == "age > 20"
+    [listed] = client.get("/lists/news/segments").json()["items"]
+    assert listed["rule"] == "age > 20"
+    assert client.delete(path).status_code == 204
+    assert client.get(path).status_code == 404
+    missing = client.get("/lists/news/subscribers", params={"segment": "some"})
+    assert missing.status_code == 404
+
+
+def test_a_mistake_in_a_rule_is_named_with_line_and_column(client: httpx2.Client) -> None:
+    wrong = client.post("/lists/news/segments/preview", json={"rule": 'age > 3\nand ciy = "x"'})
+    assert wrong.status_code == 422
+    assert wrong.json()["errors"] == [
+        {"field": "rule", "problem": "line 2, column 5: there is no field ciy; did you mean city?"}
+    ]
+
+
+def test_the_subscribers_of_a_segment_come_in_parts(client: httpx2.Client) -> None:
+    for number in range(7):
+        add(client, f"p{number}@example.org", age=number)
+    client.post("/lists/news/segments", json={"name": "odd", "rule": "age in (1, 3, 5)"})
+    params: dict[str, str] = {"segment": "odd", "limit": "2"}
+    emails: list[str] = []
+    for _ in range(5):
+        part = client.get("/lists/news/subscribers", params=params).json()
+        emails += [each["email"] for each in part["items"]]
+        if part["next"] is None:
+            break
+        params["after"] = part["next"]
+    assert emails == [f"p{number}@example.org" for number in (1, 3, 5)]
