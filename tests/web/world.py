@@ -14,6 +14,7 @@ from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
 from postroom.services.events import Severity
 from postroom.services.messages.message_contents import NewBodies
+from postroom.services.messages.templates import TemplateContent
 from postroom.services.queues.attempts import AttemptFailure
 from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Entity, Value
@@ -41,6 +42,7 @@ NOT_PAGES = frozenset(
         "/lists/{name}/brand/email",
         "/lists/{name}/import/{run}/rejected.csv",
         "/messages/{ref}/preview/html",
+        "/templates/{name}/preview",
         "/messages/{ref}/events",
         "/messages/{ref}/waiting",
         "/outbox/{name}/html",
@@ -79,6 +81,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/keys": ("/keys",),
     "/keys/revoke": ("/keys/revoke?id={key}",),
     "/": ("/",),
+    "/templates": ("/templates",),
+    "/templates/new": ("/templates/new", "/templates/new?from=letter"),
+    "/templates/{name}": ("/templates/newsletter", "/templates/own"),
+    "/templates/{name}/edit": ("/templates/own/edit",),
+    "/templates/{name}/delete": ("/templates/own/delete",),
     "/lists": (
         "/lists",
         "/lists?q=gar&sort=-subscribers",
@@ -226,6 +233,8 @@ async def furnished(site: Site) -> World:
     await _lists(site, names)
     await _messages(site, names)
     await _queues(site, names)
+    source = "<mjml><mj-body>{% slot content %}{% footer %}</mj-body></mjml>"
+    await services.templates.create("own", TemplateContent("Our own", source), "ann")
     names["invitation"] = await services.access_links.invite("eve@example.org", Role.EDITOR, "ann")
     names["new_password"] = await services.access_links.reset(viewer.user.email, "ann")
     names["key"] = (await services.keys.create("the shop", ("subscribe",))).key.id

@@ -48,6 +48,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Manage the segments of a list: named rules that select subscribers.",
         ),
         "message": ("messages.messages:messages", "Schedule messages and follow their delivery."),
+        "template": (
+            "messages.templates:templates",
+            "Manage the designs that messages can be put into.",
+        ),
         "trace": ("audience.subscribers:trace", "Show everything that happened to one address."),
     },
     "Access": {

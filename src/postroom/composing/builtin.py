@@ -9,6 +9,9 @@ import msgspec
 
 from postroom.composing.layouts import Layout, partial
 
+PICTURE: Final = "https://pictures.example/header.png"
+"""Stands for the picture of an example: it is nowhere."""
+
 
 class BuiltInTemplate(msgspec.Struct, frozen=True):
     """A template with the words of its gallery, and an example that shows it."""
@@ -50,7 +53,7 @@ Anna Keller
         {
             "issue": "November 2026",
             "title": "Winter in the garden",
-            "picture": "https://pictures.example/header.png",
+            "picture": PICTURE,
             "picture_alt": "Snow on the branches of an apple tree",
         },
         """\

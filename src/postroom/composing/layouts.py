@@ -67,7 +67,7 @@ def partial(name: str) -> str:
 
 
 def slots_of(layout: Layout) -> list[SlotUse]:
-    """Return the slots in the order of their appearance. One with a default, or in a tag that is
+    """Return the slots, required ones first. One with a default, or in a tag that is
     left out without it, is optional."""
     guarded = {
         name for kind, name in _WHEN.findall(" ".join(_conditions(layout.source))) if kind == "slot"
@@ -77,7 +77,7 @@ def slots_of(layout: Layout) -> list[SlotUse]:
         if found[1] == "slot" and found[2] != CONTENT:
             is_required = found[3] is None and found[2] not in guarded
             slots.setdefault(found[2], SlotUse(found[2], is_required, found[3] or ""))
-    return list(slots.values())
+    return sorted(slots.values(), key=lambda slot: not slot.is_required)
 
 
 def _conditions(source: str) -> list[str]:

@@ -16,6 +16,8 @@ from postroom.cli.messages.options import (
     lines_options,
     read_bodies,
     read_moment,
+    read_source,
+    source_options,
 )
 from postroom.cli.messages.progress import read_state, show_message, watch_message
 from postroom.cli.support import output
@@ -48,6 +50,7 @@ for command in (schedule, unschedule, duplicate, test, emails, email, decide):
 @click.option("--draft", is_flag=True, help="Keep it as a draft. It may lack anything.")
 @click.option("--subject", help="Required, except in a draft.")
 @lines_options
+@source_options
 @click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
 @click.option(
     "--text", type=BODY_FILE, help="The text body, a .txt file. [default: generated from the HTML]"
@@ -68,6 +71,9 @@ def create(
     preheader: str | None,
     from_name: str | None,
     reply_to: str | None,
+    body_format: str | None,
+    body: str | None,
+    template: str | None,
     html: str | None,
     text: str | None,
     at: datetime | None,
@@ -80,10 +86,12 @@ def create(
     time without a zone is local.
     """
     from postroom.domain.messages.emails import Counts
-    from postroom.domain.messages.messages import has_passed
-    from postroom.services.messages.message_contents import InboxLines
+    from postroom.domain.messages.messages import MessageFormat, has_passed
+    from postroom.services.messages.message_contents import NewBodies
     from postroom.services.messages.progress import SendingState
 
+    if body is not None and html is not None:
+        raise click.UsageError("--html is short for --body with --format html: give one of them")
     if not draft and (list_name is None or subject is None):
         missing = "LIST" if list_name is None else "--subject"
         raise click.UsageError(f"{missing} is missing: give it, or --draft to add it later")
@@ -92,8 +100,13 @@ def create(
     async def work(services: Services) -> Message:
         if list_name is not None:
             await services.lists.get(list_name)  # before large files are read
+        bodies = read_bodies(html, text)
+        if body is not None:
+            bodies = NewBodies(read_source(body), bodies.text)
         change = content_change(
-            read_bodies(html, text),
+            bodies,
+            format=None if body_format is None else MessageFormat(body_format),
+            template=template,
             list_name=list_name,
             subject=subject,
             preheader=preheader,
@@ -103,13 +116,7 @@ def create(
         )
         if draft:
             return await services.composing.create(change, AUTHOR)
-        return await services.messages.create(
-            list_name or "",
-            subject or "",
-            read_bodies(html, text),
-            at or asked_at,
-            lines=InboxLines(preheader or "", from_name or "", reply_to or ""),
-        )
+        return await services.composing.create_scheduled(change, bodies, at or asked_at)
 
     created = call(settings, work)
     passed = not draft and at is not None and has_passed(at, asked_at)

@@ -55,6 +55,13 @@ def read_bodies(html: str | None, text: str | None) -> NewBodies:
     )
 
 
+def read_source(path: str) -> str:
+    """Return a file in the format of a message or template, decoded. `Invalid`."""
+    from postroom.mail.body_files import text_from_file
+
+    return text_from_file(_read("body", path), "body")
+
+
 def _read(field: str, path: str) -> bytes:
     """Return the whole file. `Invalid` if it is too large to be a body."""
     from postroom.domain.errors import Invalid
@@ -78,6 +85,22 @@ def lines_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--reply-to", metavar="ADDRESS", help="Where replies go."),
         click.option("--from-name", help="The sender's name. [default: the list's description]"),
         click.option("--preheader", help="What an inbox shows after the subject."),
+    ):
+        command = option(command)
+    return command
+
+
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for a body in any format."""
+    for option in (
+        click.option("--template", help="The template that the body is put into."),
+        click.option("--body", type=BODY_FILE, help="The body in this format, instead of --html."),
+        click.option(
+            "--format",
+            "body_format",
+            type=click.Choice(["html", "markdown", "mjml", "blocks"]),
+            help="What --body is written in. [default: html]",
+        ),
     ):
         command = option(command)
     return command

@@ -20,6 +20,7 @@ from postroom.web.admin.messages import (
     outbox,
     previews,
     recipients,
+    templates,
 )
 from postroom.web.admin.operations import (
     activity,
@@ -48,6 +49,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *message_forms.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
     *previews.VIEWS,
     *recipients.VIEWS,
+    *templates.VIEWS,
     *message_details.VIEWS,
     *address_trace.VIEWS,
     *queues.VIEWS,

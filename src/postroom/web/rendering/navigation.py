@@ -56,6 +56,7 @@ MAIN: Final = (
     Place("/", "Home", "home", words="dashboard"),
     Place("/messages", "Messages", "mail", words="newsletter campaign scheduled sending sent"),
     Place("/lists", "Lists", "list", words="subscribers audience"),
+    Place("/templates", "Templates", "panel", words="designs layouts"),
 )
 GROUPS: Final = (
     PlaceGroup(

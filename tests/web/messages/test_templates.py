@@ -1,0 +1,78 @@
+"""The pages of templates, over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from postroom.domain.errors import NoSuch
+from postroom.services.accounts.users import Role
+from postroom.services.messages.templates import TemplateContent
+from tests.web.site import Site, Visitor
+
+SOURCE = "<mjml><mj-body>{% slot content %}{% footer %}</mj-body></mjml>"
+FORM = {"name": "own", "title": "Our <own>", "description": "For us", "format": "mjml"}
+
+
+@pytest.fixture
+async def editor(site: Site) -> Visitor:
+    await site.services.lists.create("news", "News & more", "news@contoso.example")
+    return await site.user(Role.EDITOR)
+
+
+async def test_the_gallery_shows_every_template_with_a_preview(site: Site, editor: Visitor) -> None:
+    await site.services.templates.create("own", TemplateContent("Ours", SOURCE), "ann")
+    page = await editor.get("/templates")
+    names = ["own", "letter", "newsletter", "announcement", "digest", "invitation", "notice"]
+    for name in names:
+        assert f'src="/templates/{name}/preview"' in page.text
+        frame = await editor.get(f"/templates/{name}/preview")
+        assert frame.status_code == 200
+        policy = frame.headers["content-security-policy"]
+        assert policy.startswith("sandbox ")
+        assert "img-src data:;" in policy
+        assert "News &amp; more" in frame.text
+        assert "{{" not in frame.text
+        assert "{%" not in frame.text
+        assert "https://pictures.example" not in frame.text
+
+
+async def test_a_template_is_created_edited_and_deleted(site: Site, editor: Visitor) -> None:
+    copied = await editor.get("/templates/new?from=letter")
+    assert "Copy of Plain letter" in copied.text
+    broken = await editor.post(
+        "/templates/new", {**FORM, "source": SOURCE.replace("{% footer %}", "<mj-x />")}
+    )
+    assert broken.status_code == 422
+    assert "Line 1, column 34: there is no tag &lt;mj-x&gt;" in broken.text
+    made = await editor.post("/templates/new", {**FORM, "source": SOURCE})
+    assert made.headers["location"] == "/templates/own"
+    taken = await editor.post("/templates/new", {**FORM, "source": SOURCE})
+    assert taken.status_code == 422
+    assert "is taken" in taken.text
+    shown = await editor.get("/templates/own")
+    assert "Our &lt;own&gt;" in shown.text
+    assert "/templates/own/edit" in shown.text
+
+    first = (await site.services.templates.get("own")).template
+    change = {**FORM, "title": "Mine", "source": SOURCE, "etag": first.etag}
+    assert (await editor.post("/templates/own/edit", change)).status_code == 303
+    conflict = await editor.post("/templates/own/edit", {**change, "title": "Late"})
+    assert conflict.status_code == 422
+    assert "meanwhile: your text is below" in conflict.text
+    assert 'value="Late"' in conflict.text
+    assert (await site.services.templates.get("own")).template.title == "Mine"
+
+    assert (await editor.get("/templates/own/delete")).status_code == 200
+    gone = await editor.post("/templates/own/delete", {})
+    assert gone.headers["location"] == "/templates"
+    with pytest.raises(NoSuch):
+        await site.services.templates.get("own")
+
+
+async def test_a_built_in_template_cannot_be_changed(editor: Visitor) -> None:
+    page = await editor.get("/templates/letter")
+    assert "/templates/letter/edit" not in page.text
+    assert "/templates/new?from=letter" in page.text
+    refused = await editor.post("/templates/letter/edit", {**FORM, "source": SOURCE})
+    assert refused.status_code == 409
+    assert (await editor.post("/templates/letter/delete", {})).status_code == 409
