@@ -138,7 +138,9 @@ class SplicedMailing(Mailing):
             for position in self._in_subject:
                 pieces[position] = _in_subject(address)
             if self._in_url:
-                _fill(pieces, self._in_url, _in_url(recipient.address))
+                in_url = address.replace(b"+", b"%2B")  # all that is to be encoded
+                fits = len(in_url) <= LONGEST_VALUE
+                _fill(pieces, self._in_url, in_url if fits else _in_url(recipient.address))
         return b"".join(pieces)
 
     wire = mail  # no line begins with a dot
