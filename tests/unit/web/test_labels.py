@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
-from postroom.web.rendering.templating import OUTCOME_LABELS, STATUS_LABELS, with_status_labels
+from postroom.web.rendering.templating import (
+    OUTCOME_LABELS,
+    STATUS_LABELS,
+    typographic,
+    with_status_labels,
+)
 
 
 def test_every_status_and_outcome_has_a_label() -> None:
@@ -16,3 +21,8 @@ def test_errors_on_pages_name_statuses_as_pages_do() -> None:
     text = "a message that is Completed cannot be edited: only while it is Pending, or Paused"
     expected = "a message that is Sent cannot be edited: only while it is Scheduled, or Paused"
     assert with_status_labels(text) == expected
+
+
+def test_apostrophes_on_pages_are_typographic_and_quotes_stay() -> None:
+    text = "The mail server's reply was 'no', not 'yes'"
+    assert typographic(text) == "The mail server’s reply was 'no', not 'yes'"

@@ -55,7 +55,9 @@ def translate(exc: apsw.Error, path: Path, connection: apsw.Connection | None) -
                 f"{path} is damaged or not an SQLite file ({exc}): restore it from a backup"
             )
         case apsw.BusyError() | apsw.LockedError():
-            return StoreUnavailable(f"{path} is locked by another program: close it and try again")
+            return StoreUnavailable(
+                f"{path} is locked by another program: close that program and try again"
+            )
         case _:
             return StoreUnavailable(f"{path}: {exc}")
 

@@ -41,6 +41,7 @@ OUTCOME_LABELS: Final = {
     EmailOutcome.SUPPRESSED: "Skipped",
     EmailOutcome.IN_DOUBT: "Uncertain",
 }
+_APOSTROPHE: Final = re.compile(r"(?<=[A-Za-z])'(?=[a-z])")
 _STORED_STATUS: Final = re.compile(rf"\b({'|'.join(STATUS_LABELS)})\b")
 
 
@@ -56,6 +57,7 @@ def make_environment() -> jinja2.Environment:
     environment.filters.update(times.FILTERS)
     environment.filters.update(number=number, percent=percent, size=show_size, sentence=sentence)
     environment.filters.update(
+        typographic=typographic,
         queue_url=queue_url,
         status_label=status_label,
         outcome_label=outcome_label,
@@ -90,6 +92,11 @@ def sentence(problem: str, field: str) -> str:
     first = problem.partition(" ")[0]
     text = f"{field} {problem}" if first in _VERBS else problem[:1].upper() + problem[1:]
     return text if text.endswith((".", "?", "!", "…")) else f"{text}."
+
+
+def typographic(text: str) -> str:
+    """Return a text that other programs see, too, with the apostrophes of our pages."""
+    return _APOSTROPHE.sub("’", text)
 
 
 def queue_url(name: str) -> str:
