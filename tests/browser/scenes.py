@@ -90,6 +90,7 @@ EMPTY: Sequence[str] = (
         "/",
         "/lists",
         "/messages",
+        "/messages/drafts",
         "/messages/sending",
         "/messages/sent",
         "/messages/new",
@@ -118,6 +119,7 @@ def _answers(world: World) -> list[Scene]:
     names = world.names
     edit, entity = f"/lists/{LIST}/edit", "/explorer/tables/departed/entity?partition=one&row=first"
     subscriber, message = f"/lists/{LIST}/subscribers/{ANN}", f"/messages/{names['pending']}/edit"
+    draft = f"/messages/{names['draft']}/edit"
     looks, signup = f"/lists/{LIST}/signup-page", f"/subscribe?list={LIST}"
     brand = f"/lists/{LIST}/brand"
     leaving = f"/unsubscribe?id={names['guid']}&listName={LIST}"
@@ -134,13 +136,11 @@ def _answers(world: World) -> list[Scene]:
               {"email": "nobody"}),
         Scene(ADMIN, f"/lists/{LIST}/subscribers", f"/lists/{LIST}/bulk",
               {"action": "remove", "email": ANN}),
-        Scene(ADMIN, "/messages/new", "/messages/new", {"subject": "", "list": "nope"}),
         Scene(ADMIN, "/messages/new", "/messages/new",
               {"list": LIST, "subject": "x", "text": "x", "when": "later", "day": ""}),
-        Scene(ADMIN, "/messages/new", "/messages/new",
-              {"list": LIST, "subject": "Now?", "html": "<img src=a.png>", "when": "now"}),
+        Scene(ADMIN, draft, draft, {"subject": "Mine", "body": "<p>mine</p>", **stale}),
         Scene(ADMIN, message, message, {"when": "later", "day": "2020-01-01", "clock": "09:00"}),
-        Scene(ADMIN, message, message, {"subject": "Mine", "html": "<p>mine</p>", **stale}),
+        Scene(ADMIN, message, message, {"subject": "Mine", "body": "<p>mine</p>", **stale}),
         Scene(ADMIN, message, "/messages/test", {"list": LIST, "subject": "x", "test_to": "x"}),
         Scene(ADMIN, looks, looks, {"welcome_text": "Mine", **stale}),
         Scene(ADMIN, looks, looks, {"signup_text": "\u202e"}),

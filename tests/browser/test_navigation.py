@@ -185,7 +185,7 @@ async def test_the_frame_fits_a_small_laptop_and_can_be_collapsed(
 
 async def test_the_outbox_shows_a_mail_next_to_the_list(browser: Browser, site: Site) -> None:
     world = await furnished(site)
-    form = {"list": LIST, "subject": "Another", "html": "<p>Another</p>", "test_to": ANN}
+    form = {"list": LIST, "subject": "Another", "body": "<p>Another</p>", "test_to": ANN}
     assert (await world.admin.post("/messages/test", form)).status_code == 200
     async with window(browser, site.url, whose=world.admin) as context:
         page = await context.new_page()

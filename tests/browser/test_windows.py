@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import Browser, Dialog, Error, Page, Route, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.scheduler.completion import Completion
@@ -101,42 +100,33 @@ async def test_a_notice_stays_while_the_message_is_sent(browser: Browser, site: 
 # -- a form that is left, and a server that is gone ----------------------------------------------
 
 
-async def test_leaving_a_message_half_written_asks_for_confirmation(
+async def test_a_message_half_written_is_found_among_the_drafts(
     browser: Browser, site: Site
 ) -> None:
     await site.services.lists.create("news", "News", "news@example.com")
     editor = await site.user(Role.EDITOR)
     async with window(browser, site.url, whose=editor) as context:
         page = await context.new_page()
-        asked: list[str] = []
-
-        async def stay(dialog: Dialog) -> None:
-            asked.append(dialog.type)
-            with suppress(Error):  # Chromium may have taken it back already; then we stay, too
-                await dialog.dismiss()
-
-        page.on("dialog", stay)
         await page.goto("/messages/new")
-        date, button = (
-            page.get_by_label("Date"),
-            page.locator(".message-form .actions button[type=submit]"),
-        )
+        date = page.get_by_label("Date")
+        button = page.locator(".message-form .actions button.primary")
         await expect(date).to_be_hidden(timeout=PATIENCE)
         await expect(button).to_have_text(re.compile("^Send now"), use_inner_text=True)
         await page.get_by_label("Later").check()
         await expect(date).to_be_visible(timeout=PATIENCE)
-        await expect(button).to_have_text("Schedule", use_inner_text=True)
+        await expect(button).to_have_text("Schedule…", use_inner_text=True)
         await page.get_by_label("Now", exact=True).check()
         await page.get_by_label("Subject").fill("Half a thought")
-        await page.get_by_role("link", name="Lists", exact=True).click(no_wait_after=True)
-        await until(page, lambda: asked == ["beforeunload"])
-        await expect(page.get_by_label("Subject")).to_have_value("Half a thought")
+        await expect(page.locator("#save-state")).to_have_text("Saved", timeout=PATIENCE)
+        await page.get_by_role("link", name="Lists", exact=True).click()
+        await page.goto("/messages/drafts")
+        await page.get_by_role("link", name="Half a thought").click()
         await page.get_by_label("Message (HTML)").fill("<p>Hi</p>")
-        # To send it is not to leave it, and neither is the way back.
+        # To send it saves it first, and the way back leads to the same draft.
         await button.click()
-        await page.get_by_role("button", name="Back to editing").click()
+        await page.get_by_role("link", name="Back to editing").click()
         await expect(page.get_by_label("Subject")).to_have_value("Half a thought", timeout=PATIENCE)
-        assert asked == ["beforeunload"]
+        await expect(page.get_by_label("Message (HTML)")).to_have_value("<p>Hi</p>")
 
 
 async def until(page: Page, is_so: Callable[[], bool]) -> None:

@@ -13,6 +13,7 @@ from postroom.domain.queues.apps import App
 from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
 from postroom.services.events import Severity
+from postroom.services.messages.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.templates import TemplateContent
 from postroom.services.queues.attempts import AttemptFailure
@@ -120,8 +121,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/messages": ("/messages", "/messages?list=nothing"),
     "/messages/sending": ("/messages/sending",),
     "/messages/sent": ("/messages/sent", "/messages/sent?list=nothing"),
-    "/messages/new": ("/messages/new", "/messages/new?list={list}", "/messages/new?like={done}"),
-    "/messages/{ref}/edit": ("/messages/{pending}/edit", "/messages/{done}/edit"),
+    "/messages/drafts": ("/messages/drafts", "/messages/drafts?list=nothing"),
+    "/messages/new": ("/messages/new", "/messages/new?list={list}"),
+    "/messages/{ref}/edit": (
+        "/messages/{draft}/edit",
+        "/messages/{pending}/edit",
+        "/messages/{done}/edit",
+    ),
+    "/messages/{ref}/versions": ("/messages/{draft}/versions", "/messages/{empty}/versions"),
+    "/messages/{ref}/schedule": ("/messages/{draft}/schedule", "/messages/{empty}/schedule"),
     "/messages/{ref}/preview": ("/messages/{pending}/preview",),
     "/messages/{ref}/cancel": ("/messages/{running}/cancel",),
     "/messages/{ref}/delete": ("/messages/{pending}/delete",),
@@ -289,8 +297,19 @@ async def _messages(site: Site, names: dict[str, str]) -> None:
     await services.messages.cancel(cancelled.ref)
     names |= {
         "done": done.ref, "running": running.ref, "pending": pending.ref, "paused": paused.ref,
-        "cancelled": cancelled.ref,
+        "cancelled": cancelled.ref, **await _drafts(site),
     }  # fmt: skip
+
+
+async def _drafts(site: Site) -> dict[str, str]:
+    """A draft that somebody else has changed and handed over, and one that lacks everything."""
+    composing = site.services.composing
+    first = ContentChange(list_name=LIST, subject="Winter", body="<p>One</p>\n<p>Cold</p>", text="")
+    draft = await composing.create(first, "bob@example.com")
+    change = ContentChange(subject="Winter sale", body="<p>One</p>\n<p>Very cold</p>", text="")
+    await composing.save(draft.ref, change, "ann@example.com")
+    await composing.hand_over(draft.ref, "ann@example.com")
+    return {"draft": draft.ref, "empty": (await composing.create(ContentChange(), ANN)).ref}
 
 
 async def _scheduled(site: Site, subject: str) -> Message:
@@ -324,7 +343,7 @@ async def _queues(site: Site, names: dict[str, str]) -> None:
 
 async def _outbox(admin: Visitor) -> str:
     """Send a test email; return its name in the outbox."""
-    form = {"list": LIST, "subject": "A test", "html": HTML, "test_to": ANN}
+    form = {"list": LIST, "subject": "A test", "body": HTML, "test_to": ANN}
     sent = await admin.post("/messages/test", form)
     assert sent.status_code == 200, sent.text
     index = await admin.get("/outbox")

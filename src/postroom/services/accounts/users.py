@@ -61,6 +61,7 @@ class Role(StrEnum):
     """Each role includes the ones before it."""
 
     VIEWER = "viewer"
+    WRITER = "writer"
     EDITOR = "editor"
     ADMINISTRATOR = "administrator"
 
@@ -71,6 +72,7 @@ class Role(StrEnum):
 
 ROLES: dict[Role, str] = {
     Role.VIEWER: "Can view everything except users, keys and settings.",
+    Role.WRITER: "Can also write messages, which others send.",
     Role.EDITOR: "Can manage lists, subscribers and messages.",
     Role.ADMINISTRATOR: "Full access, including users and settings.",
 }

@@ -14,13 +14,15 @@ from postroom.web.admin.audience import (
     subscribers,
 )
 from postroom.web.admin.messages import (
+    draft_actions,
+    editor,
     message_details,
-    message_forms,
     message_index,
     outbox,
     previews,
     recipients,
     templates,
+    versions,
 )
 from postroom.web.admin.operations import (
     activity,
@@ -46,7 +48,9 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *subscriber_index.VIEWS,
     *subscribers.VIEWS,
     *message_index.VIEWS,
-    *message_forms.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
+    *editor.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
+    *draft_actions.VIEWS,
+    *versions.VIEWS,
     *previews.VIEWS,
     *recipients.VIEWS,
     *templates.VIEWS,

@@ -54,7 +54,9 @@ class TabLink(msgspec.Struct, frozen=True):
 
 MAIN: Final = (
     Place("/", "Home", "home", words="dashboard"),
-    Place("/messages", "Messages", "mail", words="newsletter campaign scheduled sending sent"),
+    Place(
+        "/messages", "Messages", "mail", words="newsletter campaign drafts scheduled sending sent"
+    ),
     Place("/lists", "Lists", "list", words="subscribers audience"),
     Place("/templates", "Templates", "panel", words="designs layouts"),
 )
@@ -83,7 +85,7 @@ GROUPS: Final = (
         ),
     ),
 )
-NEW_MESSAGE: Final = Place("/messages/new", "New message", "plus", Role.EDITOR, "write compose")
+NEW_MESSAGE: Final = Place("/messages/new", "New message", "plus", Role.WRITER, "write compose")
 ACCOUNT: Final = Place("/account", "Your account", "user", words="password two-factor sessions")
 
 SHORTCUTS: Final = {"g h": MAIN[0], "g m": MAIN[1], "g l": MAIN[2], "n": NEW_MESSAGE}

@@ -1,5 +1,5 @@
 "use strict";
-// The message form: uploaded files, the browser's time zone, live preview, test emails.
+// The editor: uploaded files, the browser's time zone, live preview, test emails.
 (() => {
   const form = document.getElementById("message");
   if (!form) return;
@@ -21,10 +21,11 @@
       const answer = await send("/messages/read-file", data);
       const text = await answer.text();
       if (answer.ok) {
-        form.elements[chooser.dataset.into].value = text;
+        const field = form.elements[chooser.dataset.into];
+        field.value = text;
         chooser.value = "";
         chooser.setCustomValidity("");
-        changed();
+        field.dispatchEvent(new Event("input", { bubbles: true }));
       } else {
         chooser.setCustomValidity(answer.status === 422 ? text : "This file cannot be used.");
         chooser.reportValidity();
@@ -34,7 +35,7 @@
 
   // Show times in the browser's time zone.
   const zone = form.elements.zone, mine = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const known = [...zone.options].some((each) => each.value === mine);
+  const known = zone && [...zone.options].some((each) => each.value === mine);
   const moment = form.querySelector(".moment");
   if (known && "mine" in zone.dataset) zone.value = mine;
   if (known && moment.dataset.utc) {
@@ -87,10 +88,10 @@
     clearTimeout(timer);
     timer = setTimeout(() => { showText(); showFrame(); }, PREVIEW_DELAY);
   }
-  for (const name of ["list", "subject", "html", "text"]) {
+  for (const name of ["list", "subject", "preheader", "from_name", "body", "text"]) {
     form.elements[name].addEventListener("input", changed);
   }
-  if (form.elements.html.value || form.elements.text.value || form.elements.list.value) changed();
+  if (form.elements.body.value || form.elements.text.value || form.elements.list.value) changed();
 
   const test = part("send-test");
   test.addEventListener("click", async (event) => {

@@ -130,7 +130,7 @@ def _show_link(visit: Visit, token: str, email: str, kind: LinkKind) -> Response
 
 
 def _article(role: Role) -> str:
-    return "a" if role is Role.VIEWER else "an"
+    return "a" if role in (Role.VIEWER, Role.WRITER) else "an"
 
 
 VIEWS = (

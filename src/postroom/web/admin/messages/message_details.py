@@ -33,7 +33,7 @@ from postroom.services.messages.progress import Progress
 from postroom.web.rendering.templating import counted
 from postroom.web.rendering.times import lasting
 from postroom.web.requests.flash import Undo
-from postroom.web.requests.views import View
+from postroom.web.requests.views import View, error_page
 from postroom.web.requests.visit import Visit
 
 _RUNNING: Final = frozenset({MessageStatus.QUEUING, MessageStatus.PROCESSING})
@@ -80,6 +80,9 @@ def bar_segments(counts: Counts) -> list[BarSegment]:
 
 async def details(visit: Visit) -> Response:
     message = await visit.services.messages.get(visit.parameter("ref"))
+    if message.status is MessageStatus.DRAFT:
+        page = "edit" if visit.may(Role.WRITER) else "preview"
+        return visit.redirect(f"/messages/{message.ref}/{page}")
     progress = await visit.services.progress.of(message)
     retried_by = await visit.services.retries.retry_of(message) if message.status in FINAL else None
     estimate = None
@@ -227,21 +230,37 @@ async def delete(visit: Visit) -> Response:
     ref = visit.parameter("ref")
     message = await visit.services.messages.get(ref)
     check_deletable(message.status)
-    if visit.request.method == "GET":
-        return visit.render(
-            "admin/confirm.html",
-            title="Delete this message?",
-            points=[
-                f"“{message.subject}” to the list {message.list_name} is deleted permanently.",
-                "It has not been sent to anyone. To keep it and send it later, pause it instead.",
-            ],
-            button="Delete message",
-            fields={"etag": message.etag},
-            back=f"/messages/{ref}",
+    is_draft = message.status is MessageStatus.DRAFT
+    if not is_draft and not visit.may(Role.EDITOR):
+        return error_page(
+            visit, 403, "Permission denied", "This message is scheduled: only an editor deletes it."
         )
+    if visit.request.method == "GET":
+        return _ask_delete(visit, message)
     await visit.services.messages.delete(ref, await visit.text("etag") or None)
-    await visit.audit("deleted message", ref)
+    await visit.audit("deleted draft" if is_draft else "deleted message", ref)
+    if is_draft:
+        return visit.redirect("/messages/drafts", "Draft deleted.")
     return visit.redirect("/messages", "Message deleted.")
+
+
+def _ask_delete(visit: Visit, message: Message) -> Response:
+    named = f"“{message.subject}”" if message.subject else "A draft without a subject"
+    points = [f"{named} is deleted permanently, with all its versions."]
+    if message.status is not MessageStatus.DRAFT:
+        points = [
+            f"{named} to the list {message.list_name} is deleted permanently.",
+            "It has not been sent to anyone. To keep it and send it later, unschedule it instead.",
+        ]
+    kind = "draft" if message.status is MessageStatus.DRAFT else "message"
+    return visit.render(
+        "admin/confirm.html",
+        title=f"Delete this {kind}?",
+        points=points,
+        button=f"Delete {kind}",
+        fields={"etag": message.etag},
+        back=f"/messages/{message.ref}",
+    )
 
 
 async def retry(visit: Visit) -> Response:
@@ -307,7 +326,7 @@ VIEWS = (
     View("/messages/{ref}/pause", pause, role=Role.EDITOR, methods=("POST",)),
     View("/messages/{ref}/resume", resume, role=Role.EDITOR, methods=("POST",)),
     View("/messages/{ref}/cancel", cancel, role=Role.EDITOR, methods=("GET", "POST")),
-    View("/messages/{ref}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/messages/{ref}/delete", delete, role=Role.WRITER, methods=("GET", "POST")),
     View("/messages/{ref}/try-now", try_now, role=Role.EDITOR, methods=("POST",)),
     View("/messages/{ref}/retry-deferred", retry_deferred, role=Role.EDITOR, methods=("POST",)),
     View("/messages/{ref}/retry", retry, role=Role.EDITOR, methods=("GET", "POST")),

@@ -1,4 +1,4 @@
-"""The content of the message form: typed or uploaded, and shown again if something is wrong."""
+"""The content of the editor's form: typed or uploaded, and shown again if something is wrong."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from starlette.datastructures import UploadFile
-from starlette.responses import Response
 
-from postroom.domain.errors import DomainError, Invalid
-from postroom.domain.messages.messages import Message
+from postroom.domain.errors import DomainError, Incomplete, Invalid
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.units import is_skipped
 from postroom.mail.body_files import html_from_file, text_from_file
 from postroom.mail.html import unseen_pictures
-from postroom.mail.plaintext import text_from_html
-from postroom.services.messages.message_contents import NewBodies, checked_bodies, with_text
+from postroom.services.messages.draft_contents import Content, ContentChange, change_to
+from postroom.services.messages.message_contents import NewBodies
 from postroom.web.rendering.templating import short
 from postroom.web.requests.visit import Visit
 
 LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them
 _FIELDS: Final = (
-    "list", "subject", "html", "text", "when", "day", "clock", "zone", "ref", "etag", "key"
+    "list", "subject", "preheader", "from_name", "reply_to", "body", "text", "when", "day", "clock",
+    "zone", "ref", "etag", "key",
 )  # fmt: skip
 LABELS: Final = {
     "list": "List",
     "subject": "Subject",
-    "html": "Message (HTML)",
+    "preheader": "Preheader",
+    "from_name": "Sender name",
+    "reply_to": "Reply-To",
+    "body": "Message (HTML)",
     "text": "Message (plain text)",
     "scheduled_at": "Time",
 }
+_FILES: Final = (("body", html_from_file), ("text", text_from_file))
 _TIME_FIELD: Final = "scheduled_at"
 _MOST_PICTURES_NAMED: Final = 5
 _LONGEST_NAME: Final = 100
@@ -43,7 +47,10 @@ class Draft(msgspec.Struct):
 
     list: str = ""
     subject: str = ""
-    html: str = ""
+    preheader: str = ""
+    from_name: str = ""
+    reply_to: str = ""
+    body: str = ""
     text: str = ""
     when: str = "now"
     day: str = ""
@@ -52,48 +59,60 @@ class Draft(msgspec.Struct):
     ref: str = ""
     etag: str = ""
     key: str = ""
-    """Identifies the form of a new message (signed): sent twice, it creates one message."""
+    """The reference of a new draft (signed): however often it is saved first, it is one draft."""
     utc: str = ""
     """The scheduled time in UTC, for the browser to show in its own time zone."""
+    status: MessageStatus = MessageStatus.DRAFT
+    ready_by: str = ""
+    edited_at: datetime | None = None
     is_planned: bool = False
     """Whether the recipients are already prepared, so that list and time cannot change."""
 
     @property
-    def typed(self) -> NewBodies:
-        """The bodies as they were entered; a blank one is None."""
-        html, text = self.html.strip() and self.html, self.text.strip() and self.text
-        return NewBodies(html or None, text or None)
-
-    async def bodies(self) -> NewBodies:
-        """Return the bodies to send: a missing text is generated from the HTML. `Invalid`."""
-        return await with_text(await checked_bodies(self.typed))
+    def is_draft(self) -> bool:
+        return self.status is MessageStatus.DRAFT
 
     @property
-    def scheduled_at(self) -> datetime:
-        """The time to send at. `Invalid`."""
-        return (
-            datetime.now(UTC)
-            if self.when == "now"
-            else parse_local_time(self.day, self.clock, self.zone)
+    def scheduled_at(self) -> datetime | None:
+        """The time to send at; None for now. `Invalid`."""
+        return None if self.when == "now" else parse_local_time(self.day, self.clock, self.zone)
+
+    @property
+    def content(self) -> Content:
+        """What was entered, without a time that is not one yet."""
+        try:
+            at = self.scheduled_at
+        except Invalid:
+            at = None
+        return Content(
+            list_name=self.list,
+            subject=self.subject,
+            preheader=self.preheader,
+            from_name=self.from_name,
+            reply_to=self.reply_to,
+            body=self.body,
+            text=self.text if self.text.strip() else "",
+            scheduled_at=at,
         )
 
-    def fields(self) -> dict[str, str]:
-        """Return the fields as form values."""
-        return {name: getattr(self, name) for name in _FIELDS}
+    @property
+    def change(self) -> ContentChange:
+        return change_to(self.content)
 
-    def shown(self) -> dict[str, str]:
-        """Return the fields as shown in an edit conflict."""
-        try:
-            at = f"{self.scheduled_at:%Y-%m-%d %H:%M} UTC" if self.when != "now" else "now"
-        except Invalid:
-            at = f"{self.day} {self.clock} {self.zone}"
-        return {
-            "list": self.list,
-            "subject": self.subject,
-            "html": self.html,
-            "text": self.text,
-            "scheduled_at": at,
-        }
+
+def shown_content(content: Content) -> dict[str, str]:
+    """Return the fields as shown next to each other, by the names of `LABELS`."""
+    at = content.scheduled_at
+    return {
+        "list": content.list_name,
+        "subject": content.subject,
+        "preheader": content.preheader,
+        "from_name": content.from_name,
+        "reply_to": content.reply_to,
+        "body": content.body,
+        "text": content.text,
+        "scheduled_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "now",
+    }
 
 
 async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
@@ -101,7 +120,7 @@ async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
     draft = msgspec.convert({name: await visit.text(name) for name in _FIELDS}, Draft)
     draft.when = "later" if draft.when == "later" else "now"
     problems: dict[str, str] = {}
-    for field, read in (("html", html_from_file), ("text", text_from_file)):
+    for field, read in _FILES:
         file = (await visit.form()).get(f"{field}_file")
         if not isinstance(file, UploadFile) or not file.filename:
             continue
@@ -112,37 +131,36 @@ async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
     return draft, problems
 
 
-def draft_of(message: Message, bodies: NewBodies) -> Draft:
-    """Return an existing message as a draft."""
-    at = message.due_at.astimezone(UTC)
+def draft_of(message: Message, content: Content) -> Draft:
+    """Return a message for the form."""
+    at = content.scheduled_at.astimezone(UTC) if content.scheduled_at else None
     return Draft(
-        list=message.list_name,
-        subject=message.subject,
-        html=bodies.html or "",
-        text=bodies.text or "",
-        when="later",
-        day=f"{at:%Y-%m-%d}",
-        clock=f"{at:%H:%M}",
+        list=content.list_name,
+        subject=content.subject,
+        preheader=content.preheader,
+        from_name=content.from_name,
+        reply_to=content.reply_to,
+        body=content.body,
+        text=content.text,
+        when="later" if at else "now",
+        day=f"{at:%Y-%m-%d}" if at else "",
+        clock=f"{at:%H:%M}" if at else "",
+        utc=at.isoformat(timespec="seconds") if at else "",
         ref=message.ref,
         etag=message.etag,
-        utc=at.isoformat(timespec="seconds"),
+        status=message.status,
+        ready_by=message.ready_by,
+        edited_at=message.edited_at,
+        is_planned=message.queued_at is not None,
     )
 
 
-async def draft_to_edit(message: Message, bodies: NewBodies) -> Draft:
-    """Return an existing message for editing: a text that was generated from the HTML is left out,
-    so that it is generated again if the HTML changes."""
-    draft = draft_of(message, bodies)
-    draft.is_planned = message.queued_at is not None
-    if bodies.html and bodies.text == await asyncio.to_thread(text_from_html, bodies.html):
-        draft.text = ""
-    return draft
-
-
 def problem_of(error: DomainError) -> dict[str, str]:
-    """Return the error by the form field that it is about."""
+    """Return the error by the form fields that it is about."""
+    if isinstance(error, Incomplete):
+        return dict(error.problems)
     if isinstance(error, Invalid):
-        known = {"body": "html", "description": "list", "from_address": "list"}
+        known = {"html": "body", "description": "list", "from_address": "list"}
         field = known.get(error.field, error.field)
         return {field if field in LABELS else "list": error.problem}
     return {"list": str(error)}
@@ -182,30 +200,6 @@ def _clock(text: str) -> time:
     if parsed.tzinfo is not None:
         raise ValueError("the time zone has its own field")
     return parsed
-
-
-async def goes_back(visit: Visit) -> bool:
-    """Return whether the user chose to go back to the form."""
-    return await visit.text("sure") == "back"
-
-
-async def ask_before_sending(visit: Visit, draft: Draft, bodies: NewBodies) -> Response | None:
-    """Return the page that asks whether to send now; None if the message is for later or the user
-    has confirmed. Changes nothing. `Invalid`, `NoSuch`."""
-    at = draft.scheduled_at
-    if at > datetime.now(UTC) or await visit.text("sure") == "yes":
-        return None
-    await visit.services.messages.checked(draft.list, draft.subject, bodies, at)
-    limit = visit.context.settings.sender.rate
-    visit.skip_audit()
-    return visit.render(
-        "admin/messages/message_question.html",
-        draft=draft,
-        fields=draft.fields(),
-        estimate=await visit.services.estimates.of(draft.list, limit),
-        passed=at if draft.when == "later" else None,
-        pictures=await broken_pictures(bodies),
-    )
 
 
 async def broken_pictures(bodies: NewBodies) -> list[str]:

@@ -1,4 +1,4 @@
-"""Messages by tab: scheduled, being sent, and sent."""
+"""Messages by tab: drafts, scheduled, being sent, and sent."""
 
 from __future__ import annotations
 
@@ -47,6 +47,15 @@ _OPEN_INDEX: Final = Sortable(
     order_label="Sorted by scheduled time",
     max_rows=_MOST_SORTED,
 )
+_DRAFT_INDEX: Final[Sortable[Message]] = Sortable(
+    {
+        "subject": _SUBJECT,
+        "list": SortColumn("List", lambda each: each.list_name),
+        "edited": SortColumn("Edited", lambda each: each.edited_at, largest_first=True),
+    },
+    key_order="-edited",
+    order_label="Last edited first",
+)
 _SENT_INDEX: Final = Sortable(
     {
         "subject": _SUBJECT,
@@ -64,6 +73,7 @@ _SENT_INDEX: Final = Sortable(
 
 
 class MessageTab(StrEnum):
+    DRAFTS = "Drafts"
     SCHEDULED = "Scheduled"
     SENDING = "Sending"
     SENT = "Sent"
@@ -120,6 +130,23 @@ def index(tab: MessageTab) -> Callable[[Visit], Awaitable[Response]]:
     return show
 
 
+async def drafts(visit: Visit) -> Response:
+    """Show all drafts, the last edited first."""
+    of_list = visit.parameter("list").strip()
+    sorting = Sorting(visit, _DRAFT_INDEX, {"list": of_list})
+    found = await visit.services.times.drafts(limit=sorting.max_rows)
+    shown = sorting.select([each for each in found if of_list in ("", each.list_name)])
+    return visit.render(
+        "admin/messages/messages.html",
+        messages=shown,
+        tab=MessageTab.DRAFTS,
+        tabs=await _tabs(visit, MessageTab.DRAFTS),
+        of_list=of_list,
+        list_names=await _list_names(visit),
+        sorting=sorting,
+    )
+
+
 async def _by_time(
     visit: Visit, wanted: _Filter, following: str | None
 ) -> tuple[list[Message], str | None]:
@@ -145,9 +172,13 @@ async def _list_names(visit: Visit) -> list[ListName]:
 
 
 async def _tabs(visit: Visit, current: MessageTab) -> list[TabLink]:
-    """Return the tabs with the number of messages that wait or are being sent."""
+    """Return the tabs with the number of messages that are not sent yet."""
     open_ones = await visit.services.times.count_open(most=_MOST_COUNTED)
-    counts = {MessageTab.SCHEDULED: open_ones.to_come, MessageTab.SENDING: open_ones.under_way}
+    counts = {
+        MessageTab.DRAFTS: await visit.services.times.count_drafts(most=_MOST_COUNTED),
+        MessageTab.SCHEDULED: open_ones.to_come,
+        MessageTab.SENDING: open_ones.under_way,
+    }
     return [
         TabLink(tab.url, tab.value, tab is current, _shown(counts.get(tab, 0)))
         for tab in MessageTab
@@ -164,6 +195,11 @@ async def _sent(visit: Visit) -> Response:
 
 
 VIEWS = (
-    *(View(tab.url, index(tab), role=Role.VIEWER) for tab in MessageTab),
+    View(MessageTab.DRAFTS.url, drafts, role=Role.VIEWER),
+    *(
+        View(tab.url, index(tab), role=Role.VIEWER)
+        for tab in MessageTab
+        if tab is not MessageTab.DRAFTS
+    ),
     View("/archive", _sent, role=Role.VIEWER),
 )

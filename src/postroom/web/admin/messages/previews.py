@@ -8,16 +8,19 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import MailingList, SubscriberGuid
 from postroom.domain.errors import DomainError, Invalid, NoSuch
+from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.html import has_remote_pictures
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
 from postroom.sender.draft_mail import draft_mailing
 from postroom.services.accounts.users import Role
+from postroom.services.messages.draft_contents import Content, compiled
 from postroom.services.messages.message_contents import NewBodies
 from postroom.web.admin.messages.message_drafts import (
     LABELS,
@@ -25,7 +28,6 @@ from postroom.web.admin.messages.message_drafts import (
     Draft,
     broken_pictures,
     draft_from_form,
-    draft_of,
     problem_of,
 )
 from postroom.web.rendering.sandbox import sandboxed
@@ -44,7 +46,7 @@ async def frame(visit: Visit) -> Response:
     try:
         if problems:
             raise Invalid("html", next(iter(problems.values())))
-        preview = await _preview_of(visit, draft, draft.typed)
+        preview = await _preview_of(visit, draft.content, _typed(draft), is_new=not draft.ref)
     except DomainError:
         return _framed(_NOTHING.format("No preview yet."), is_draft=True)
     return _framed(preview.html or _NOTHING.format("This message has no HTML."), is_draft=True)
@@ -54,9 +56,10 @@ async def text(visit: Visit) -> Response:
     """Render what stands below the frame: subject, text, errors, number of recipients."""
     draft, problems = await draft_from_form(visit)
     preview = None
-    if not problems and (draft.html.strip() or draft.text.strip()):
+    if not problems and (draft.body.strip() or draft.text.strip()):
         try:
-            preview = await _preview_of(visit, draft, await draft.bodies())
+            bodies = await compiled(draft.content)
+            preview = await _preview_of(visit, draft.content, bodies, is_new=not draft.ref)
         except DomainError as exc:
             problems = problem_of(exc)
     estimate = None
@@ -71,7 +74,7 @@ async def text(visit: Visit) -> Response:
         "admin/messages/preview_text.html",
         preview=preview,
         is_generated=not draft.text.strip(),
-        pictures=await broken_pictures(draft.typed),
+        pictures=await broken_pictures(_typed(draft)),
         estimate=estimate,
         problems=problems,
         labels=LABELS,
@@ -80,12 +83,11 @@ async def text(visit: Visit) -> Response:
 
 async def of_message(visit: Visit) -> Response:
     """Show the preview of an existing message."""
-    message = await visit.services.messages.get(visit.parameter("ref"))
-    bodies = await visit.services.messages.bodies(message)
+    message, content, bodies = await _stored(visit)
     problems: dict[str, str] = {}
     preview = None
     try:
-        preview = await _preview_of(visit, draft_of(message, bodies), bodies)
+        preview = await _preview_of(visit, content, bodies)
     except DomainError as exc:
         problems = problem_of(exc)
     return visit.render(
@@ -100,40 +102,58 @@ async def of_message(visit: Visit) -> Response:
 
 
 async def frame_of_message(visit: Visit) -> Response:
-    message = await visit.services.messages.get(visit.parameter("ref"))
-    bodies = await visit.services.messages.bodies(message)
+    _, content, bodies = await _stored(visit)
     try:
-        preview = await _preview_of(visit, draft_of(message, bodies), bodies)
+        preview = await _preview_of(visit, content, bodies)
     except DomainError:
         return _framed(_NOTHING.format("No preview."))
     shown = preview.html or _NOTHING.format("This message has no HTML.")
     return _framed(shown, with_pictures=_wants_pictures(visit))
 
 
-async def _preview_of(visit: Visit, draft: Draft, bodies: NewBodies) -> ReadMail:
-    """Compose the email in a thread, because a body may have 10 MB. `Invalid`, `NoSuch`."""
-    mailing_list = await _list_of(visit, draft)
-    subject = draft.subject.strip() or "(no subject)"
-    return await asyncio.to_thread(_composed, mailing_list, subject, bodies, visit.context.base_url)
-
-
-async def _list_of(visit: Visit, draft: Draft) -> MailingList:
-    """Return the draft's list, or any list if it has none or its list was deleted."""
+async def _stored(visit: Visit) -> tuple[Message, Content, NewBodies]:
+    """Return a message with its bodies as they are sent; a draft's as its author wrote them."""
+    message, content = await visit.services.composing.read(visit.parameter("ref"))
+    if message.status is not MessageStatus.DRAFT:
+        return message, content, await visit.services.messages.bodies(message)
     try:
-        return await visit.services.lists.get(draft.list)
+        return message, content, await compiled(content)
+    except DomainError:
+        return message, content, NewBodies(content.body, content.text)
+
+
+def _typed(draft: Draft) -> NewBodies:
+    return NewBodies(draft.body if draft.body.strip() else None, draft.content.text or None)
+
+
+async def _preview_of(
+    visit: Visit, content: Content, bodies: NewBodies, *, is_new: bool = False
+) -> ReadMail:
+    """Compose the email in a thread, because a body may have 10 MB. `Invalid`, `NoSuch`."""
+    mailing_list = await _list_of(visit, content.list_name, is_new=is_new)
+    content = msgspec.structs.replace(content, subject=content.subject.strip() or "(no subject)")
+    base_url = visit.context.base_url
+    return await asyncio.to_thread(_composed, mailing_list, content, bodies, base_url)
+
+
+async def _list_of(visit: Visit, name: str, *, is_new: bool) -> MailingList:
+    """Return the list, or any list if there is none yet or it was deleted."""
+    try:
+        return await visit.services.lists.get(name)
     except (NoSuch, Invalid):
-        if draft.list and not draft.ref:
+        if name and is_new:
             raise
     names = await visit.services.lists.names(limit=1)
     if not names:
-        raise NoSuch("list", draft.list)
+        raise NoSuch("list", name)
     return await visit.services.lists.get(names[0])
 
 
 def _composed(
-    mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str
+    mailing_list: MailingList, content: Content, bodies: NewBodies, base_url: str
 ) -> ReadMail:
-    return read_mail(draft_mailing(mailing_list, subject, bodies, base_url).mail(_RECIPIENT))
+    mailing = draft_mailing(mailing_list, content.subject, bodies, base_url, content.lines)
+    return read_mail(mailing.mail(_RECIPIENT))
 
 
 def _wants_pictures(visit: Visit) -> bool:
@@ -150,7 +170,7 @@ VIEWS = (
     View(
         "/messages/preview/html",
         frame,
-        role=Role.EDITOR,
+        role=Role.WRITER,
         methods=("POST",),
         audited=False,
         max_body=LARGEST_FORM,
@@ -158,7 +178,7 @@ VIEWS = (
     View(
         "/messages/preview/text",
         text,
-        role=Role.EDITOR,
+        role=Role.WRITER,
         methods=("POST",),
         audited=False,
         max_body=LARGEST_FORM,

@@ -30,6 +30,8 @@ from postroom.web.requests.visit import Visit
 
 _SENDING: Final = 3
 _SCHEDULED: Final = 3
+_DRAFTS: Final = 3
+_DRAFTS_READ: Final = 50
 _LAST: Final = 10  # messages, among which the last one that was sent is looked for
 _LISTS_LOOKED_AT: Final = 20
 _FOLDER: Final = "admin/operations"
@@ -106,9 +108,10 @@ async def _state(visit: Visit) -> dict[str, Any]:
 
 async def _messages(visit: Visit) -> dict[str, Any]:
     times = visit.services.times
-    under_way, scheduled, holds = await asyncio.gather(
+    under_way, scheduled, drafts, holds = await asyncio.gather(
         times.under_way(limit=_SENDING + 1),
         times.to_come(limit=_SCHEDULED),
+        times.drafts(limit=_DRAFTS_READ),
         visit.services.holds.open_holds(),
     )
     shown = under_way[:_SENDING]
@@ -117,7 +120,14 @@ async def _messages(visit: Visit) -> dict[str, Any]:
     for message, where in zip(shown, progress, strict=True):
         hold = holds.by_key.get(message_key(message.ref))
         sending.append(MessageProgress(message, where, describe(hold) if hold else ""))
-    return {"sending": sending, "more": len(under_way) > len(shown), "scheduled": scheduled}
+    drafts.sort(key=lambda each: not each.ready_by)  # those that wait for a decision first
+    return {
+        "sending": sending,
+        "more": len(under_way) > len(shown),
+        "scheduled": scheduled,
+        "drafts": drafts[:_DRAFTS],
+        "has_more_drafts": len(drafts) > _DRAFTS,
+    }
 
 
 async def _figures(visit: Visit) -> dict[str, Any]:

@@ -109,14 +109,22 @@ async def _lists(visit: Visit, words: list[str]) -> list[Hit]:
 
 
 async def _messages(visit: Visit, words: list[str]) -> list[Hit]:
-    newest = await visit.services.times.all(limit=_MESSAGES_SEARCHED)
+    newest, drafts = await asyncio.gather(
+        visit.services.times.all(limit=_MESSAGES_SEARCHED),
+        visit.services.times.drafts(limit=_MESSAGES_SEARCHED),
+    )
     found = [
         each
-        for each in newest.messages
+        for each in (*drafts, *newest.messages)
         if all(word in f"{each.subject} {each.ref}".casefold() for word in words)
     ]
     return [
-        Hit(f"/messages/{each.ref}", each.subject, "mail", status_label(each.status))
+        Hit(
+            f"/messages/{each.ref}",
+            each.subject or "(no subject)",
+            "mail",
+            status_label(each.status),
+        )
         for each in found[:_SHOWN]
     ]
 

@@ -1,0 +1,89 @@
+"""What is done with a draft as a whole: schedule, unschedule, duplicate, hand over."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from starlette.responses import Response
+
+from postroom.domain.errors import Incomplete, Overtaken
+from postroom.domain.messages.messages import MessageStatus
+from postroom.services.accounts.users import Role
+from postroom.web.admin.messages.editor import show_editor
+from postroom.web.admin.messages.message_drafts import broken_pictures, draft_of, problem_of
+from postroom.web.requests.views import View
+from postroom.web.requests.visit import Visit
+
+
+async def schedule(visit: Visit) -> Response:
+    """Ask with the number of recipients, then schedule the draft for its time, or send it now."""
+    ref = visit.parameter("ref")
+    if visit.request.method == "GET":
+        return await _ask(visit, ref)
+    try:
+        scheduled = await visit.services.composing.schedule(
+            ref, etag=await visit.text("etag") or None
+        )
+    except Incomplete:
+        return await _ask(visit, ref)
+    except Overtaken:
+        return visit.redirect(
+            f"/messages/{ref}/schedule", "The draft has been changed meanwhile. Check it again."
+        )
+    await visit.audit("scheduled message", f"{ref} to {scheduled.list_name}")
+    is_due = scheduled.due_at <= datetime.now(UTC)
+    return visit.redirect(
+        f"/messages/{ref}", "Sending started." if is_due else "Message scheduled."
+    )
+
+
+async def _ask(visit: Visit, ref: str) -> Response:
+    message, content = await visit.services.composing.read(ref)
+    if message.status is not MessageStatus.DRAFT:
+        return visit.redirect(f"/messages/{ref}")
+    try:
+        content, bodies = await visit.services.composing.checked(message)
+    except Incomplete as exc:
+        return await show_editor(visit, draft_of(message, content), problem_of(exc), status=422)
+    limit = visit.context.settings.sender.rate
+    at = content.scheduled_at
+    passed = at is not None and at <= datetime.now(UTC)
+    return visit.render(
+        "admin/messages/message_question.html",
+        message=message,
+        at=None if passed else at,
+        passed=at if passed else None,
+        estimate=await visit.services.estimates.of(message.list_name, limit),
+        pictures=await broken_pictures(bodies),
+    )
+
+
+async def unschedule(visit: Visit) -> Response:
+    ref = visit.parameter("ref")
+    await visit.services.composing.unschedule(ref)
+    await visit.audit("unscheduled message", ref)
+    return visit.redirect(
+        f"/messages/{ref}/edit", "Unscheduled. It is a draft again and is not sent."
+    )
+
+
+async def duplicate(visit: Visit) -> Response:
+    made = await visit.services.composing.duplicate(visit.parameter("ref"), visit.who.email)
+    await visit.audit("created draft", made.ref)
+    return visit.redirect(f"/messages/{made.ref}/edit", "Duplicated. The original is unchanged.")
+
+
+async def take_back(visit: Visit) -> Response:
+    """Make a draft that was handed over one that is still being written."""
+    ref = visit.parameter("ref")
+    await visit.services.composing.hand_over(ref, visit.who.email, is_ready=False)
+    await visit.audit("took back draft", ref)
+    return visit.redirect(f"/messages/{ref}/edit", "Taken back. It is no longer marked as ready.")
+
+
+VIEWS = (
+    View("/messages/{ref}/schedule", schedule, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/messages/{ref}/unschedule", unschedule, role=Role.EDITOR, methods=("POST",)),
+    View("/messages/{ref}/duplicate", duplicate, role=Role.WRITER, methods=("POST",)),
+    View("/messages/{ref}/take-back", take_back, role=Role.WRITER, methods=("POST",)),
+)

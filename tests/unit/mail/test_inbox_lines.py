@@ -1,0 +1,83 @@
+"""What an inbox shows besides the subject: preheader, sender's name, Reply-To."""
+
+from datetime import UTC, datetime
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+
+import pytest
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName, SubscriberGuid
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.refs import MessageRef
+from postroom.mail.compose import compile_mailing
+from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.preheader import with_preheader
+
+DATE = datetime(2026, 11, 15, 9, tzinfo=UTC)
+ANN = Recipient(Address("ann@example.com"), SubscriberGuid("00000000-0000-4000-8000-000000000000"))
+
+
+def mailing(html: str = "<p>Hi</p>", **lines: str) -> Mailing:
+    return compile_mailing(
+        ref=MessageRef("639000000000000000"),
+        subject="Hi",
+        html=html,
+        text="Hi",
+        list_name=ListName("news"),
+        description="The news",
+        from_address=Address("news@contoso.com"),
+        base_url="https://lists.contoso.com",
+        date=DATE,
+        **lines,
+    )
+
+
+def read(mail: Mailing) -> EmailMessage:
+    found = message_from_bytes(mail.mail(ANN), policy=policy.default)
+    assert isinstance(found, EmailMessage)
+    return found
+
+
+def test_name_and_reply_to_are_headers_and_without_them_nothing_changes() -> None:
+    mail = read(mailing(from_name="Ann, of Größe", reply_to="ann@contoso.com"))
+    assert mail["From"] == '"Ann, of Größe" <news@contoso.com>'
+    assert mail["Reply-To"] == "ann@contoso.com"
+    plain = read(mailing())
+    assert plain["From"] == "The news <news@contoso.com>"
+    assert plain["Reply-To"] is None
+    with pytest.raises(Invalid):
+        mailing(from_name="a\r\nBcc: b@example.com")
+    with pytest.raises(Invalid):
+        mailing(reply_to="nobody")
+
+
+def test_the_preheader_is_the_first_text_of_the_html_and_hidden() -> None:
+    mail = read(mailing(preheader="For {{ email }} & <you>"))
+    body = mail.get_body(("html",))
+    assert body is not None
+    shown = body.get_content()
+    assert shown.startswith('<div style="display:none')
+    assert "For ann@example.com &amp; &lt;you&gt;" in shown
+    assert shown.index("&lt;you&gt;") < shown.index("<p>Hi</p>")
+    text = mail.get_body(("plain",))
+    assert text is not None
+    assert "you" not in text.get_content().partition("--------")[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "<p>Hi"),
+        ("<!doctype html>\n", "<p>Hi"),
+        ("<!doctype html><html lang=en>", "<p>Hi"),
+        ("<html><head><title>x</title></head>", "<p>Hi"),
+        ("<html><head></head><body class='a>b'>", "<p>Hi</body></html>"),
+        ("<!-- <body> --><body>", "Hi"),
+    ],
+)
+def test_it_stands_where_the_visible_part_begins(before: str, after: str) -> None:
+    found = with_preheader(before + after, "Look")
+    assert found.startswith(before + '<div style="display:none')
+    assert found.endswith(after)
+    assert with_preheader(before + after, "") == before + after
