@@ -32,6 +32,7 @@ from postroom.services.messages.draft_contents import (
     Content,
     ContentChange,
     change_to,
+    compiled,
     complete,
     content_of,
     has_own_html,
@@ -201,7 +202,9 @@ class ComposingService:
         """
         old = await self._draft(ref, etag)
         given = storable(change)
-        current = Content() if change.has_bodies else content_of(old, await self._read_bodies(old))
+        current = Content(format=old.format, template=old.template)
+        if not change.has_bodies:
+            current = content_of(old, await self._read_bodies(old))
         bodies = source_bodies(msgspec.structs.replace(current, **given))
         now = clock.now()
         keeps = keeps_previous or is_over(old, now, who)
@@ -274,6 +277,17 @@ class ComposingService:
         if not content.template:
             return None
         return (await self._templates.get(content.template)).layout
+
+    async def compile(self, content: Content) -> NewBodies:
+        """Return the bodies that a content is sent with, however incomplete it is. `Invalid`."""
+        try:
+            brand = await self.brand(content.list_name)
+        except (NoSuch, Invalid):
+            brand = EmailBrand()
+        try:
+            return await compiled(content, brand, await self.layout(content))
+        except NoSuch as exc:
+            raise Invalid("template", str(exc)) from exc
 
     async def unschedule(self, ref: str, *, etag: str | None = None) -> Message:
         """Make a scheduled message a draft again. `NotNow` once it is being sent, `Overtaken`."""

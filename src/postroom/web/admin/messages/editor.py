@@ -14,7 +14,7 @@ from postroom.domain.messages.refs import MessageRef, new_ref
 from postroom.errors import PostroomError
 from postroom.sender.draft_mail import parse_test_addresses, send_tests
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import Content, compiled
+from postroom.services.messages.draft_contents import Content
 from postroom.services.messages.message_contents import NewBodies
 from postroom.transport.contract import ResultKind
 from postroom.web.admin.messages.message_drafts import (
@@ -56,6 +56,10 @@ async def edit(visit: Visit) -> Response:
     if not _may_edit(visit, message):
         return error_page(
             visit, 403, "Permission denied", "This message is scheduled: only an editor changes it."
+        )
+    if message.status is not MessageStatus.DRAFT and message.has_source:
+        return visit.redirect(
+            f"/messages/{message.ref}", "Unschedule this message to change it: it is compiled."
         )
     if visit.request.method == "GET":
         return await show_editor(visit, draft_of(message, content))
@@ -163,7 +167,7 @@ async def _change_scheduled(visit: Visit, message: Message) -> Response:
             raise Invalid(
                 "scheduled_at", "has passed: choose a later time, or unschedule it to send it now"
             )
-        bodies = await compiled(draft.content)
+        bodies = await visit.services.composing.compile(draft.content)
         await visit.services.messages.edit(
             message.ref,
             list_name=None if draft.is_planned else draft.list,
@@ -217,7 +221,7 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
                 transport,
                 mailing_list,
                 content.subject,
-                await compiled(content),
+                await visit.services.composing.compile(content),
                 addresses,
                 visit.context.base_url,
                 content.lines,

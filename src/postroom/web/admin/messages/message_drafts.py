@@ -12,7 +12,7 @@ import msgspec
 from starlette.datastructures import UploadFile
 
 from postroom.domain.errors import DomainError, Incomplete, Invalid
-from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.units import is_skipped
 from postroom.mail.body_files import html_from_file, text_from_file
 from postroom.mail.html import unseen_pictures
@@ -23,8 +23,8 @@ from postroom.web.requests.visit import Visit
 
 LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them
 _FIELDS: Final = (
-    "list", "subject", "preheader", "from_name", "reply_to", "body", "text", "when", "day", "clock",
-    "zone", "ref", "etag", "key",
+    "list", "subject", "preheader", "from_name", "reply_to", "template", "format", "body", "text",
+    "when", "day", "clock", "zone", "ref", "etag", "key",
 )  # fmt: skip
 LABELS: Final = {
     "list": "List",
@@ -50,6 +50,8 @@ class Draft(msgspec.Struct):
     preheader: str = ""
     from_name: str = ""
     reply_to: str = ""
+    template: str = ""
+    format: str = MessageFormat.HTML.value
     body: str = ""
     text: str = ""
     when: str = "now"
@@ -90,6 +92,8 @@ class Draft(msgspec.Struct):
             preheader=self.preheader,
             from_name=self.from_name,
             reply_to=self.reply_to,
+            template=self.template,
+            format=MessageFormat(self.format),
             body=self.body,
             text=self.text if self.text.strip() else "",
             scheduled_at=at,
@@ -119,6 +123,8 @@ async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
     """Return the draft, and errors about its files."""
     draft = msgspec.convert({name: await visit.text(name) for name in _FIELDS}, Draft)
     draft.when = "later" if draft.when == "later" else "now"
+    if draft.format not in set(MessageFormat):
+        draft.format = MessageFormat.HTML.value
     problems: dict[str, str] = {}
     for field, read in _FILES:
         file = (await visit.form()).get(f"{field}_file")
@@ -140,6 +146,8 @@ def draft_of(message: Message, content: Content) -> Draft:
         preheader=content.preheader,
         from_name=content.from_name,
         reply_to=content.reply_to,
+        template=content.template,
+        format=content.format.value,
         body=content.body,
         text=content.text,
         when="later" if at else "now",

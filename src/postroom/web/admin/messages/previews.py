@@ -20,7 +20,7 @@ from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
 from postroom.sender.draft_mail import draft_mailing
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import Content, compiled
+from postroom.services.messages.draft_contents import Content
 from postroom.services.messages.message_contents import NewBodies
 from postroom.web.admin.messages.message_drafts import (
     LABELS,
@@ -58,7 +58,7 @@ async def text(visit: Visit) -> Response:
     preview = None
     if not problems and (draft.body.strip() or draft.text.strip()):
         try:
-            bodies = await compiled(draft.content)
+            bodies = await visit.services.composing.compile(draft.content)
             preview = await _preview_of(visit, draft.content, bodies, is_new=not draft.ref)
         except DomainError as exc:
             problems = problem_of(exc)
@@ -117,7 +117,7 @@ async def _stored(visit: Visit) -> tuple[Message, Content, NewBodies]:
     if message.status is not MessageStatus.DRAFT:
         return message, content, await visit.services.messages.bodies(message)
     try:
-        return message, content, await compiled(content)
+        return message, content, await visit.services.composing.compile(content)
     except DomainError:
         return message, content, NewBodies(content.body, content.text)
 
