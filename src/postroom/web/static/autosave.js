@@ -186,6 +186,7 @@
     event.preventDefault();
     while (saving) await saving;
     await save();
+    await new Promise((resolve) => { setTimeout(resolve); }); // a form ignores this during its own event
     if (isBlocked) { conflict.scrollIntoView({ block: "nearest" }); return; }
     if (changedAt) return; // not saved: the state says why
     isReady = true;
