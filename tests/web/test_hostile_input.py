@@ -35,7 +35,7 @@ LARGE = MARKER + b"x" * 1_000_000
 _BORDER = b"----a-border-of-the-tests"
 # What is typed into the other fields, so that the hostile one is looked at.
 _ORDINARY = {
-    "list": LIST, "subject": "Hello", "html": "<p>Hi</p>", "when": "later", "day": "2099-01-01",
+    "list": LIST, "subject": "Hello", "text": "Hi", "when": "later", "day": "2099-01-01",
     "clock": "09:00", "test_to": "me@example.com", "decision": "sent", "email": "new@example.com",
     "name": "fresh", "description": "Fresh", "from_address": "fresh@example.com", "body": "x",
     "new_password": "a few words are good", "again": "a few words are good", "reach": "everything",

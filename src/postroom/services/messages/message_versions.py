@@ -15,6 +15,7 @@ wrote it or by the one who deletes the bodies.
 from __future__ import annotations
 
 import contextlib
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -26,6 +27,7 @@ from postroom.services.messages.message_contents import MessageBodies
 from postroom.storage import Entity, KeyRange, NotFound, Store
 
 KEPT: Final = 20
+_NAME: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z")
 SPAN: Final = timedelta(minutes=5)
 """A version ends after this time, so 20 of them are nearly two hours of writing."""
 
@@ -42,7 +44,7 @@ class MessageVersions:
 
     async def get(self, ref: MessageRef, name: str) -> Message:
         """Return one of them by the name of its row. `NoSuch`."""
-        found = await self._rows.get(ref, name)
+        found = await self._rows.get(ref, name) if _NAME.fullmatch(name) else None
         if found is None:
             raise NoSuch("version", name)
         return _version(found)

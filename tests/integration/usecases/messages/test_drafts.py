@@ -191,8 +191,9 @@ async def test_the_last_versions_are_kept_and_can_be_restored(
     assert (await use.content(restored)).body == bodies[2]
     [newest, *_] = await use.versions.all(draft.ref)
     assert (await use.content(newest)).body == f"v{KEPT + 4}"
-    with pytest.raises(NoSuch):
-        await use.restore(draft.ref, "20200101T000000.000000Z", ANN)
+    for unknown in ("20200101T000000.000000Z", "../\x00", ""):
+        with pytest.raises(NoSuch):
+            await use.restore(draft.ref, unknown, ANN)
 
 
 async def test_a_text_that_gives_way_to_another_is_kept_as_a_version(services: Services) -> None:
