@@ -38,8 +38,8 @@ REMARKS = {
     " server (`make bench ARGS='listmonk kill'`): Postroom from scheduling to completion, listmonk"
     " from its first to its last mail, with the fastest of the settings that were tried, tracking"
     f" and TLS off. {_DURABLE}",
-    "start": "`postroom up` with an empty store: until it serves its first page, and while nothing"
-    " happens (`make bench ARGS=start`).",
+    "start": "`postroom up` until it serves its first page, with an empty store and with the demo's"
+    " data, and while nothing happens (`make bench ARGS=start`).",
     "cost": "What a message costs on Azure Storage, counted against Azurite"
     " (`make bench ARGS=cost`).",
     "host": "From the put of a message to its handler running, one message at a time: cold, when a"
