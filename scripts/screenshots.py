@@ -89,7 +89,7 @@ async def find_pages(page: Page, base: str) -> dict[str, str]:
     await page.goto(f"{base}/messages/sent")
     message = await page.locator("main tbody a[href^='/messages/']").first.get_attribute("href")
     await page.goto(f"{base}/outbox")
-    mail = await page.locator("main a[href^='/outbox/']").first.get_attribute("href")
+    mail = await page.locator("main tbody a[href^='/outbox/']").first.get_attribute("href")
     return {
         "home": "/",
         "lists": "/lists",
