@@ -27,7 +27,7 @@ Indexes return `items` and `next`. Pass `next` as `after` to continue, until it 
 `GET` without the body.
 
 Resources with an `ETag` can be changed with `If-Match`, so that nobody overwrites someone else's
-change. The headers `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` tell how many
+change. The headers `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` say how many
 calls are left.
 
 Errors are problems (RFC 9457).
