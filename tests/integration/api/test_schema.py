@@ -12,7 +12,7 @@ from tests.services.api_server import ApiServer, serving_api
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")
 # A schema cannot say which header lines of a file are understood, which fields a list has or what a
-# rule looks like, nor compare two options.
+# rule looks like, what a source in MJML looks like, nor compare two options.
 CONFIGURATION = """
 [[operations]]
 include-name = "POST /lists/{name}/import"
@@ -23,7 +23,7 @@ include-name = "PATCH /apps/{path}/settings"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 
 [[operations]]
-include-path-regex = "/fields$|/segments|/subscribers"
+include-path-regex = "/fields$|/segments|/subscribers|/messages$|/templates"
 include-method = ["POST", "PUT", "PATCH"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 """
