@@ -49,6 +49,7 @@ from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_times import MessageTimes
 from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.page_rows import PageRows
+from postroom.services.messages.pictures import PictureService
 from postroom.services.messages.progress import MessageHolds, ProgressService
 from postroom.services.messages.retries import RetryService
 from postroom.services.messages.templates import TemplateService
@@ -91,6 +92,7 @@ class Services:
         self.composing = ComposingService(
             store, self.message_rows, self.messages, self.templates, base_url
         )
+        self.pictures = PictureService(store, self.message_rows, self.templates)
         self.lists = ListService(store, self.message_rows)
         self.counts = ListCounts(store)
         self.fields = FieldService(store, self.lists)

@@ -172,6 +172,7 @@ async def test_no_call_shows_a_guid_without_the_scope_subscribers(site: Site) ->
         for path in (path for path, methods in document()["paths"].items() if "get" in methods):
             for name in (LIST, "mail/confirm", QUEUE):
                 values = {"name": name, "path": QUEUE, "email": ANN, "ref": world.names["running"]}
+                values |= {"hash": world.names["picture"]}
                 values = {key: quote(value, safe="") for key, value in values.items()}
                 filled = path.format(**values, id=world.names["poison"])
                 answer = await api.get(f"{site.url}/api/v1{filled}")

@@ -21,6 +21,7 @@ from postroom.services.queues.hosts import AppStatus, ProcessStatus
 from postroom.storage import Entity, Value
 from postroom.web.app import VIEWS
 from tests.integration.usecases.pages import fan_out_whole, settle
+from tests.services.pictures import animation, picture
 from tests.unit.audience.test_images import png
 from tests.web.site import Site, Visitor
 
@@ -36,6 +37,7 @@ NOT_PAGES = frozenset(
         "/archive",
         "/subscribe/style.css",
         "/logo/{name}",
+        "/media/{name}",
         "/home/state",
         "/home/messages",
         "/home/figures",
@@ -147,6 +149,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/messages/{done}",
         "/messages/{cancelled}",
     ),
+    "/pictures": ("/pictures", "/pictures?q=CAT", "/pictures?q=nothing", "/pictures?after=x"),
+    "/pictures/{hash}": ("/pictures/{picture}", "/pictures/{unused}"),
+    "/pictures/{hash}/delete": ("/pictures/{unused}/delete",),
     "/trace": (
         "/trace",
         "/trace?email={ann}",
@@ -199,6 +204,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 FILES: dict[str, tuple[str, ...]] = {
     "/subscribe/style.css": ("/subscribe/style.css?colour=123456",),
     "/logo/{name}": ("/logo/{list}",),
+    "/media/{name}": ("/media/{picture_file}",),
     "/home/state": ("/home/state",),
     "/home/messages": ("/home/messages",),
     "/home/figures": ("/home/figures",),
@@ -259,6 +265,7 @@ async def furnished(site: Site) -> World:
     await services.store.table("departed").insert(Entity("one", "first", scratch))
     await services.store.container("mailbodies").put("some.txt", b"some text")
     names["mail"] = await _outbox(admin)
+    await _pictures(site, names)
     names["run"] = await _import(admin, confirm=True)
     names["preview"] = await _import(admin, confirm=False)
     await services.growth.count_due()
@@ -339,6 +346,16 @@ async def _queues(site: Site, names: dict[str, str]) -> None:
     running = AppStatus(app.path, "running", "", (process,), 1)
     await services.hosts.report("one-1", "one", [running])
     await services.hosts.report("two-2", "two", [AppStatus(app.path, "stopped", "open", (), 5, 5)])
+
+
+async def _pictures(site: Site, names: dict[str, str]) -> None:
+    """One picture that a message uses, and one that nobody uses."""
+    services = site.services
+    used, _ = await services.pictures.upload(picture("JPEG"), "used.jpg", by=ANN)
+    unused, _ = await services.pictures.upload(animation(), "a <b>cat</b>.gif", "A cat", by=ANN)
+    text = NewBodies(None, f"Hello. Look: https://contoso.com{used.path}")  # nothing loads it
+    await services.messages.edit(names["pending"], bodies=text)
+    names |= {"picture_file": used.file_name, "picture": used.hash, "unused": unused.hash}
 
 
 async def _outbox(admin: Visitor) -> str:

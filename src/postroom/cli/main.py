@@ -47,11 +47,15 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "audience.segments:segments",
             "Manage the segments of a list: named rules that select subscribers.",
         ),
-        "message": ("messages.messages:messages", "Schedule messages and follow their delivery."),
+        "message": (
+            "messages.messages:messages",
+            "Write and schedule messages, and follow their delivery.",
+        ),
         "template": (
             "messages.templates:templates",
             "Manage the designs that messages can be put into.",
         ),
+        "picture": ("messages.pictures:pictures", "Manage the pictures of messages."),
         "trace": ("audience.subscribers:trace", "Show everything that happened to one address."),
     },
     "Access": {

@@ -1,5 +1,5 @@
 """Retention: removes old records if a setting says so: messages with their emails, events, and
-histories of deleted queue messages.
+histories of deleted queue messages; and, always, leftovers of interrupted uploads.
 
 The age of a message counts from its end: it may have been sent long after its scheduled time. The
 index entry goes last, so that the next round finds and finishes what an interruption left.
@@ -44,6 +44,7 @@ class Retention:
         self._events = services.events
         self._histories = AttemptRetention(store)
         self._audit = services.audit
+        self._pictures = services.pictures
         self._keep_archive = archive
         self._keep_events = events
 
@@ -55,6 +56,7 @@ class Retention:
     async def remove_old(self) -> int:
         """Remove old records; return how many messages were removed."""
         await self._audit.forget_old()
+        await self._pictures.clean_up()
         if self._keep_events is not None:
             await self._events.forget_old(self._keep_events)
             await self._histories.remove_unchanged_for(self._keep_events)

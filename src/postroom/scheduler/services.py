@@ -11,6 +11,7 @@ from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.page_rows import PageRows
+from postroom.services.messages.pictures import PictureService
 from postroom.storage import Store
 
 
@@ -21,6 +22,7 @@ class SchedulerServices(Protocol):
     messages: MessageService
     message_rows: MessageRows
     pages: PageRows
+    pictures: PictureService
     outcomes: OutcomeService
     holds: HoldService
     events: EventService

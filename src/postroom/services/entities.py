@@ -22,14 +22,16 @@
 | `throttle`       | limit         | domain          | see `sender/limits/stored_limits.py`      |
 | `holds`          | `hold`        | what is held    | see `messages/hold_rows.py`          |
 | `signuplimit`    | end of time   | who or what     | see `audience/signup_limits.py`      |
+| `media`          | `picture`     | time or hash    | see `messages/pictures.py`           |
+| `media`          | `use`         | hash, message   | see `messages/picture_uses.py`       |
 | `storeinfo`      | `store`       | `data`          | see `operations/conversions.py`      |
 
 KEY is the address without differences of case (`address_key` in `domain/audience/addresses.py`).
 Where the address is spelled otherwise, the row's `EmailAddress` has the spelling; a look-up row
 always has it.
 
-Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`, the sources of
-templates in `template`.
+Blobs: the bodies in `mailbodies`, the pictures of the public pages in `logos`, those of messages in
+`media`, the sources of templates in `template`.
 """
 
 from __future__ import annotations
@@ -66,6 +68,8 @@ VERSIONS = "messageversion"
 BODIES = "mailbodies"
 LOGOS = "logos"
 TEMPLATES = "template"
+MEDIA = "media"
+"""A table and a container."""
 
 LIST_ROW = "mailinglist"
 EMAIL_PREFIX = "email:"

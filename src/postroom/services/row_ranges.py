@@ -57,7 +57,12 @@ _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND  # has 18 di
 
 def new_row(moment: datetime) -> str:
     """Return a key for this moment; two keys of the same moment still differ."""
-    return f"{_counted_down(moment)},{secrets.token_hex(4)}"
+    return named_row(moment, secrets.token_hex(4))
+
+
+def named_row(moment: datetime, name: str) -> str:
+    """Return the key for this moment of something whose name is unique."""
+    return f"{_counted_down(moment)},{name}"
 
 
 def moment_of(row: str) -> datetime:

@@ -12,8 +12,13 @@ from tests.services.api_server import ApiServer, serving_api
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")
 # A schema cannot say which header lines of a file are understood, which fields a list has or what a
-# rule looks like, what a source in MJML looks like, nor compare two options.
+# rule looks like, what a source in MJML looks like, which bytes are a picture, nor compare two
+# options.
 CONFIGURATION = """
+[[operations]]
+include-name = "POST /media"
+checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 403, 422]
+
 [[operations]]
 include-name = "POST /lists/{name}/import"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]

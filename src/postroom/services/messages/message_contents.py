@@ -21,6 +21,7 @@ from postroom.domain.messages.messages import (
     LONGEST_SUBJECT,
     Message,
 )
+from postroom.domain.messages.pictures import PictureHash, media_in
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.plain_text import one_line
 from postroom.mail.body_files import clean_body
@@ -29,6 +30,7 @@ from postroom.mail.html import shows_html, shows_text
 from postroom.mail.merge_fields import check_fields
 from postroom.mail.plaintext import text_from_html
 from postroom.services import entities
+from postroom.services.messages.picture_uses import MESSAGE, PictureUses
 from postroom.storage import NotFound, Store
 from postroom.storage.limits import EARLIEST
 
@@ -66,6 +68,12 @@ def checked_lines(lines: InboxLines) -> InboxLines:
     from_name = one_line("from_name", lines.from_name, longest=LONGEST_FROM_NAME, required=False)
     reply_to = lines.reply_to.strip() and parse_address(lines.reply_to, "reply_to")
     return InboxLines(preheader, from_name, reply_to)
+
+
+def pictures_in(bodies: NewBodies) -> frozenset[PictureHash]:
+    """Return the pictures that the bodies show, whatever their formats are."""
+    sources = (each for each in msgspec.structs.astuple(bodies) if each)
+    return frozenset[PictureHash]().union(*map(media_in, sources))
 
 
 def checked_subject(subject: str) -> str:
@@ -138,6 +146,7 @@ def _checked_body(field: str, body: str | None) -> str | None:
 class MessageBodies:
     def __init__(self, store: Store) -> None:
         self._blobs = store.container(entities.BODIES)
+        self._uses = PictureUses(store)
 
     async def read(self, message: Message) -> NewBodies:
         """Return both bodies; None for one that the message does not have."""
@@ -155,6 +164,8 @@ class MessageBodies:
 
     async def write(self, message: Message, bodies: NewBodies) -> None:
         """Write the bodies of the message's version; other versions stay."""
+        if pictures := pictures_in(bodies):
+            await self._uses.record(MESSAGE, message.ref, pictures)
         for kind, body in ((_HTML, bodies.html), (_TEXT, bodies.text), (_SOURCE, bodies.source)):
             if body:
                 await self._blobs.put(_name(message, kind), body.encode())

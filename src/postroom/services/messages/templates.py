@@ -19,9 +19,11 @@ from postroom.composing.builtin import BUILT_IN
 from postroom.composing.compiler import LARGEST_SOURCE, check_layout
 from postroom.composing.layouts import Layout, LayoutFormat, SlotUse, slots_of
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.messages.pictures import media_in
 from postroom.domain.plain_text import one_line
 from postroom.services import entities
 from postroom.services.entities import read, read_optional
+from postroom.services.messages.picture_uses import TEMPLATE, PictureUses
 from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
 
 _KIND: Final = "template"
@@ -77,6 +79,7 @@ class TemplateService:
     def __init__(self, store: Store) -> None:
         self._rows = store.table(entities.TEMPLATES)
         self._sources = store.container(entities.TEMPLATES)
+        self._uses = PictureUses(store)
 
     async def list(self) -> list[Template]:
         """Return all templates: the organisation's by name, then the built-in ones."""
@@ -99,6 +102,7 @@ class TemplateService:
         if parse_template_name(name) in BUILT_IN:
             raise Exists(_KIND, name)
         new = _checked(name, content, who)
+        await self._uses.record(TEMPLATE, name, media_in(content.source))
         await self._sources.put(_blob(new), content.source.encode())
         try:
             etag = await self._rows.insert(_entity(new))
@@ -114,6 +118,7 @@ class TemplateService:
         `Invalid`, `Overtaken`; `NotNow` for a built-in one."""
         old = await self._own(name)
         new = _checked(name, content, who)
+        await self._uses.record(TEMPLATE, name, media_in(content.source))
         await self._sources.put(_blob(new), content.source.encode())
         try:
             saved = await self._rows.replace(_entity(new), etag or old.etag)

@@ -55,6 +55,7 @@ READABLE = CHANGEABLE | {
     "events",
     "hoststatus",
     "idempotency",
+    entities.MEDIA,  # a row and its blob belong together: use Pictures to change them
     "proxies",
     "queueaccess",  # who may use which queue
     "queueexpiry",

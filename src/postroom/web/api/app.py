@@ -18,7 +18,7 @@ from postroom.web.api.audience import (
     subscribers,
 )
 from postroom.web.api.documenting import PLACE, make_document
-from postroom.web.api.messages import drafts, emails, messages, previews, templates
+from postroom.web.api.messages import drafts, emails, messages, pictures, previews, templates
 from postroom.web.api.middleware import KeyGuard
 from postroom.web.api.problems import add_error_handlers
 from postroom.web.api.queues import apps, queues
@@ -38,6 +38,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     previews.router,
     templates.router,
     emails.router,
+    pictures.router,
     queues.router,
     apps.router,
 )

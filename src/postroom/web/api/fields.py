@@ -34,6 +34,7 @@ from postroom.domain.messages.messages import (
     LONGEST_PREHEADER,
     LONGEST_SUBJECT,
 )
+from postroom.domain.messages.pictures import LONGEST_ALT
 from postroom.domain.messages.refs import parse_ref
 from postroom.domain.plain_text import one_line, some_lines
 from postroom.services.messages.templates import LONGEST_DESCRIPTION, LONGEST_TITLE
@@ -166,6 +167,7 @@ FromName = line(
 )
 TemplateTitle = line(LONGEST_TITLE, "Shown in the gallery.", "Spring letter")
 TemplateDescription = lines(LONGEST_DESCRIPTION, "What it is for.", "For the spring campaign")
+AltText = line(LONGEST_ALT, "What it shows, for people who do not see it.", "A red cat")
 Reason = line(200, "Why nothing is sent to this address; null unblocks.", "bounced")
 
 # -- lists, addresses, references -----------------------------------------------------------------

@@ -343,6 +343,7 @@ class IndexName(StrEnum):
     SEGMENTS = "segments"
     MESSAGES = "messages"
     EMAILS = "emails"
+    MEDIA = "media"
     QUEUES = "queues"
     QUEUE_MESSAGES = "queue-messages"
     APPS = "apps"

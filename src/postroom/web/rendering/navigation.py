@@ -59,6 +59,7 @@ MAIN: Final = (
     ),
     Place("/lists", "Lists", "list", words="subscribers audience"),
     Place("/templates", "Templates", "panel", words="designs layouts"),
+    Place("/pictures", "Pictures", "picture", words="images photos media upload"),
 )
 GROUPS: Final = (
     PlaceGroup(

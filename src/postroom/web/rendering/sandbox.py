@@ -7,6 +7,8 @@ from typing import Final
 
 from starlette.responses import HTMLResponse, Response
 
+from postroom.domain.messages.pictures import PATH
+
 # `sandbox` without allow-scripts and allow-same-origin: no scripts, forms or cookies, even if
 # someone opens the URL outside its frame. Links open in a new window.
 _POLICY: Final = (
@@ -17,9 +19,12 @@ _LINKS_OUTSIDE: Final = '<base target="_blank">'
 _DOCTYPE: Final = re.compile(r"\s*<!doctype[^>]*>", re.IGNORECASE)
 
 
-def sandboxed(html: str, *, with_pictures: bool = False, is_scrolled: bool = False) -> Response:
-    """Return the response for the frame. Nothing is loaded from other sites, except pictures if
-    `with_pictures`; those let other sites see who is looking.
+def sandboxed(
+    html: str, *, base_url: str, with_pictures: bool = False, is_scrolled: bool = False
+) -> Response:
+    """Return the response for the frame. It shows our own pictures, whose addresses begin with
+    `base_url`. Nothing is loaded from other sites, except pictures if `with_pictures`; those let
+    other sites see who is looking.
 
     `is_scrolled`: the surrounding page restores the scroll position. This requires the same origin
     and is safe, because the document still cannot run scripts or send forms.
@@ -32,9 +37,13 @@ def sandboxed(html: str, *, with_pictures: bool = False, is_scrolled: bool = Fal
         headers={
             "Content-Security-Policy": _POLICY.format(
                 rights=" allow-same-origin" if is_scrolled else "",
-                pictures="data: https: http:" if with_pictures else "data:",
+                pictures="data: https: http:" if with_pictures else f"data: {_own(base_url)}",
             ),
             "X-Frame-Options": "SAMEORIGIN",
             "Referrer-Policy": "no-referrer",
         },
     )
+
+
+def _own(base_url: str) -> str:
+    return f"{base_url.rstrip('/')}{PATH}"

@@ -60,7 +60,8 @@ async def email(visit: Visit) -> Response:
         list_language=mailing_list.language,
         brand=_typed_brand(typed),
     )
-    return sandboxed(read_mail(mailing.mail(_SOMEBODY)).html or "")
+    html = read_mail(mailing.mail(_SOMEBODY)).html or ""
+    return sandboxed(html, base_url=visit.context.base_url)
 
 
 def _typed_brand(values: Mapping[str, str]) -> Brand:

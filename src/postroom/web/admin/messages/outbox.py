@@ -93,7 +93,7 @@ async def html(visit: Visit) -> Response:
     part = _read(visit, content).html
     if part is None:
         return error_page(visit, 404, "No HTML", "This email has no HTML part.")
-    return sandboxed(part)
+    return sandboxed(part, base_url=visit.context.base_url)
 
 
 async def download(visit: Visit) -> Response:

@@ -48,8 +48,10 @@ async def frame(visit: Visit) -> Response:
             raise Invalid("html", next(iter(problems.values())))
         preview = await _preview_of(visit, draft.content, _typed(draft), is_new=not draft.ref)
     except DomainError:
-        return _framed(_NOTHING.format("No preview yet."), is_draft=True)
-    return _framed(preview.html or _NOTHING.format("This message has no HTML."), is_draft=True)
+        return _framed(visit, _NOTHING.format("No preview yet."), is_draft=True)
+    return _framed(
+        visit, preview.html or _NOTHING.format("This message has no HTML."), is_draft=True
+    )
 
 
 async def text(visit: Visit) -> Response:
@@ -106,9 +108,9 @@ async def frame_of_message(visit: Visit) -> Response:
     try:
         preview = await _preview_of(visit, content, bodies)
     except DomainError:
-        return _framed(_NOTHING.format("No preview."))
+        return _framed(visit, _NOTHING.format("No preview."))
     shown = preview.html or _NOTHING.format("This message has no HTML.")
-    return _framed(shown, with_pictures=_wants_pictures(visit))
+    return _framed(visit, shown, with_pictures=_wants_pictures(visit))
 
 
 async def _stored(visit: Visit) -> tuple[Message, Content, NewBodies]:
@@ -162,8 +164,15 @@ def _wants_pictures(visit: Visit) -> bool:
     return visit.parameter("pictures") == "yes"
 
 
-def _framed(html: str, *, is_draft: bool = False, with_pictures: bool = False) -> Response:
-    return sandboxed(html, with_pictures=is_draft or with_pictures, is_scrolled=is_draft)
+def _framed(
+    visit: Visit, html: str, *, is_draft: bool = False, with_pictures: bool = False
+) -> Response:
+    return sandboxed(
+        html,
+        base_url=visit.context.base_url,
+        with_pictures=is_draft or with_pictures,
+        is_scrolled=is_draft,
+    )
 
 
 VIEWS = (

@@ -71,7 +71,7 @@ async def preview(visit: Visit) -> Response:
     document = await asyncio.to_thread(
         example_html, found.layout, brand, found.template.name if found.template.is_built_in else ""
     )
-    return sandboxed(document)
+    return sandboxed(document, base_url=visit.context.base_url)
 
 
 async def create(visit: Visit) -> Response:
