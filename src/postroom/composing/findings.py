@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from postroom.mail.merge_fields import line_and_column
+
+MOST_FINDINGS: Final = 100
+"""More would help nobody, and each takes longer to find than the one before."""
 
 
 class Level(StrEnum):
@@ -47,6 +51,8 @@ class Findings:
 
     def add(self, level: Level, code: str, text: str, at: int) -> None:
         """Add a finding about the character at this index of the source."""
+        if len(self._found) >= MOST_FINDINGS:
+            return
         self._add(Finding(level, code, text, *line_and_column(self._source, self._index(at))))
 
     def add_at(self, level: Level, code: str, text: str, line: int, column: int) -> None:
@@ -54,7 +60,7 @@ class Findings:
         self._add(Finding(level, code, text, line, column))
 
     def _add(self, found: Finding) -> None:
-        if found not in self._found:
+        if len(self._found) < MOST_FINDINGS and found not in self._found:
             self._found.append(found)
 
     def error(self, code: str, text: str, at: int) -> None:

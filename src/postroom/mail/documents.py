@@ -10,7 +10,10 @@ from postroom.mail.html import HtmlTag, tokens
 
 DEFAULT_FONT: Final = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 _DOCUMENT_TAGS: Final = ("html", "head", "body")
-_DOCTYPE: Final = re.compile(r"\s*(?:<!--.*?-->\s*)*<!doctype\b", re.IGNORECASE | re.DOTALL)
+# Possessive, so that a document that begins with many comments takes no longer than others.
+_DOCTYPE: Final = re.compile(
+    r"\s*+(?:<!--(?:(?!-->).)*+-->\s*+)*+<!doctype\b", re.IGNORECASE | re.DOTALL
+)
 _FRAME: Final = """\
 <!DOCTYPE html>
 <html lang="{language}">

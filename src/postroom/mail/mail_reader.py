@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from email import policy
 from email.errors import MessageError
+from email.header import decode_header, make_header
 from email.message import EmailMessage
 from email.parser import BytesHeaderParser, BytesParser
 
@@ -30,11 +31,25 @@ def read_mail(content: bytes) -> ReadMail:
 
 def read_subject(content: bytes) -> str:
     """Return only the subject, which is quick."""
-    return str(BytesHeaderParser(policy=policy.default).parsebytes(content).get("Subject", ""))
+    mail = BytesHeaderParser(policy=policy.default).parsebytes(content)
+    return next((value for name, value in _headers(mail) if name.lower() == "subject"), "")
 
 
 def _headers(mail: EmailMessage) -> list[tuple[str, str]]:
-    return [(name, str(value)) for name, value in mail.items()]
+    return [(name, _decoded(value)) for name, value in mail.raw_items()]
+
+
+def _decoded(value: str) -> str:
+    """Return a header as people read it.
+
+    The parser of Python's newer email policies takes gigabytes for an address with a long name.
+    """
+    unfolded = "".join(value.splitlines())
+    text = unfolded.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    try:
+        return str(make_header(decode_header(text)))
+    except (MessageError, LookupError, ValueError):
+        return text
 
 
 def _body(mail: EmailMessage, kind: str) -> str | None:

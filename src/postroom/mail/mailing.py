@@ -152,7 +152,8 @@ class SplicedMailing(Mailing):
 
     @property
     def needs_smtputf8(self) -> bool:
-        return needs_smtputf8(self.from_address)
+        reply_to = Address(self._source.reply_to)
+        return needs_smtputf8(self.from_address) or (bool(reply_to) and needs_smtputf8(reply_to))
 
     # — For providers that insert the values themselves (`TemplatedMailing`) —
 

@@ -56,8 +56,11 @@ class Renderer:
         self._sizes = sizes
         self._base_url = base_url
 
-    async def render(self, ref: str, email: str | None = None) -> ReadMail:
+    async def render(
+        self, ref: str, email: str | None = None, *, with_guid: bool = True
+    ) -> ReadMail:
         """Return the email that this subscriber gets; without one, as an example reads it.
+        Without the GUID, its links lead nowhere: for readers who must not act for a subscriber.
         `NoSuch` message, list or subscriber; `Incomplete` draft."""
         message = await self._messages.get(ref)
         subject, lines, bodies = await self._content(message)
@@ -65,7 +68,7 @@ class Renderer:
         recipient = Recipient(_SOMEBODY, _NOBODY)
         if email is not None:
             found = await self._subscribers.get(message.list_name, parse_address(email))
-            recipient = Recipient(found.address, found.guid)
+            recipient = Recipient(found.address, found.guid if with_guid else _NOBODY)
         return await asyncio.to_thread(
             self._composed, mailing_list, subject, lines, bodies, recipient
         )

@@ -40,6 +40,7 @@ _HEADERS = 16 * 1024  # bytes that contain the subject
 _LONGEST_NAME = 180  # characters of the recipient; file names are limited to 255 bytes
 _SAFE = "@.+-_=!#$&'~"
 _TIME = "%Y%m%dT%H%M%SZ"
+_LONGEST_FILE_NAME = 255
 _NAME = re.compile(r"(\d{8}T\d{6}Z)-(.+)-([0-9a-f]{16})\.eml", re.ASCII)
 _DATE = re.compile(rb"^Date:[ \t]*([^\r\n]+)", re.IGNORECASE | re.MULTILINE)
 _SUBJECT = re.compile(rb"^Subject:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*", re.IGNORECASE | re.MULTILINE)
@@ -211,7 +212,7 @@ def _subject_in(headers: bytes) -> str:
 
 
 def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name) or "/" in name:
+    if not _NAME.fullmatch(name) or "/" in name or "\0" in name or len(name) > _LONGEST_FILE_NAME:
         raise Invalid("email", "must be the name of an email in the outbox")
 
 

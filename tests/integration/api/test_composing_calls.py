@@ -181,3 +181,36 @@ def test_preflight_blocks_an_incomplete_message_and_an_empty_list(client: httpx2
     found = client.get(f"/messages/{message['ref']}/preflight").json()
     assert [(each["level"], each["code"]) for each in found["findings"]] == [("error", "nobody")]
     assert found["audience"]["will_receive"] == 0
+
+
+def test_rendering_shows_no_guid_to_keys_without_the_scope_subscribers(
+    api: ApiServer, client: httpx2.Client
+) -> None:
+    message = created(client, body="Hello {{ email }}", format="markdown")
+    path = f"/messages/{message['ref']}/render"
+    guid = client.get("/lists/news/subscribers/bob@example.org").json()["guid"]
+    params = {"email": "bob@example.org"}
+    assert guid in client.get(path, params=params).json()["html"]
+    for scope in ("messages", "read"):
+        with api.client(api.key_for(scope)) as reader:
+            rendered = reader.get(path, params=params)
+            assert rendered.status_code == 200
+            assert "bob@example.org" in rendered.text
+            assert guid not in rendered.text
+
+
+def test_a_new_text_leaves_the_source_of_a_scheduled_message(client: httpx2.Client) -> None:
+    message = created(client, body="Hello *you*", format="markdown")
+    path = f"/messages/{message['ref']}"
+    assert client.patch(path, json={"text": "Another text"}).status_code == 200
+    assert client.post(f"{path}/unschedule").status_code == 200
+    bodies = client.get(f"{path}/bodies").json()
+    assert bodies["body"] == "Hello *you*"
+    assert bodies["text"] == "Another text"
+
+
+def test_a_null_beside_the_body_of_a_draft_does_not_hide_it(client: httpx2.Client) -> None:
+    body = {"draft": True, "html": None, "body": "Hello", "format": "markdown"}
+    draft = client.post("/messages", json=body)
+    assert draft.status_code == 201, draft.text
+    assert client.get(f"/messages/{draft.json()['ref']}/bodies").json()["body"] == "Hello"

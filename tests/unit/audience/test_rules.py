@@ -198,6 +198,10 @@ def test_a_period_ends_today(period: str, first: date) -> None:
             " or ".join(["age = 1"] * 51),
             "line 1, column 551: a rule must have at most 50 comparisons, not 51",
         ),
+        (
+            "age = 1 or (age = 1 and (" * 365 + "age = 1" + "))" * 365,
+            "line 1, column 626: a rule must have at most 50 comparisons, not 731",
+        ),
         ("x" * 10_001, "line 1, column 1: a rule must have at most 10,000 characters, not 10,001"),
     ],
 )

@@ -57,7 +57,8 @@ def test_the_preheader_is_the_first_text_of_the_html_and_hidden() -> None:
     body = mail.get_body(("html",))
     assert body is not None
     shown = body.get_content()
-    assert shown.startswith('<div style="display:none')
+    _, _, column = shown.partition('<div style="max-width:600px;margin:0 auto">')
+    assert column.lstrip().startswith('<div style="display:none')
     assert "For ann@example.com &amp; &lt;you&gt;" in shown
     assert shown.index("&lt;you&gt;") < shown.index("<p>Hi</p>")
     text = mail.get_body(("plain",))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from postroom.mail.mail_reader import read_mail, read_subject
@@ -42,3 +44,15 @@ def test_whatever_a_file_holds_can_be_opened(content: bytes) -> None:
     mail = read_mail(content)
     assert isinstance(mail.subject, str)
     assert isinstance(read_subject(content), str)
+
+
+def test_a_very_long_name_takes_no_more_memory_than_its_length() -> None:
+    name = b" ".join([b"=?utf-8?q?J=C3=BCrgen?="] * 20_000)
+    tracemalloc.start()
+    try:
+        mail = read_mail(b"From: " + name + b" <j@example.com>\r\n\r\nHi")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert mail.headers[0][1].startswith("JürgenJürgen")
+    assert peak < 100_000_000

@@ -205,7 +205,8 @@ def _integer(where: str, _: Field, value: object) -> int:
 
 
 def _number(where: str, _: Field, value: object) -> int | float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not is_finite:
         raise Invalid(where, f"must be a number, not {_shown(value)}")
     _check_size(where, value)
     return value

@@ -20,6 +20,7 @@ LARGEST_FILE: Final = 5_000_000
 MOST_PIXELS: Final = 40_000_000
 """Of one picture. A small file can have so many that decoding it fills the memory."""
 MOST_ANIMATED_PIXELS: Final = 50_000_000
+MOST_FRAMES: Final = 1_000
 """Of all frames of an animation together: for example 190 frames of 640 by 400."""
 WIDEST: Final = 1280
 """Pixels. Twice the width of an email, for screens with two pixels per point."""

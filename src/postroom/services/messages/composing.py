@@ -6,6 +6,7 @@ blobs before the draft's row points to them: a crash leaves the draft as it was 
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 from typing import Any, Final
 
@@ -85,8 +86,12 @@ class ComposingService:
     ) -> Message:
         """Store a draft. `Invalid` only for what is too long.
 
-        With a `ref`, a repeated call returns the draft that the first one has stored.
+        With a `ref`, a repeated call returns the message that the first one has stored, even if it
+        has been scheduled since.
         """
+        if ref is not None:
+            with contextlib.suppress(NoSuch):
+                return await self._rows.get(ref)
         content = Content(**storable(change))
         now = clock.now()
         draft = Message(

@@ -287,6 +287,7 @@ class MessageService:
         merged = NewBodies(
             current.html if bodies.html is None else bodies.html,
             current.text if bodies.text is None else bodies.text,
+            current.source if bodies.html is None else None,
         )
         check_any_body(merged)
         new = with_bodies(new, merged)

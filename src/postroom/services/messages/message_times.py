@@ -22,7 +22,7 @@ from postroom.services.messages.message_rows import MessagePart
 from postroom.storage import Entity, KeyRange, Store
 
 _PERIODS = (timedelta(days=1), timedelta(days=10), timedelta(days=100), None)
-_DRAFTS_SORTED = 1_000
+_DRAFTS_SORTED = 10_000
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 

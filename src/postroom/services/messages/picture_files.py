@@ -22,6 +22,7 @@ from postroom.domain.errors import Invalid
 from postroom.domain.messages.pictures import (
     LARGEST_FILE,
     MOST_ANIMATED_PIXELS,
+    MOST_FRAMES,
     MOST_PIXELS,
     WIDEST,
     PictureHash,
@@ -204,10 +205,12 @@ def _frames(image: Image.Image) -> list[Image.Image]:
     """Return the frames as they are seen, each whole."""
     from PIL import ImageSequence
 
-    frames = []
+    frames: list[Image.Image] = []
     pixels = 0
     for frame in ImageSequence.Iterator(image):
         pixels += image.width * image.height
+        if len(frames) == MOST_FRAMES:
+            raise Invalid(FIELD, f"must have at most {MOST_FRAMES:,} frames: make it shorter")
         if pixels > MOST_ANIMATED_PIXELS:
             raise Invalid(
                 FIELD,

@@ -22,7 +22,7 @@ from postroom import clock
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pictures import PictureHash
 from postroom.services import entities
-from postroom.storage import Entity, KeyRange, NotFound, Store, Upsert
+from postroom.storage import Entity, KeyRange, NotFound, StaleETag, Store, Upsert
 
 MESSAGE: Final = "message"
 TEMPLATE: Final = "template"
@@ -41,6 +41,7 @@ class PictureUse(msgspec.Struct, frozen=True):
     kind: str
     name: str
     saved_at: datetime
+    etag: str = ""
 
     @property
     def is_settling(self) -> bool:
@@ -72,12 +73,14 @@ class PictureUses:
             KeyRange.only(_PARTITION), KeyRange.prefix(f"{picture},")
         ):
             _, kind, name = each.row.split(",", 2)
-            yield PictureUse(picture, kind, name, entities.read(each, "SavedAt", datetime))
+            yield PictureUse(
+                picture, kind, name, entities.read(each, "SavedAt", datetime), each.etag
+            )
 
     async def forget(self, use: PictureUse) -> None:
-        """Remove a row that is not true any more."""
-        with contextlib.suppress(NotFound):
-            await self._table.delete(_PARTITION, _row(use.picture, use.kind, use.name))
+        """Remove a row that is not true any more, unless the use was recorded again meanwhile."""
+        with contextlib.suppress(NotFound, StaleETag):
+            await self._table.delete(_PARTITION, _row(use.picture, use.kind, use.name), use.etag)
 
 
 def _row(picture: PictureHash, kind: str, name: str) -> str:

@@ -6,6 +6,7 @@ name each time, so a row always points to a whole source.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import secrets
@@ -101,7 +102,7 @@ class TemplateService:
         """Create a template. `Invalid`, `Exists`."""
         if parse_template_name(name) in BUILT_IN:
             raise Exists(_KIND, name)
-        new = _checked(name, content, who)
+        new = await asyncio.to_thread(_checked, name, content, who)
         await self._uses.record(TEMPLATE, name, media_in(content.source))
         await self._sources.put(_blob(new), content.source.encode())
         try:
@@ -117,7 +118,7 @@ class TemplateService:
         """Replace a template. Messages that were compiled with it stay as they are. `NoSuch`,
         `Invalid`, `Overtaken`; `NotNow` for a built-in one."""
         old = await self._own(name)
-        new = _checked(name, content, who)
+        new = await asyncio.to_thread(_checked, name, content, who)
         await self._uses.record(TEMPLATE, name, media_in(content.source))
         await self._sources.put(_blob(new), content.source.encode())
         try:

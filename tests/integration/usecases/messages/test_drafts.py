@@ -252,3 +252,14 @@ async def test_a_draft_is_duplicated_and_handed_over(services: Services) -> None
     saved = await use.save(copy.ref, ContentChange(subject="Again"), BOB)
     assert saved.ready_by == ANN
     assert (await use.hand_over(copy.ref, BOB, is_ready=False)).ready_by == ""
+
+
+async def test_creating_again_with_the_same_reference_finds_the_scheduled_message(
+    services: Services,
+) -> None:
+    await make_list(services)
+    draft = await services.composing.create(WHOLE, ANN)
+    scheduled = await services.composing.schedule(draft.ref)
+    again = await services.composing.create(WHOLE, ANN, ref=draft.ref)
+    assert again == scheduled
+    assert (await services.messages.get(draft.ref)).status is MessageStatus.PENDING

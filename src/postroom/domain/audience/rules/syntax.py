@@ -84,15 +84,16 @@ Rule: TypeAlias = Comparison | Not | AllOf | AnyOf
 
 
 def comparisons(rule: Rule) -> Iterator[Comparison]:
-    """Yield every comparison, in the order of the text."""
-    match rule:
-        case Comparison():
-            yield rule
-        case Not(part):
-            yield from comparisons(part)
-        case AllOf(parts) | AnyOf(parts):
-            for each in parts:
-                yield from comparisons(each)
+    """Yield every comparison, in the order of the text, however deeply they are nested."""
+    left = [rule]
+    while left:
+        match left.pop():
+            case Comparison() as found:
+                yield found
+            case Not(part):
+                left.append(part)
+            case AllOf(parts) | AnyOf(parts):
+                left.extend(reversed(parts))
 
 
 def fields_of(rule: Rule) -> set[str]:

@@ -12,7 +12,7 @@ import msgspec
 
 _CONTEXT: Final = 2  # unchanged lines around a change
 _MOST_WORDS: Final = 2_000  # of a changed part: beyond that, all of it counts as changed
-_MOST_LINES: Final = 20_000
+_MOST_LINES: Final = 2_000
 _WORD: Final = re.compile(r"\s+|\w+|[^\w\s]")
 
 

@@ -169,9 +169,9 @@ def content_change(body: NewMessage | MessageChange, now: datetime) -> ContentCh
     """Return what a request sets."""
     given = {name: getattr(body, name) for name in body.model_fields_set}
     given.pop("draft", None)
-    source = given.pop("html", given.pop("body", None))
-    if source is not None:
-        given["body"] = source
+    html, source = given.pop("html", None), given.pop("body", None)
+    if html is not None or source is not None:
+        given["body"] = source if html is None else html
     if "scheduled_at" in given:
         given["scheduled_at"] = storable(given["scheduled_at"], now)
     if "list" in given:

@@ -16,7 +16,7 @@ from postroom.services.resources.messages import (
 )
 from postroom.web.api.documenting import call
 from postroom.web.api.fields import Address, RefPath
-from postroom.web.api.routing import ApiRoute, context_of, respond
+from postroom.web.api.routing import ApiRoute, context_of, key_of, respond
 
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
 
@@ -31,10 +31,11 @@ async def render_message(
 ) -> Response:
     """Return a message as a subscriber gets it, with merge fields and footer.
 
-    The links in it are the subscriber's own. If a draft is incomplete, `errors` names everything
-    that is missing.
+    The links in it are the subscriber's own if the key has the scope `subscribers`. If a draft is
+    incomplete, `errors` names everything that is missing.
     """
-    mail = await context_of(request).renderer.render(ref, email)
+    may_act = key_of(request).may(Scope.SUBSCRIBERS)
+    mail = await context_of(request).renderer.render(ref, email, with_guid=may_act)
     return respond(RenderedResource(mail.subject, mail.html, mail.text))
 
 
