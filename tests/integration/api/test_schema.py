@@ -12,8 +12,8 @@ from tests.services.api_server import ApiServer, serving_api
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")
 # A schema cannot say which header lines of a file are understood, which fields a list has or what a
-# rule looks like, what a source in MJML looks like, which bytes are a picture, nor compare two
-# options.
+# rule, a source in MJML or the address of a website looks like, which bytes are a picture, nor
+# compare two options.
 CONFIGURATION = """
 [[operations]]
 include-name = "POST /media"
@@ -28,7 +28,7 @@ include-name = "PATCH /apps/{path}/settings"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 
 [[operations]]
-include-path-regex = "/fields$|/segments|/subscribers|/messages$|/templates"
+include-path-regex = "/lists$|/lists/.name.$|/fields$|/segments|/subscribers|/messages$|/templates"
 include-method = ["POST", "PUT", "PATCH"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 """

@@ -64,7 +64,9 @@ READABLE = CHANGEABLE | {
     "signuplimit",
     "storecopy",
     "storeinfo",  # the version of the data
+    entities.TEMPLATES,  # a row and its blob belong together: use Templates to change them
     "throttle",
+    entities.VERSIONS,  # the editor compares and restores them
 }
 """Tables whose rows are shown as they are."""
 
