@@ -25,6 +25,7 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.messages.page_emails import EmailState
 from postroom.domain.messages.pages import WorkItem
+from postroom.sender.journal.journal import has_journal
 from postroom.sender.journal.sent_log import KEPT_SECONDS, DeadSentLog, SentLog, dead_sent_logs
 from postroom.sender.pages.claims import PageTaken
 from postroom.sender.pages.page_edits import PageEdits
@@ -73,8 +74,9 @@ class LostHistory:
         self._is_active = is_active
         self._edits = PageEdits(store, services.pages)
         self._owners = {owner, FAN_OUT}
-        """This sender and dead ones of this machine, whose sent emails are known here, and the
-        scheduler, which sends none."""
+        """This sender, and the scheduler, which sends none."""
+        self._dead_owners: set[str] = set()
+        """Dead senders of this machine, whose sent emails are known here."""
         self._log = SentLog(settings.journals, owner)
         self._adopted: list[DeadSentLog] = []
         """Files of dead senders, kept until their emails have been compared."""
@@ -104,7 +106,7 @@ class LostHistory:
     def adopt(self) -> None:
         """Remember what dead senders of this machine have sent."""
         for dead in dead_sent_logs(self._settings.journals):
-            self._owners.add(dead.owner)
+            self._dead_owners.add(dead.owner)
             for item, addresses in dead.pages():
                 self.remember(item, addresses)
                 if dead.server != self._store.server:
@@ -215,9 +217,12 @@ class LostHistory:
     async def _settle_suspects(self) -> None:
         found = pages = 0
         suspects = [key for key in self._suspects if not self._is_active(key)]
+        owners = self._settled_owners() if suspects else set()
         for start in range(0, len(suspects), _AT_ONCE):
             some = suspects[start : start + _AT_ONCE]
-            results = await asyncio.gather(*(self._compare(self._suspects[key]) for key in some))
+            results = await asyncio.gather(
+                *(self._compare(self._suspects[key], owners) for key in some)
+            )
             for key, doubted in zip(some, results, strict=True):
                 if doubted is not None:
                     self._suspects.pop(key, None)
@@ -231,7 +236,13 @@ class LostHistory:
             log.warning("%s", text)
             await self._events.record("store", text, severity=Severity.WARNING)
 
-    async def _compare(self, sent: _SentPage) -> int | None:
+    def _settled_owners(self) -> set[str]:
+        """Return the owners whose claims hide nothing: what they have sent is known here. As long
+        as a dead sender's journal exists, its last page may have to be settled from it."""
+        folder = self._settings.journals
+        return self._owners | {each for each in self._dead_owners if not has_journal(folder, each)}
+
+    async def _compare(self, sent: _SentPage, owners: set[str]) -> int | None:
         """Return how many emails of a page had no record; None if that is not known yet."""
         doubted = 0
 
@@ -243,7 +254,7 @@ class LostHistory:
 
         try:
             # A claim of ours is from before the failover: its end is lost, too.
-            page = await self._edits.change(sent.item, doubt, self._owners)
+            page = await self._edits.change(sent.item, doubt, owners)
         except PageTaken:
             return None
         if page is None:

@@ -21,9 +21,8 @@ def create_locked(path: Path) -> int:
     while True:
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(file, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.stat(path), os.fstat(file)):
-                return file
+        if _is_current(path, file):
+            return file
         os.close(file)
 
 
@@ -39,7 +38,15 @@ def lock_of_dead_owners(folder: Path, suffix: str) -> Iterator[tuple[Path, int]]
         except BlockingIOError:
             os.close(file)
             continue
-        if path.exists():
+        if _is_current(path, file):
             yield path, file
         else:
             os.close(file)
+
+
+def _is_current(path: Path, file: int) -> bool:
+    """Whether the path still leads to this open file: it may have been removed, and created again
+    by a sender that lives."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(file))
+    return False

@@ -5,18 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import MessageStatus
 from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler import fan_out
 from postroom.sender.faults.lost_history import LostHistory
 from postroom.sender.journal.journal import Journal
 from postroom.sender.journal.recovery import Recovery
+from postroom.sender.journal.sent_log import SentLog
 from postroom.sender.pages.claims import Claims, PageTaken
 from postroom.sender.sender_settings import SenderSettings
 from postroom.services.events import Severity
 from postroom.services.messages.page_rows import Page
 from postroom.services.operations.store_history import StoreHistory
 from postroom.storage import Entity, KeyRange, Server, Store
+from postroom.transport.contract import Result, ResultKind
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list, schedule
 from tests.integration.usecases.pages import check_sum, fan_out_whole
@@ -138,4 +141,44 @@ async def test_emails_whose_dead_sender_has_lost_its_claim_are_in_doubt_for_ever
     assert isinstance(page, Page)
     assert [state.was_in_doubt for _, state in page.emails] == [False, True, False]
     assert (await check_sum(services, message)).pending == 3
+    lost.close()
+
+
+async def test_a_dead_senders_claim_is_left_until_its_journal_is_settled(
+    services: Services, store: Store, tmp_path: Path
+) -> None:
+    """A page that one dead sender no longer owns may be claimed by another dead one, whose journal
+    alone knows what was sent since."""
+    name = await make_list(services)
+    readers = [each.address for each in await fill(store, name, 3)]
+    message = await fan_out_whole(store, (await schedule(services, name)).ref)
+    item = WorkItem(message.day, message.ref, 0)
+    settings = SenderSettings("http://localhost", tmp_path)
+    lost = LostHistory(services, "me", settings, None, lambda _: False)
+    await lost.watch(is_behind=False)
+    log = SentLog(tmp_path, "dead")
+    log.add(store.server, WorkItem(message.day, message.ref, 1), {readers[2]})
+    log.close()
+    journal = Journal(tmp_path, "dead")
+    [work] = await store.queue(SEND_QUEUE).receive(1, lease=60.0)
+    assert isinstance((await Claims(services.pages, "dead", 60.0).take([item]))[item], Page)
+    journal.page_taken(item.partition, work.id, work.receipt, work.body)
+    watcher = journal.sending(item.partition, readers)
+    watcher.handing_over(1)
+    watcher.settled(1, Result(ResultKind.ACCEPTED, "250 queued"))
+    journal.close()
+
+    lost.adopt()
+    lost.remember(item, {readers[0]})  # from the journal of a sender that died earlier
+    lost.suspect(item)
+    await lost.watch(is_behind=False)
+    recovery = Recovery(services, settings.retry, settings.in_doubt, lost.remember, lost.suspect)
+    await recovery.settle_dead_senders(tmp_path)
+    await lost.watch(is_behind=False)
+
+    page = (await Claims(services.pages, "other", 60.0).take([item]))[item]
+    assert isinstance(page, Page)
+    outcomes = [state.outcome for _, state in page.emails]
+    assert outcomes == [EmailOutcome.PENDING, EmailOutcome.ACCEPTED, EmailOutcome.PENDING]
+    assert [state.was_in_doubt for _, state in page.emails] == [True, False, False]
     lost.close()
