@@ -2,7 +2,6 @@
 
 import unicodedata
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import date, timedelta
 from typing import Any
 
@@ -363,5 +362,13 @@ def test_rules_agree_with_the_model_and_survive_being_written_as_text(
 
 @given(st.text(st.sampled_from('ab ="()\n\\1-.,<>') | st.characters(), max_size=40))
 def test_any_text_is_a_rule_or_a_named_mistake(text: str) -> None:
-    with suppress(RuleError):
-        parse_rule(text)
+    try:
+        rule = parse_rule(text)
+    except RuleError as exc:
+        mistake = exc
+    else:
+        assert text_of(parse_rule(text_of(rule))) == text_of(rule)
+        return
+    lines = text.split("\n")
+    assert 1 <= mistake.line <= len(lines)
+    assert 1 <= mistake.column <= len(lines[mistake.line - 1]) + 1

@@ -264,10 +264,10 @@ async def test_the_second_window_sees_both_versions_and_neither_is_lost(
     gone = await editor.post("/messages/save", mine, headers=HTMX)
     assert "This draft was deleted" in gone.text
     [key] = re.findall(r'data-key="([^"]+)"', gone.text)
-    anew = await editor.post(
+    second = await editor.post(
         "/messages/save", {**mine, "ref": "", "etag": "", "key": key}, headers=HTMX
     )
-    assert anew.json()["ref"] == (await only_draft(site)).ref != draft.ref
+    assert second.json()["ref"] == (await only_draft(site)).ref != draft.ref
 
 
 async def test_a_version_is_compared_and_restored(site: Site, editor: Visitor) -> None:

@@ -224,11 +224,8 @@ def _boolean(where: str, _: Field, value: object) -> bool:
 
 
 def _date(where: str, _: Field, value: object) -> str:
-    try:
-        if isinstance(value, str) and _DATE.fullmatch(value):
-            return date.fromisoformat(value).isoformat()
-    except ValueError:
-        pass
+    if isinstance(value, str) and _DATE.fullmatch(value) and _day(value) is not None:
+        return value
     raise Invalid(where, f"must be a date such as 2026-01-31, not {_shown(value)}")
 
 

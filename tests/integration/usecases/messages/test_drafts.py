@@ -156,7 +156,7 @@ async def test_scheduling_interrupted_anywhere_leaves_one_message_that_is_listed
         is_draft = found.status is MessageStatus.DRAFT
         assert (message.ref in await draft_refs(services)) is is_draft
         assert (message.ref in await open_refs(services)) is not is_draft
-        # Whoever goes on finds it in its place.
+        # Whether the call was finished or not, the message can still be scheduled.
         if is_draft:
             assert (await services.composing.schedule(message.ref)).day == "2031-06-02"
         await services.messages.delete(message.ref)
@@ -208,7 +208,7 @@ async def test_a_text_that_gives_way_to_another_is_kept_as_a_version(services: S
 async def test_two_people_who_save_at_random_lose_nothing_that_was_saved(
     services: Services,
 ) -> None:
-    """Each adds lines to what they last saw; whoever is overtaken looks again."""
+    """Each writer adds lines to what they last saw, and reads again after losing a race."""
     use = services.composing
     draft = await use.create(ContentChange(body="", text=""), ANN)
     accepted: list[str] = []
