@@ -106,11 +106,13 @@ def index(tab: MessageTab) -> Callable[[Visit], Awaitable[Response]]:
         wanted = _Filter(tab, visit.parameter("list").strip(), clock.now())
         sorting = Sorting(visit, _SENT_INDEX if is_sent else _OPEN_INDEX, {"list": wanted.of_list})
         shown = None
-        if not sorting.is_key_order:
+        if wanted.of_list or not sorting.is_key_order:
             part = MessagePart.DONE if is_sent else MessagePart.OPEN
             whole = await visit.services.times.whole(part, most=sorting.max_rows)
             if whole is not None:
                 whole = [each for each in whole if wanted.fits(each)]
+                if is_sent and sorting.is_key_order:
+                    whole.reverse()
             shown = sorting.select(whole)
         if shown is None:
             field = "before" if is_sent else "after"
