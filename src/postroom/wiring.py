@@ -51,6 +51,7 @@ from postroom.services.messages.outcomes import OutcomeService
 from postroom.services.messages.page_rows import PageRows
 from postroom.services.messages.pictures import PictureService
 from postroom.services.messages.progress import MessageHolds, ProgressService
+from postroom.services.messages.published_messages import PublishingService
 from postroom.services.messages.retries import RetryService
 from postroom.services.messages.templates import TemplateService
 from postroom.services.operations.conversions import bring_up_to_date
@@ -89,8 +90,9 @@ class Services:
         self.message_rows = MessageRows(store)
         self.messages = MessageService(store, self.message_rows, self.events, self.holds)
         self.templates = TemplateService(store)
+        self.publishing = PublishingService(store, self.message_rows, base_url)
         self.composing = ComposingService(
-            store, self.message_rows, self.messages, self.templates, base_url
+            store, self.message_rows, self.messages, self.templates, self.publishing, base_url
         )
         self.pictures = PictureService(store, self.message_rows, self.templates)
         self.lists = ListService(store, self.message_rows)

@@ -27,7 +27,10 @@ from tests.web.site import Site, Visitor
 
 LIST, OTHER = "garden-club", "empty.list"
 ANN, NOT_YET, BLOCKED = "ann@example.com", "bob+tag@example.org", "carol@example.net"
-HTML = '<h1>Hello</h1><p>Dear {{ email }}, <a href="{{ unsubscribe_url }}">leave</a></p>'
+HTML = (
+    '<h1>Hello</h1><p>Dear {{ email | default: "reader" }},'
+    ' <a href="{{ unsubscribe_url }}">leave</a></p>'
+)
 QUEUE = "shop/orders"
 
 # Answers that are no page of ours: files, streams, parts of a page, and documents that somebody
@@ -38,6 +41,9 @@ NOT_PAGES = frozenset(
         "/subscribe/style.css",
         "/logo/{name}",
         "/media/{name}",
+        "/archive/{list}/feed.xml",
+        "/archive/{list}/{ref}/html",
+        "/view/html",
         "/home/state",
         "/home/messages",
         "/home/figures",
@@ -73,6 +79,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/unsubscribe?id={guid}&listName={list}&lang=de",
         "/unsubscribe?id={guid_of_nobody}&listName={list}&lang=fr",
     ),
+    "/archive/{list}": (
+        "/archive/{list}",
+        "/archive/{list}?q=done&lang=ko",
+        "/archive/{list}?q=nothing",
+        "/archive/{other}",
+        "/archive/nope",
+    ),
+    "/archive/{list}/{ref}": ("/archive/{list}/{done}", "/archive/{list}/{running}"),
+    "/view": ("/view?ref={done}&key={web_key}", "/view"),
     "/setup": ("/setup?token=wrong",),
     "/login": ("/login", "/login?next=/lists"),
     "/join": ("/join?token={invitation}", "/join?token={new_password}", "/join?token=used"),
@@ -205,6 +220,9 @@ FILES: dict[str, tuple[str, ...]] = {
     "/subscribe/style.css": ("/subscribe/style.css?colour=123456",),
     "/logo/{name}": ("/logo/{list}",),
     "/media/{name}": ("/media/{picture_file}",),
+    "/archive/{list}/feed.xml": ("/archive/{list}/feed.xml",),
+    "/archive/{list}/{ref}/html": ("/archive/{list}/{done}/html",),
+    "/view/html": ("/view/html?ref={done}&key={web_key}",),
     "/home/state": ("/home/state",),
     "/home/messages": ("/home/messages",),
     "/home/figures": ("/home/figures",),
@@ -295,6 +313,8 @@ async def _messages(site: Site, names: dict[str, str]) -> None:
     planned = (await services.outcomes.counts(done)).planned
     await settle(services, done, 0, [kinds[number % 3] for number in range(planned)])
     assert await Completion(services).check(done)
+    await services.publishing.publish(done.ref, True)
+    names["web_key"] = done.web_key
     running = await _fanned_out(site, "Under way")
     await settle(services, running, 0, [*kinds, EmailOutcome.IN_DOUBT])
     pending = await _scheduled(site, "For later")

@@ -77,7 +77,7 @@ def find_fields(
         found = FIELD.match(text, start)
         if found is None or found[1] not in allowed:
             raise Invalid(field, f"{position_of(text, start)}: {_problem(text, start, allowed)}")
-        default = None if found[2] is None else _unquoted(found[2])
+        default = None if found[2] is None else unquoted(found[2])
         if default is None and allowed[found[1]].may_be_empty:
             raise Invalid(
                 field,
@@ -146,7 +146,8 @@ def line_and_column(text: str, start: int) -> tuple[int, int]:
     return line, start - line_start + 1
 
 
-def _unquoted(quoted: str) -> str:
+def unquoted(quoted: str) -> str:
+    """Return a default without its quotes."""
     return html.unescape(quoted)[1:-1]
 
 

@@ -34,6 +34,7 @@ from postroom.errors import PostroomError
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
 from postroom.services.messages.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
+from postroom.services.messages.published_messages import PublishedIndex
 from postroom.services.operations.store_history import recorded_server
 from postroom.storage import (
     AlreadyExists,
@@ -69,6 +70,7 @@ class FanOut:
         self._pages = services.pages
         self._queue = store.queue(SEND_QUEUE)
         self._messages = services.message_rows
+        self._published = PublishedIndex(store)
         self._refused = RefusedRecipients(services)
         self._server: Server | None = None
         self._server_changed_at = -math.inf
@@ -88,6 +90,8 @@ class FanOut:
                 list_postal_address=mailing_list.postal_address,
             )
         queuing = with_status(message, MessageStatus.QUEUING, queued_at=clock.now())
+        if queuing.published:
+            await self._published.update(queuing)  # first: an interruption repeats it
         return await self._save(queuing)
 
     async def run(self, message: Message, goes_on: Callable[[], bool]) -> Message:

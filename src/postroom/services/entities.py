@@ -16,6 +16,7 @@
 |                  |               |                 | of `done` ones, when they ended      |
 | `messageindex`   | `draft`       | ref             | drafts, which have no time           |
 | `messageindex`   | `retry`       | ref             | the message that retries its refused |
+| `messageindex`   | `web,` + list | time,ref        | see `messages/published_messages.py` |
 | `messageversion` | ref           | time            | see `messages/message_versions.py`   |
 | `template`       | `template`    | name            | see `messages/templates.py`          |
 | `departed`       | list          | a digest        | see `audience/departures.py`         |
@@ -282,6 +283,8 @@ def message_entity(message: Message) -> Entity:
         "EditedBy": message.edited_by or None,
         "VersionAt": message.version_at,
         "ReadyBy": message.ready_by or None,
+        "Published": message.published or None,
+        "WebKey": message.web_key or None,
         "FromEmailAddress": message.from_address,
         "ListDescription": message.list_description,
         "ListLanguage": None if message.queued_at is None else message.list_language,
@@ -321,6 +324,8 @@ def message_from(entity: Entity) -> Message:
         edited_by=read_optional(entity, "EditedBy", str) or "",
         version_at=read_optional(entity, "VersionAt", datetime),
         ready_by=read_optional(entity, "ReadyBy", str) or "",
+        published=read_optional(entity, "Published", bool) or False,
+        web_key=read_optional(entity, "WebKey", str) or "",
         created_at=read(entity, "CreatedAt", datetime),
         from_address=None if from_address is None else Address(from_address),
         list_description=read_optional(entity, "ListDescription", str),

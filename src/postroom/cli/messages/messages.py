@@ -14,6 +14,7 @@ from postroom.cli.messages.options import (
     BODY_FILE,
     content_change,
     lines_options,
+    published_option,
     read_bodies,
     read_moment,
     read_source,
@@ -61,6 +62,7 @@ for command in (schedule, unschedule, duplicate, test, emails, email, decide):
     callback=read_moment,
     help="When to send it, in ISO 8601. [default: now]",
 )
+@published_option
 @output.json_option
 @with_settings
 def create(
@@ -77,6 +79,7 @@ def create(
     html: str | None,
     text: str | None,
     at: datetime | None,
+    published: bool | None,
     as_json: bool,
 ) -> None:
     """Schedule a message to all verified subscribers of a list, or keep it as a draft.
@@ -112,6 +115,7 @@ def create(
             preheader=preheader,
             from_name=from_name,
             reply_to=reply_to,
+            published=published,
             scheduled_at=at,
         )
         if draft:
@@ -204,6 +208,7 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @click.option("--html", type=BODY_FILE, help="The new HTML body.")
 @click.option("--text", type=BODY_FILE, help="The new text body. A generated one follows the HTML.")
 @click.option("--at", metavar="TIME", callback=read_moment, help="The new time.")
+@published_option
 @output.json_option
 @with_settings
 def edit(
@@ -217,17 +222,20 @@ def edit(
     html: str | None,
     text: str | None,
     at: datetime | None,
+    published: bool | None,
     as_json: bool,
 ) -> None:
     """Change a message that is Draft or Pending, or Paused with nothing sent yet.
 
-    An empty preheader, name or Reply-To removes it.
+    It can be published or unpublished at any time. An empty preheader, name or Reply-To removes it.
     """
     lines = {"preheader": preheader, "from_name": from_name, "reply_to": reply_to}
-    if all(each is None for each in (list_name, subject, html, text, at, *lines.values())):
+    if all(
+        each is None for each in (list_name, subject, html, text, at, published, *lines.values())
+    ):
         raise click.UsageError(
             "nothing to change: give --list, --subject, --preheader, --from-name, --reply-to,"
-            " --html, --text or --at"
+            " --html, --text, --at or --published"
         )
 
     async def work(services: Services) -> tuple[Message, SendingState]:
@@ -236,6 +244,7 @@ def edit(
             list_name=list_name,
             subject=subject,
             scheduled_at=at,
+            published=published,
             **lines,
         )
         await services.composing.change(ref, change, AUTHOR)

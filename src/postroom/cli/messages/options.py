@@ -90,6 +90,13 @@ def lines_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+published_option = click.option(
+    "--published/--unpublished",
+    default=None,
+    help="Whether the list's web archive shows it once it is sent.",
+)
+
+
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for a body in any format."""
     for option in (

@@ -68,6 +68,7 @@ class MailingList(msgspec.Struct, frozen=True):
     website: str = ""
     social_links: str = ""
     footer_text: str = ""
+    noindex: bool = False
 
     @property
     def brand(self) -> Brand:
@@ -354,6 +355,16 @@ _ALL: Final = (
         " design already shows it.",
         example="Contoso Ltd\n1 Main Street\nDublin",
         form=ListForm.BRAND,
+    ),
+    ListProperty(
+        name="noindex",
+        stored_as="NoIndex",
+        label="Hidden from search engines",
+        help="Whether search engines are asked not to list the web archive.",
+        check=bool,
+        default=False,
+        input=Input.FLAG,
+        form=ListForm.SIGNUP_PAGE,
     ),
     ListProperty(
         name="logo",

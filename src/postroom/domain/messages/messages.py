@@ -102,6 +102,8 @@ class Message(msgspec.Struct, frozen=True):
     `paused_from` is the status to resume, `resumptions` counts how often that happened. `reason`
     says why it paused itself, or why it had no recipients. `retry_of` is the message whose refused
     recipients this one is for; `retry_at` is when a retry of deferred emails was last requested.
+    `published` puts it into the web archive of its list once it is sent; `web_key` is the secret in
+    the link to it in a browser (`web_pages.py`).
     `counts` is the final sum of a finished message. `trace` ties its processing to the request that
     created it (`observability/spans.py`).
     """
@@ -125,6 +127,8 @@ class Message(msgspec.Struct, frozen=True):
     edited_by: str = ""
     version_at: datetime | None = None
     ready_by: str = ""
+    published: bool = False
+    web_key: str = ""
     from_address: Address | None = None
     list_description: str | None = None
     list_language: str = LANGUAGES[0]

@@ -22,6 +22,7 @@ from postroom.domain.messages.messages import FINAL
 from postroom.services import entities
 from postroom.services.audience.departures import Departures
 from postroom.services.messages.message_rows import MessageRows
+from postroom.services.messages.published_messages import PublishedIndex
 from postroom.storage import (
     AlreadyExists,
     Conflict,
@@ -55,6 +56,7 @@ class ListService:
         self._index = store.table(entities.LIST_INDEX)
         self._logos = store.container(entities.LOGOS)
         self._departures = Departures(store)
+        self._published = PublishedIndex(store)
         self._messages = messages
         self._checking: dict[ListName, asyncio.Future[bool]] = {}
 
@@ -207,6 +209,8 @@ class ListService:
             return await self._find_mark(name) == mark
 
         await self._departures.remove_all(name, are_ours)
+        if await are_ours():
+            await self._published.remove_all(name)
         entry = await self._index.get(entities.BY_NAME, name)
         if entry is not None and await self._find_mark(name) == mark:
             for logo in (await self._logos.list(entities.logo_prefix(name))).blobs:

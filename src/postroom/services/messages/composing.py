@@ -26,6 +26,7 @@ from postroom.domain.messages.messages import (
     with_status,
 )
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.web_pages import new_web_key
 from postroom.observability import spans
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
@@ -55,6 +56,7 @@ from postroom.services.messages.message_contents import (
 )
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_versions import MessageVersions, is_over
+from postroom.services.messages.published_messages import PublishingService
 from postroom.services.messages.templates import TemplateService
 from postroom.storage import AlreadyExists, Conflict, NotFound, Store
 
@@ -71,11 +73,13 @@ class ComposingService:
         rows: MessageRows,
         messages: MessageService,
         templates: TemplateService,
+        publishing: PublishingService,
         base_url: str = "",
     ) -> None:
         self._rows = rows
         self._messages = messages
         self._templates = templates
+        self._publishing = publishing
         self._base_url = base_url
         self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
@@ -106,6 +110,8 @@ class ComposingService:
             preheader=content.preheader,
             from_name=content.from_name,
             reply_to=content.reply_to,
+            published=content.published,
+            web_key=new_web_key(),
             edited_at=now,
             edited_by=who,
             version_at=now,
@@ -151,6 +157,7 @@ class ComposingService:
             at,
             lines=content.lines,
             written_in=WrittenIn(content.format, content.template),
+            published=content.published,
             ref=ref,
         )
 
@@ -179,6 +186,8 @@ class ComposingService:
                 f"the message {ref} is {message.status}: unschedule it to change what it was"
                 " compiled from"
             )
+        if given.keys() == {"published"}:
+            return await self._publishing.publish(ref, given["published"], etag=etag)
         lines = {name: given[name] for name in InboxLines.__struct_fields__ if name in given}
         current = InboxLines(message.preheader, message.from_name, message.reply_to)
         return await self._messages.edit(
@@ -187,6 +196,7 @@ class ComposingService:
             subject=given.get("subject"),
             bodies=NewBodies(given.get("body"), given.get("text")),
             lines=msgspec.structs.replace(current, **lines) if lines else None,
+            published=given.get("published"),
             scheduled_at=given.get("scheduled_at"),
             etag=etag,
         )
@@ -237,6 +247,7 @@ class ComposingService:
             **msgspec.structs.asdict(content.lines),
             scheduled_at=checked_time(at or old.scheduled_at or clock.now()),
             ready_by="",
+            web_key=old.web_key or new_web_key(),
             trace=spans.traceparent(),
         )
         await self._bodies.write(new, bodies)

@@ -35,6 +35,7 @@ from postroom.services.messages.message_contents import (
     checked_time,
     with_text,
 )
+from postroom.services.messages.published_messages import check_content
 
 _MOST_ERRORS: Final = 5
 _LONGEST = {
@@ -60,6 +61,7 @@ class Content(msgspec.Struct, frozen=True):
     template: str = ""
     body: str = ""
     text: str = ""
+    published: bool = False
     scheduled_at: datetime | None = None
 
     @property
@@ -79,6 +81,7 @@ class ContentChange(msgspec.Struct, frozen=True):
     template: str | UnsetType = UNSET
     body: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
+    published: bool | UnsetType = UNSET
     scheduled_at: datetime | UnsetType | None = UNSET
 
     @property
@@ -172,6 +175,11 @@ async def complete(
             problems["body"] = "is empty: write the message"
     except Invalid as exc:
         problems["body" if exc.field == "html" else exc.field] = exc.problem
+    if content.published and not problems:
+        try:
+            check_content(content.subject, content.preheader, bodies)
+        except Invalid as exc:
+            problems[exc.field] = exc.problem
     if problems:
         raise Incomplete(problems)
     return msgspec.structs.replace(content, **fields), bodies
@@ -189,5 +197,6 @@ def content_of(message: Message, bodies: NewBodies) -> Content:
         template=message.template,
         body=(bodies.source if message.has_source else bodies.html) or "",
         text=bodies.text or "",
+        published=message.published,
         scheduled_at=message.scheduled_at,
     )

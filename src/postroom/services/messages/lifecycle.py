@@ -26,6 +26,7 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.web_pages import new_web_key
 from postroom.observability import spans
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
@@ -48,6 +49,7 @@ from postroom.services.messages.message_contents import (
 from postroom.services.messages.message_rows import MessagePage, MessagePart, MessageRows
 from postroom.services.messages.message_versions import MessageVersions
 from postroom.services.messages.page_rows import FREE, Page, PageRows
+from postroom.services.messages.published_messages import PublishedIndex, check_content
 from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
 
@@ -76,6 +78,7 @@ class MessageService:
         self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
         self._versions = MessageVersions(store)
+        self._published = PublishedIndex(store)
         self._bell = store.queue(SCHEDULE_QUEUE)
         self._events = events
         self._holds = holds
@@ -103,6 +106,7 @@ class MessageService:
         *,
         lines: InboxLines = NO_LINES,
         written_in: WrittenIn = AS_HTML,
+        published: bool = False,
         ref: MessageRef | None = None,
         retry_of: MessageRef | None = None,
     ) -> Message:
@@ -119,6 +123,8 @@ class MessageService:
             return created
         lines = checked_lines(lines)
         subject, bodies, scheduled_at = await self.checked(list_name, subject, bodies, scheduled_at)
+        if published:
+            check_content(subject, lines.preheader, bodies)
         message = Message(
             ref=await self._rows.reserve_ref(day_of(scheduled_at), ref),
             list_name=parse_list_name(list_name),
@@ -134,6 +140,8 @@ class MessageService:
             preheader=lines.preheader,
             from_name=lines.from_name,
             reply_to=lines.reply_to,
+            published=published,
+            web_key=new_web_key(),
             retry_of=retry_of,
             trace=spans.traceparent(),
         )
@@ -164,6 +172,7 @@ class MessageService:
         bodies: NewBodies | None = None,
         lines: InboxLines | None = None,
         scheduled_at: datetime | None = None,
+        published: bool | None = None,
         etag: str | None = None,
     ) -> Message:
         """Change what is given, while the message is Pending, or Paused and none of it was sent
@@ -191,11 +200,15 @@ class MessageService:
             list_name=old.list_name if list_name is None else parse_list_name(list_name),
             subject=old.subject if subject is None else checked_subject(subject),
             scheduled_at=old.scheduled_at if scheduled_at is None else checked_time(scheduled_at),
+            published=old.published if published is None else published,
+            web_key=old.web_key or new_web_key(),
         )
         if lines is not None:
             new = msgspec.structs.replace(new, **msgspec.structs.asdict(checked_lines(lines)))
         if bodies is not None and (bodies.html is not None or bodies.text is not None):
             new = await self._write_new_version(old, new, bodies)
+        elif new.published:
+            check_content(new.subject, new.preheader, await self.bodies(old))
         try:
             saved = await self._rows.save_edit(old, new)
         except Conflict as exc:
@@ -204,6 +217,7 @@ class MessageService:
             raise Overtaken("message", ref) from exc
         if new.body_version != old.body_version:
             await self._bodies.delete(old)
+        await self._published.update(saved)
         await self.wake_scheduler(saved)
         return saved
 
@@ -226,6 +240,7 @@ class MessageService:
     async def remove_done(self, message: Message) -> None:
         """Delete a finished message whose emails are deleted already. Can be repeated."""
         await self._delete_content(message.ref)
+        await self._published.remove(message)
         await self._rows.remove_archived(message)
 
     # -- status ------------------------------------------------------------------------------
@@ -263,7 +278,9 @@ class MessageService:
 
     async def cancel(self, ref: str) -> Message:
         """Cancel for good: nobody gets the message who has not got it yet."""
-        return await self._change_status(ref, MessageStatus.CANCELLED, "cancelled")
+        cancelled = await self._change_status(ref, MessageStatus.CANCELLED, "cancelled")
+        await self._published.update(cancelled)
+        return cancelled
 
     # -- parts -------------------------------------------------------------------------------
 
@@ -290,6 +307,8 @@ class MessageService:
             current.source if bodies.html is None else None,
         )
         check_any_body(merged)
+        if new.published:
+            check_content(new.subject, new.preheader, merged)
         new = with_bodies(new, merged)
         await self._bodies.write(new, merged)
         return new

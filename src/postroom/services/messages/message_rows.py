@@ -93,6 +93,15 @@ class MessageRows:
             raise Overtaken("message", message.ref) from exc
         return msgspec.structs.replace(message, etag=etag)
 
+    async def save_archived(self, message: Message) -> Message:
+        """Replace the row of a finished message under its ETag. `Overtaken`, also if the scheduler
+        has yet to move it into the archive."""
+        try:
+            etag = await self._archive.replace(entities.message_entity(message), message.etag)
+        except Conflict as exc:
+            raise Overtaken("message", message.ref) from exc
+        return msgspec.structs.replace(message, etag=etag)
+
     async def archive(self, message: Message) -> None:
         """Move a finished message into the archive. Can be repeated after an interruption.
 

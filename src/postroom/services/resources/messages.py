@@ -57,6 +57,9 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     reply_to: Annotated[str, Meta(description="Empty: the list's address.")]
     format: Annotated[MessageFormat, Meta(description="What its source is written in.")]
     template: Annotated[str | None, Meta(description="The template that its source is put into.")]
+    published: Annotated[
+        bool, Meta(description="Whether the list's web archive shows it once it is sent.")
+    ]
     status: MessageStatus
     reason: Annotated[str | None, Meta(description="Why it was paused.")]
     ready_by: Annotated[
@@ -172,6 +175,7 @@ def describe_message_summary(message: Message) -> MessageSummary:
         reply_to=message.reply_to,
         format=message.format,
         template=message.template or None,
+        published=message.published,
         status=message.status,
         reason=message.reason or None,
         ready_by=message.ready_by or None,

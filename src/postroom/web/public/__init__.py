@@ -1,8 +1,8 @@
-"""Public pages: sign up, confirm, unsubscribe; and the pictures of messages."""
+"""Public pages: sign up, confirm, unsubscribe; messages on the web, and their pictures."""
 
 from __future__ import annotations
 
-from postroom.web.public import branding, links, media, subscribe
+from postroom.web.public import archive, branding, links, media, subscribe
 from postroom.web.requests.views import View
 
 PUBLIC_VIEWS: tuple[View, ...] = (
@@ -10,4 +10,5 @@ PUBLIC_VIEWS: tuple[View, ...] = (
     *links.VIEWS,
     *branding.VIEWS,
     *media.VIEWS,
+    *archive.VIEWS,
 )

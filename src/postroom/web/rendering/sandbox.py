@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.responses import HTMLResponse, Response
@@ -20,7 +21,12 @@ _DOCTYPE: Final = re.compile(r"\s*<!doctype[^>]*>", re.IGNORECASE)
 
 
 def sandboxed(
-    html: str, *, base_url: str, with_pictures: bool = False, is_scrolled: bool = False
+    html: str,
+    *,
+    base_url: str,
+    with_pictures: bool = False,
+    is_scrolled: bool = False,
+    headers: Mapping[str, str] = {},
 ) -> Response:
     """Return the response for the frame. It shows our own pictures, whose addresses begin with
     `base_url`. Nothing is loaded from other sites, except pictures if `with_pictures`; those let
@@ -41,6 +47,7 @@ def sandboxed(
             ),
             "X-Frame-Options": "SAMEORIGIN",
             "Referrer-Policy": "no-referrer",
+            **headers,
         },
     )
 

@@ -175,6 +175,7 @@ async def _change_scheduled(visit: Visit, message: Message) -> Response:
             # An empty text replaces the old one; None would keep it.
             bodies=NewBodies(bodies.html or "", bodies.text or ""),
             lines=draft.content.lines,
+            published=draft.content.published,
             scheduled_at=at,
             etag=draft.etag or None,
         )

@@ -30,6 +30,7 @@ from postroom.services.accounts.users import Role
 from postroom.services.messages.hold_rows import describe
 from postroom.services.messages.holds import Hold
 from postroom.services.messages.progress import Progress
+from postroom.web.admin.messages.publishing import web_addresses
 from postroom.web.rendering.templating import counted
 from postroom.web.rendering.times import lasting
 from postroom.web.requests.flash import Undo
@@ -92,6 +93,7 @@ async def details(visit: Visit) -> Response:
     return visit.render(
         "admin/messages/message.html",
         **await _waiting(visit, message, progress),
+        **web_addresses(message, visit.context.base_url),
         counts=progress.counts,
         segments=bar_segments(progress.counts),
         rate=rate_of(message, progress),

@@ -24,7 +24,7 @@ from postroom.web.requests.visit import Visit
 LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them
 _FIELDS: Final = (
     "list", "subject", "preheader", "from_name", "reply_to", "template", "format", "body", "text",
-    "when", "day", "clock", "zone", "ref", "etag", "key",
+    "published", "when", "day", "clock", "zone", "ref", "etag", "key",
 )  # fmt: skip
 LABELS: Final = {
     "list": "List",
@@ -34,6 +34,7 @@ LABELS: Final = {
     "reply_to": "Reply-To",
     "body": "Message (HTML)",
     "text": "Message (plain text)",
+    "published": "Publish in the web archive",
     "scheduled_at": "Time",
 }
 _FILES: Final = (("body", html_from_file), ("text", text_from_file))
@@ -54,6 +55,7 @@ class Draft(msgspec.Struct):
     format: str = MessageFormat.HTML.value
     body: str = ""
     text: str = ""
+    published: str = ""
     when: str = "now"
     day: str = ""
     clock: str = ""
@@ -96,6 +98,7 @@ class Draft(msgspec.Struct):
             format=MessageFormat(self.format),
             body=self.body,
             text=self.text if self.text.strip() else "",
+            published=bool(self.published),
             scheduled_at=at,
         )
 
@@ -115,6 +118,7 @@ def shown_content(content: Content) -> dict[str, str]:
         "reply_to": content.reply_to,
         "body": content.body,
         "text": content.text,
+        "published": "yes" if content.published else "no",
         "scheduled_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "now",
     }
 
@@ -150,6 +154,7 @@ def draft_of(message: Message, content: Content) -> Draft:
         format=content.format.value,
         body=content.body,
         text=content.text,
+        published="yes" if content.published else "",
         when="later" if at else "now",
         day=f"{at:%Y-%m-%d}" if at else "",
         clock=f"{at:%H:%M}" if at else "",

@@ -43,6 +43,13 @@ PlainText = Annotated[
 ]
 Format = Annotated[MessageFormat, Field(strict=False)]
 
+Published = Annotated[
+    bool,
+    Field(
+        description="Show it in the list's web archive once it is sent. Each merge field in it then"
+        " needs a default."
+    ),
+]
 Template = Annotated[
     str,
     Field(
@@ -98,6 +105,7 @@ class NewMessage(Body):
     body: Source | None = None
     html: Html | None = None
     text: PlainText | None = None
+    published: Published = False
     scheduled_at: Moment | None = None
 
     def check(self) -> None:
@@ -130,6 +138,7 @@ class MessageChange(Change):
     body: Source | None = None
     html: Html | None = None
     text: PlainText | None = None
+    published: Published | None = None
     scheduled_at: Moment | None = None
 
     def check(self) -> None:

@@ -158,7 +158,8 @@ async def read_bodies(request: Request, ref: RefPath) -> Response:
 async def change_message(request: Request, ref: RefPath, body: MessageChange) -> Response:
     """Change a message while it is Draft or Pending, or Paused and none of it has been sent.
 
-    Once its recipients are planned (`queued_at` is set), list and time cannot change.
+    Once its recipients are planned (`queued_at` is set), list and time cannot change. `published`
+    alone can be changed at any time.
     """
     services = services_of(request)
     body.check()
