@@ -51,8 +51,8 @@ REMARKS = {
     " Client and server share the machine.",
     "pages": "Every page of the administrator, with a million subscribers and a thousand messages"
     " on SQLite, requested 100 times over HTTP, in five batches of which the quickest counts: the"
-    " 95th percentile next to the median, the slowest pages first (`make bench ARGS=pages`). Client"
-    " and server share the machine.",
+    " 95th percentile next to the median, the slowest pages first. At the end, a draft is saved as"
+    " the editor does it (`make bench ARGS=pages`). Client and server share the machine.",
     SUMMARY: f"Everything that has a target (`make bench ARGS={SUMMARY}`). {_DURABLE}",
 }
 

@@ -13,6 +13,7 @@ import httpx2
 
 from bench.effort import Effort
 from bench.figures import Figure
+from bench.web import drafts
 from bench.web.large_site import FEW, FEW_LIST, MANY, filled, member
 from bench.web.servers import POSTROOM, serving
 from postroom.web.app import VIEWS
@@ -45,7 +46,7 @@ async def figures(folder: Path, effort: Effort) -> list[Figure]:
         cookies = {cookies_at(url).session: world.admin.session}
         client = stack.enter_context(httpx2.Client(base_url=url, cookies=cookies, timeout=60))
         slowest = _all_times(client, list(_addresses(world, effort)), effort)
-        return [*_pages(slowest, world), *_indexes(client)]
+        return [*_pages(slowest, world), *_indexes(client), *drafts.figures(client)]
 
 
 def _addresses(world: World, effort: Effort) -> Iterator[str]:
