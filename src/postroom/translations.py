@@ -30,7 +30,10 @@ class Translator:
 
         The full stop after a value that ends with one (`e. V.`) is dropped.
         """
-        text = self._catalogue.gettext(message)
+        return self.filled(self._catalogue.gettext(message), **values)
+
+    def filled(self, text: str, **values: str) -> str:
+        """Return a translated text with the values inserted, as a call does."""
         for name, value in values.items():
             if value.endswith("."):
                 text = text.replace(f"%({name})s.", f"%({name})s")

@@ -37,7 +37,9 @@ from postroom.services.audience.list_growth import GrowthService, ListCounts
 from postroom.services.audience.list_sizes import EstimateService, ListSizes
 from postroom.services.audience.lists import ListService, LogoService
 from postroom.services.audience.personal_data import PersonalDataService, TraceService
+from postroom.services.audience.preferences import PreferenceService
 from postroom.services.audience.segments import SegmentService
+from postroom.services.audience.signup_limits import SignupLimits
 from postroom.services.audience.subscriber_search import SubscriberSearch
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.events import EventService, Severity
@@ -98,7 +100,13 @@ class Services:
         self.lists = ListService(store, self.message_rows)
         self.counts = ListCounts(store)
         self.fields = FieldService(store, self.lists)
-        self.subscriptions = SubscriptionService(store, self.lists, self.counts, self.fields)
+        limits = SignupLimits(store)
+        self.subscriptions = SubscriptionService(
+            store, self.lists, self.counts, self.fields, limits
+        )
+        self.preferences = PreferenceService(
+            store, self.subscriptions.rows, self.fields, limits, keyring
+        )
         self.segments = SegmentService(store, self.lists, self.fields, self.subscriptions)
         self.logos = LogoService(store, self.lists)
         self.imports = ImportService(store, self.lists, self.counts, self.events)

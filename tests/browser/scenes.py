@@ -123,6 +123,7 @@ def _answers(world: World) -> list[Scene]:
     looks, signup = f"/lists/{LIST}/signup-page", f"/subscribe?list={LIST}"
     brand = f"/lists/{LIST}/brand"
     leaving = f"/unsubscribe?id={names['guid']}&listName={LIST}"
+    preferring = leaving.replace("/unsubscribe", "/preferences")
     confirming = f"/confirm?id={names['guid_not_yet']}&listName={LIST}"
     queue, stale = f"/queues/{names['queue']}", {"etag": "1"}
     login = {"email": "careful@example.org", "password": PASSWORD}
@@ -163,6 +164,10 @@ def _answers(world: World) -> list[Scene]:
         Scene(STRANGER, signup, signup, {"email": "nobody"}),
         Scene(STRANGER, signup, signup, {"email": "new@example.com"}),
         Scene(STRANGER, "/subscribe", "/subscribe", {"email": "new@example.com"}),
+        Scene(STRANGER, signup, signup, {"email": "new@example.com", "attributes.plan": "x"}),
+        Scene(STRANGER, preferring, preferring, {"action": "save", "attributes.born": "x"}),
+        Scene(STRANGER, preferring, preferring, {"action": "pause"}),
+        Scene(STRANGER, preferring, preferring, {"action": "address", "email": "nobody"}),
         Scene(STRANGER, leaving, leaving, {"action": "cancel"}),
         Scene(STRANGER, confirming, confirming, {"action": "confirm"}),
         Scene(STRANGER, leaving, leaving, {"action": "confirm"}),

@@ -36,7 +36,7 @@ class _Tags(HTMLParser):
 
 def links_of_subscribers(address: str) -> bool:
     """Whether an address of the site carries a GUID itself."""
-    return address.startswith(("/confirm", "/unsubscribe"))
+    return address.startswith(("/confirm", "/preferences", "/unsubscribe"))
 
 
 async def test_no_page_has_script_of_its_own_or_links_that_run_any(site: Site) -> None:

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists import Subscriber
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
+from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.domain.queues.apps import App
 from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
+from postroom.services.audience.preferences import ADDRESS_CHANGE
 from postroom.services.events import Severity
 from postroom.services.messages.draft_contents import ContentChange
 from postroom.services.messages.message_contents import NewBodies
@@ -32,6 +38,13 @@ HTML = (
     ' <a href="{{ unsubscribe_url }}">leave</a></p>'
 )
 QUEUE = "shop/orders"
+FIELDS = (
+    Field("town", label="Your <town>", public=True),
+    Field("born", FieldType.DATE, label="Date of birth", public=True),
+    Field("plan", FieldType.CHOICE, label="Plan", choices=("Free", "Pro"), public=True),
+    Field("topics", FieldType.CHOICES, label="Topics", choices=("Art", "Music"), public=True),
+    Field("helps", FieldType.BOOLEAN, label="I can help", public=True),
+)
 
 # Answers that are no page of ours: files, streams, parts of a page, and documents that somebody
 # wrote, which are shown in a frame without rights.
@@ -88,6 +101,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "/archive/{list}/{ref}": ("/archive/{list}/{done}", "/archive/{list}/{running}"),
     "/view": ("/view?ref={done}&key={web_key}", "/view"),
+    "/preferences": (
+        "/preferences?id={guid}&listName={list}",
+        "/preferences?id={guid}&listName={list}&lang=ko",
+        "/preferences?id={guid_not_yet}&listName={list}",
+        "/preferences?id={guid_of_nobody}&listName={list}",
+    ),
+    "/preferences/address": (
+        "/preferences/address?listName={list}&token={address_change}",
+        "/preferences/address?listName={list}&token=wrong",
+    ),
     "/setup": ("/setup?token=wrong",),
     "/login": ("/login", "/login?next=/lists"),
     "/join": ("/join?token={invitation}", "/join?token={new_password}", "/join?token=used"),
@@ -296,14 +319,27 @@ async def _lists(site: Site, names: dict[str, str]) -> None:
     made = await services.lists.edit(LIST, colour="#2e7d32", welcome_text="Hi", etag=made.etag)
     await services.logos.put(LIST, png(), made.etag)
     await services.lists.create(OTHER, "Nobody yet", "none@example.com")
+    await services.fields.declare(LIST, FIELDS)
+    await services.lists.edit(LIST, ask_name=True)
     ann = await services.subscriptions.add(LIST, ANN, verified=True)
     names["guid"] = ann.guid
+    names["address_change"] = await _address_change(site, ann)
     names["not_yet"] = quote(NOT_YET)
     names["guid_not_yet"] = (await services.subscriptions.add(LIST, NOT_YET)).guid
     await services.subscriptions.add(LIST, BLOCKED, verified=True)
     await services.subscriptions.edit(LIST, BLOCKED, blocked="asked us by telephone")
     for number in range(60):
         await services.subscriptions.add(LIST, f"user{number:03}@example.com", verified=True)
+
+
+async def _address_change(site: Site, subscriber: Subscriber) -> str:
+    """Return the token in the email to a new address."""
+    await site.services.preferences.request_address(
+        subscriber, Address("ann@example.org"), language="", place=""
+    )
+    [item] = await site.services.store.queue(CONFIRM_QUEUE).peek(32)
+    await site.services.store.queue(CONFIRM_QUEUE).purge()
+    return quote(item.properties[ADDRESS_CHANGE])
 
 
 async def _messages(site: Site, names: dict[str, str]) -> None:

@@ -37,6 +37,7 @@ def example_html(layout: Layout, brand: EmailBrand, name: str = "") -> str:
         "email": "subscriber@example.com",
         "list_description": html.escape(brand.name or "Our newsletter"),
         "unsubscribe_url": "https://example.com",
+        "preferences_url": "https://example.com",
     }
     document = compile_example(layout, brand, name).html.replace(
         PICTURE, f"data:image/svg+xml,{quote(_DRAWING)}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
@@ -123,6 +123,17 @@ def confirm_link(base_url: str, list_name: ListName, language: str = "") -> Link
     """Return the link; without a language, the page uses the browser's."""
     link = _link(base_url, "confirm", list_name)
     return Link(link.before, f"{link.after}&lang={quote(language, safe='')}") if language else link
+
+
+def preferences_link(base_url: str, list_name: ListName) -> Link:
+    return _link(base_url, "preferences", list_name)
+
+
+def address_change_link(base_url: str, list_name: ListName, token: str, language: str = "") -> str:
+    """Return the URL that confirms a new address, without the GUID; without a language, the page
+    uses the browser's."""
+    query = {"listName": list_name, "token": token} | ({"lang": language} if language else {})
+    return f"{_ascii_base(base_url)}/preferences/address?{urlencode(query, safe='')}"
 
 
 def host_name(base_url: str) -> str | None:

@@ -30,6 +30,7 @@ from postroom.mail.assembly import (
     assemble,
     host_name,
     list_identity,
+    preferences_link,
     unsubscribe_link,
 )
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot
@@ -43,6 +44,7 @@ from postroom.mail.preheader import with_preheader
 from postroom.translations import Translator
 
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
+_PREFERENCES_FIELD: Final = f"{{{{ {Field.PREFERENCES_URL} }}}}"
 _LIST_FIELD: Final = f"{{{{ {Field.LIST_DESCRIPTION} }}}}"
 _HTML_FOOTER: Final = """
 <div lang="{language}" style="margin:32px 0 0;padding:16px 0;border-top:1px solid #d8d8d8;\
@@ -52,9 +54,11 @@ text-align:center">
 </div>
 """
 _HTML_LEAVE: Final = """{why}<br>
+<a href="{preferences_link}" style="color:#6b6b6b;text-decoration:underline">{preferences}</a>
+&nbsp;·&nbsp;
 <a href="{link}" style="color:#6b6b6b;text-decoration:underline">{unsubscribe}</a>"""
 _TEXT_FOOTER: Final = "\n--------\n{lines}\n"
-_TEXT_LEAVE: Final = "{why}\n{unsubscribe}: {link}"
+_TEXT_LEAVE: Final = "{why}\n{preferences}: {preferences_link}\n{unsubscribe}: {link}"
 
 # Where the author's link counts: not in a comment, for instance.
 _LINK = re.compile(r"\{\{[ \t]*unsubscribe_url\b")
@@ -82,14 +86,17 @@ def compile_mailing(
 ) -> Mailing:
     """Build everything that is the same for all recipients. A blank body counts as none."""
     identity = list_identity(list_name, description, from_address)
-    link = unsubscribe_link(base_url, identity.list_name)
+    links = _Links(
+        unsubscribe_link(base_url, identity.list_name),
+        preferences_link(base_url, identity.list_name),
+    )
     _ = Translator(language)
     parts = []
     if text and text.strip():
-        parts.append(_text_part(text, identity, link, _, postal_address))
+        parts.append(_text_part(text, identity, links, _, postal_address))
     if html and html.strip():
         html = with_preheader(html, preheader)
-        parts.append(_html_part(html, identity, link, _, postal_address))
+        parts.append(_html_part(html, identity, links, _, postal_address))
     if not parts:
         raise Invalid("body", "a message needs an HTML or a text body")
     return assemble(
@@ -98,7 +105,7 @@ def compile_mailing(
         date=date,
         key=ref,
         scope=identity.list_name,
-        more_headers=_list_headers(identity, base_url, link),
+        more_headers=_list_headers(identity, base_url, links.unsubscribe),
         parts=parts,
         from_name=from_name,
         reply_to=reply_to,
@@ -118,14 +125,20 @@ def _leave(form: str, _: Translator, identity: ListIdentity) -> str:
     why = _("You receive this email because you subscribed to %(list)s.", list=_LIST_FIELD)
     if identity.description.endswith("."):  # such as `e. V.`
         why = why.replace(f"{_LIST_FIELD}.", _LIST_FIELD)
-    return form.format(why=why, unsubscribe=_("Unsubscribe"), link=_LINK_FIELD)
+    return form.format(
+        why=why,
+        preferences=_("Preferences"),
+        preferences_link=_PREFERENCES_FIELD,
+        unsubscribe=_("Unsubscribe"),
+        link=_LINK_FIELD,
+    )
 
 
 def _text_part(
-    text: str, identity: ListIdentity, link: Link, _: Translator, postal_address: str
+    text: str, identity: ListIdentity, links: _Links, _: Translator, postal_address: str
 ) -> BodyPart:
     body = _ended(clean_body("text", text))
-    values = _TextValues(identity, link)
+    values = _TextValues(identity, links)
     footer: list[str | Slot] = []
     if not any(each.name == Field.UNSUBSCRIBE_URL for each in find_fields("text", body)):
         footer += _filled("text", _leave(_TEXT_LEAVE, _, identity), values)
@@ -139,7 +152,7 @@ def _text_part(
 
 
 def _html_part(
-    html: str, identity: ListIdentity, link: Link, _: Translator, postal_address: str
+    html: str, identity: ListIdentity, links: _Links, _: Translator, postal_address: str
 ) -> BodyPart:
     body = _ended(with_quotes_escaped(declare_utf8(clean_body("html", html))))
     lines = [] if contains_visibly(body, _LINK) else [_leave(_HTML_LEAVE, _, identity)]
@@ -152,14 +165,21 @@ def _html_part(
         body = body[:place] + footer + body[place:]
     if not is_document(body):
         body = framed(body, language=_.language, title=identity.description)
-    return BodyPart("text/html", _joined([_filled("html", body, _HtmlValues(identity, link))]))
+    return BodyPart("text/html", _joined([_filled("html", body, _HtmlValues(identity, links))]))
+
+
+class _Links(msgspec.Struct, frozen=True):
+    """The subscriber's links, which contain the GUID."""
+
+    unsubscribe: Link
+    preferences: Link
 
 
 class _TextValues(msgspec.Struct, frozen=True):
     """The values of merge fields, escaped for their places in a plain text."""
 
     identity: ListIdentity
-    link: Link
+    links: _Links
 
     email: ClassVar[Slot] = Slot.EMAIL_IN_TEXT
     in_html: ClassVar[bool] = False
@@ -175,10 +195,14 @@ class _TextValues(msgspec.Struct, frozen=True):
                 shown = self.identity.description
                 return [self.escape(shown) if place is Place.TEXT else quote(shown, safe="")]
             case Field.UNSUBSCRIBE_URL:
-                before, after = self.link.before, self.link.after
-                if place is Place.IN_LINK:
-                    return [quote(before, safe=""), Slot.GUID, quote(after, safe="")]
-                return [self.escape(before), Slot.GUID, self.escape(after)]
+                return self._link(self.links.unsubscribe, place)
+            case Field.PREFERENCES_URL:
+                return self._link(self.links.preferences, place)
+
+    def _link(self, link: Link, place: Place) -> list[str | Slot]:
+        if place is Place.IN_LINK:
+            return [quote(link.before, safe=""), Slot.GUID, quote(link.after, safe="")]
+        return [self.escape(link.before), Slot.GUID, self.escape(link.after)]
 
 
 class _HtmlValues(_TextValues, frozen=True):

@@ -1,4 +1,5 @@
-"""Merge fields: `{{ email }}`, `{{ unsubscribe_url }}` and `{{ list_description }}`.
+"""Merge fields: `{{ email }}`, `{{ unsubscribe_url }}`, `{{ preferences_url }}` and
+`{{ list_description }}`.
 
 Spaces inside the braces are optional. `{{ name | default: "there" }}` says what stands for an empty
 value; a field that may be empty needs it. Anything else that begins with `{{` is refused when a
@@ -24,6 +25,7 @@ from postroom.domain.errors import Invalid
 class Field(StrEnum):
     EMAIL = "email"
     UNSUBSCRIBE_URL = "unsubscribe_url"
+    PREFERENCES_URL = "preferences_url"
     LIST_DESCRIPTION = "list_description"
 
 
@@ -37,6 +39,7 @@ class FieldRule(msgspec.Struct, frozen=True):
 RULES: Final[Mapping[str, FieldRule]] = {
     Field.EMAIL: FieldRule(),
     Field.UNSUBSCRIBE_URL: FieldRule(is_link=True),
+    Field.PREFERENCES_URL: FieldRule(is_link=True),
     Field.LIST_DESCRIPTION: FieldRule(),  # a list without one is shown by its name
 }
 

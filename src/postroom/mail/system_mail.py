@@ -9,11 +9,19 @@ import html
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.brand import Brand
 from postroom.domain.audience.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
-from postroom.mail.assembly import Link, ListIdentity, assemble, confirm_link, list_identity
+from postroom.mail.assembly import (
+    ListIdentity,
+    address_change_link,
+    assemble,
+    confirm_link,
+    list_identity,
+)
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot
 from postroom.mail.branded_frame import BrandedFrame, text_footer
 from postroom.mail.mailing import Mailing
@@ -58,19 +66,9 @@ def compile_confirmation(
     """
     identity = list_identity(list_name, description, from_address)
     link = confirm_link(base_url, identity.list_name, known_language(language))
-    _ = Translator(known_language(language) or list_language)
-    return assemble(
-        identity,
-        subject=[_confirm_subject(_, identity.description)],
-        date=date,
-        key="confirm",
-        scope=f"{identity.list_name} {date.timestamp():.6f}",
-        more_headers=_AUTOMATIC,
-        parts=[
-            BodyPart("text/plain", _segments(_text(_, identity, link, brand), in_html=False)),
-            BodyPart("text/html", _segments(_html(_, identity, link, brand), in_html=True)),
-        ],
-    )
+    url = f"{link.before}{_GUID}{link.after}"
+    letter = _confirmation(Translator(known_language(language) or list_language))
+    return _compiled(letter, identity, url, brand, date, key="confirm")
 
 
 def compile_notice(
@@ -88,49 +86,111 @@ def compile_notice(
     )
 
 
-def _confirm_subject(_: Translator, description: str) -> str:
-    return _("Please confirm your subscription to %(list)s", list=description)
+def compile_address_change(
+    *,
+    list_name: ListName,
+    description: str,
+    from_address: Address,
+    base_url: str,
+    date: datetime,
+    token: str,
+    language: str = "",
+    list_language: str = LANGUAGES[0],
+    brand: Brand = _PLAIN,
+) -> Mailing:
+    """Compile the email that asks the owner of a subscriber's new address to confirm it. The
+    language and `date` mean the same as in `compile_confirmation`."""
+    identity = list_identity(list_name, description, from_address)
+    url = address_change_link(base_url, identity.list_name, token, known_language(language))
+    letter = _address_change(Translator(known_language(language) or list_language))
+    return _compiled(letter, identity, url, brand, date, key="address")
 
 
-def _sentences(_: Translator, shown_list: str) -> dict[str, str]:
-    return {
-        "title": _("Confirm your subscription"),
-        "asked": _(
-            "Someone, most likely you, asked us to send %(list)s to %(email)s.",
-            list=shown_list,
-            email=_EMAIL,
-        ),
-        "please": _("Please confirm that you want to receive it:"),
-        "ignore": _("If it was not you, just ignore this email: you will not be subscribed."),
-    }
+class _Letter(msgspec.Struct, frozen=True):
+    """The texts of an email with one button, in one language; `%(list)s` and `%(email)s` are still
+    to be filled in."""
+
+    translator: Translator
+    subject: str
+    title: str
+    asked: str
+    please: str
+    ignore: str
+    button: str
+
+    def filled(self, text: str, shown_list: str) -> str:
+        return self.translator.filled(text, list=shown_list, email=_EMAIL)
 
 
-def _text(_: Translator, identity: ListIdentity, link: Link, brand: Brand) -> str:
+def _confirmation(_: Translator) -> _Letter:
+    return _Letter(
+        _,
+        subject=_("Please confirm your subscription to %(list)s"),
+        title=_("Confirm your subscription"),
+        asked=_("Someone, most likely you, asked us to send %(list)s to %(email)s."),
+        please=_("Please confirm that you want to receive it:"),
+        ignore=_("If it was not you, just ignore this email: you will not be subscribed."),
+        button=_("Confirm subscription"),
+    )
+
+
+def _address_change(_: Translator) -> _Letter:
+    return _Letter(
+        _,
+        subject=_("Please confirm your new address for %(list)s"),
+        title=_("Confirm your new address"),
+        asked=_("Someone, most likely you, asked us to send %(list)s to %(email)s from now on."),
+        please=_("Please confirm that this is your address:"),
+        ignore=_("If it was not you, just ignore this email: nothing will be changed."),
+        button=_("Confirm address"),
+    )
+
+
+def _compiled(
+    letter: _Letter, identity: ListIdentity, url: str, brand: Brand, date: datetime, key: str
+) -> Mailing:
+    return assemble(
+        identity,
+        subject=[letter.filled(letter.subject, identity.description)],
+        date=date,
+        key=key,
+        scope=f"{identity.list_name} {date.timestamp():.6f}",
+        more_headers=_AUTOMATIC,
+        parts=[
+            BodyPart("text/plain", _segments(_text(letter, identity, url, brand), in_html=False)),
+            BodyPart("text/html", _segments(_html(letter, identity, url, brand), in_html=True)),
+        ],
+    )
+
+
+def _text(letter: _Letter, identity: ListIdentity, url: str, brand: Brand) -> str:
     return _TEXT.format(
-        **_sentences(_, identity.description),
-        link=f"{link.before}{_GUID}{link.after}",
+        title=letter.title,
+        asked=letter.filled(letter.asked, identity.description),
+        please=letter.please,
+        ignore=letter.ignore,
+        link=url,
         footer=text_footer(brand),
     )
 
 
-def _html(_: Translator, identity: ListIdentity, link: Link, brand: Brand) -> str:
-    frame, shown = BrandedFrame(brand), html.escape(identity.description)
-    texts = _sentences(_, f"<strong>{shown}</strong>")
-    url = html.escape(f"{link.before}{_GUID}{link.after}")
+def _html(letter: _Letter, identity: ListIdentity, url: str, brand: Brand) -> str:
+    _, frame, shown = letter.translator, BrandedFrame(brand), html.escape(identity.description)
+    url = html.escape(url)
     or_copy = _("If the button does not work, open this address in your browser:")
     return frame.whole(
         language=_.language,
         name=identity.description,
-        title=_confirm_subject(_, shown),
-        preheader=_sentences(_, shown)["asked"],
+        title=letter.filled(letter.subject, shown),
+        preheader=letter.filled(letter.asked, shown),
         content=[
-            frame.heading(texts["title"]),
-            frame.paragraph(texts["asked"]),
-            frame.paragraph(texts["please"]),
-            frame.button(_("Confirm subscription"), url),
+            frame.heading(letter.title),
+            frame.paragraph(letter.filled(letter.asked, f"<strong>{shown}</strong>")),
+            frame.paragraph(letter.please),
+            frame.button(letter.button, url),
             frame.rule(),
             frame.small(f"{or_copy}<br>\n{frame.address(url)}"),
-            frame.small(texts["ignore"]),
+            frame.small(letter.ignore),
         ],
     )
 

@@ -1,9 +1,10 @@
 """Sends confirmation emails to people who signed up.
 
-Work items (`GUID,LISTNAME`, with the language as a property) come from the queue `mail/confirm`. An
-item is deleted when its email was accepted or refused, or when it is no longer needed; until then
-it comes back. A duplicate does no harm and has the same Message-ID: so there is no journal, and
-emails in doubt are sent again.
+Work items (`GUID,LISTNAME`, with the language as a property) come from the queue `mail/confirm`.
+One with a new address asks its owner to confirm a change of address. An item is deleted when its
+email was accepted or refused, or when it is no longer needed; until then it comes back. A duplicate
+does no harm and has the same Message-ID: so there is no journal, and emails in doubt are sent
+again.
 
 Order of a shutdown (SIGTERM): it takes no more items; the transport finishes the emails in
 progress; unfinished items are released, those that were not sent at once.
@@ -14,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, Protocol, assert_never
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import masked
+from postroom.domain.audience.addresses import Address, masked
 from postroom.domain.audience.lists import (
     ListName,
     Subscriber,
@@ -31,7 +33,7 @@ from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.domain.messages.refs import MessageRef
 from postroom.mail.mailing import Mailing, Recipient
-from postroom.mail.system_mail import compile_confirmation
+from postroom.mail.system_mail import compile_address_change, compile_confirmation
 from postroom.sender.faults.faults import Faults
 from postroom.sender.faults.store_outages import StoreOutages
 from postroom.sender.limits.domain_limits import DomainLimits
@@ -39,6 +41,7 @@ from postroom.sender.policy import RetryPlan
 from postroom.sender.queue_loop import WAIT_SECONDS, QueueLoop
 from postroom.sender.sender_settings import SenderServices
 from postroom.services.audience.lists import ListService
+from postroom.services.audience.preferences import ADDRESS_CHANGE, NEW_ADDRESS
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.messages.holds import ACCOUNT
 from postroom.storage import LeaseLost, QueueMessage, StoreOutage
@@ -170,7 +173,8 @@ class Confirmations:
         except Invalid as exc:
             await self._set_aside(message, exc)
             return
-        subscriber = await self._recipient_of(name, guid)
+        new_address = message.properties.get(NEW_ADDRESS, "")
+        subscriber = await self._recipient_of(name, guid, new_address)
         if subscriber is None:
             await self._queue.delete(message)
             return
@@ -214,16 +218,23 @@ class Confirmations:
         wait = (hold.next_probe - clock.now()).total_seconds()
         return min(max(wait, _HELD_SECONDS), _LONGEST_WAIT)
 
-    async def _recipient_of(self, name: ListName, guid: SubscriberGuid) -> Subscriber | None:
-        """Return the subscriber; None if removed, verified meanwhile or blocked."""
+    async def _recipient_of(
+        self, name: ListName, guid: SubscriberGuid, new_address: str
+    ) -> Subscriber | None:
+        """Return the subscriber, or the one that they become with a new address; None if removed,
+        blocked, or verified meanwhile."""
         subscriber = await self._subscriptions.by_guid(name, guid)
-        if subscriber is None or subscriber.verified or subscriber.blocked:
+        if subscriber is None or subscriber.blocked:
             return None
-        return subscriber
+        if new_address:
+            return msgspec.structs.replace(subscriber, address=Address(new_address))
+        return None if subscriber.verified else subscriber
 
     async def _mailing(self, name: ListName, message: QueueMessage) -> Mailing:
         mailing_list = await self._lists.get(name)
-        return compile_confirmation(
+        token = message.properties.get(ADDRESS_CHANGE, "")
+        compiled = partial(compile_address_change, token=token) if token else compile_confirmation
+        return compiled(
             list_name=name,
             description=mailing_list.description,
             from_address=mailing_list.from_address,

@@ -43,6 +43,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
 from postroom.domain.audience.lists import (
     PROPERTIES,
@@ -173,6 +174,11 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["MergedGUIDs"] = ",".join(subscriber.merged_guids)
     if subscriber.attributes:
         properties["Attributes"] = msgspec.json.encode(subscriber.attributes).decode()
+    if subscriber.paused_until is not None:
+        properties["PausedUntil"] = subscriber.paused_until
+    if subscriber.pending_attributes:
+        pending = msgspec.json.encode(subscriber.pending_attributes).decode()
+        properties["PendingAttributes"] = pending
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
@@ -227,6 +233,7 @@ def subscriber_from(entity: Entity) -> Subscriber:
     spelling = read_optional(entity, "EmailAddress", str)
     merged = read_optional(entity, "MergedGUIDs", str)
     attributes = read_optional(entity, "Attributes", str)
+    pending = read_optional(entity, "PendingAttributes", str)
     return Subscriber(
         list_name=ListName(entity.partition),
         address=Address(spelling or entity.row.removeprefix(EMAIL_PREFIX)),
@@ -238,6 +245,8 @@ def subscriber_from(entity: Entity) -> Subscriber:
         etag=entity.etag,
         merged_guids=tuple(map(SubscriberGuid, merged.split(","))) if merged else (),
         attributes=msgspec.json.decode(attributes) if attributes else {},
+        paused_until=read_optional(entity, "PausedUntil", datetime),
+        pending_attributes=msgspec.json.decode(pending) if pending else {},
     )
 
 
@@ -249,10 +258,13 @@ class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
     Blocked: str = ""
     EmailAddress: str = ""
     MergedGUIDs: str = ""
+    PausedUntil: datetime | None = None
 
     @property
     def may_receive(self) -> bool:
-        return self.Verified and not self.Blocked
+        """Whether an email may be planned or sent now."""
+        is_paused = self.PausedUntil is not None and self.PausedUntil > clock.now()
+        return self.Verified and not self.Blocked and not is_paused
 
 
 # -- messages -------------------------------------------------------------------------------------

@@ -354,6 +354,29 @@ def test_sign_up_asks_for_confirmation_once_verified_not_any_more(
     assert len(waiting) == 1
 
 
+def test_a_sign_up_fills_in_public_fields_only(api: ApiServer, client: httpx2.Client) -> None:
+    fields = [
+        {"name": "city", "type": "text", "public": True, "required": True},
+        {"name": "score", "type": "integer"},
+    ]
+    assert client.put("/lists/news/fields", json=fields).status_code == 200
+    body = {"email": "eve@example.org", "list": "news"}
+    with api.client(api.key_for("subscribe")) as site:
+        for attributes, problem in (
+            ({}, "attributes.city"),
+            ({"city": 5}, "attributes.city"),
+            ({"city": "Bern", "score": 1}, "attributes.score"),
+            ({"city": "Bern", "other": 1}, "attributes.other"),
+        ):
+            refused = site.post("/subscribe", json={**body, "attributes": attributes})
+            assert fields_of(refused) == [problem]
+        right = {**body, "attributes": {"city": "Bern", "first_name": "Eve"}}
+        assert site.post("/subscribe", json=right).status_code == 202
+    found = client.get("/lists/news/subscribers/eve@example.org").json()
+    assert found["attributes"] == right["attributes"]
+    assert (found["verified"], found["paused_until"]) == (False, None)
+
+
 def test_only_keys_with_the_scope_subscribers_see_guids(
     api: ApiServer, client: httpx2.Client
 ) -> None:

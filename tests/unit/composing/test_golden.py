@@ -82,7 +82,7 @@ def test_an_email_from_a_template_has_one_footer(name: str) -> None:
     both = bodies(parse(made.mail(recipient())))
     for body in both.values():
         assert body.count("1 Main Street, Dublin") == 1
-        assert body.count(GUID) == 1
+        assert body.count(GUID) == 2, "to the preferences, and to unsubscribe"
         assert "{{" not in body
     assert read_mail(made.mail(recipient())).html is not None
 

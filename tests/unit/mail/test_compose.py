@@ -25,6 +25,7 @@ from tests.unit.mail.mailings import (
 from tests.unit.mail.strict import bodies, check_lines, parse
 
 HTML_URL = URL.replace("&", "&amp;")
+HTML_PREFERENCES = HTML_URL.replace("/unsubscribe?", "/preferences?")
 BODIES = {
     "ascii": "Hello,\nworld.\n",
     "utf-8": "Grüße, мир, 안녕\n",
@@ -187,7 +188,9 @@ def test_values_are_escaped_in_html_only() -> None:
 
 
 FOOTER = re.compile(
-    rf'\n<div lang="en" style="[^"]*">\n[^<]*<br>\n<a href="{re.escape(HTML_URL)}"[^>]*>'
+    r'\n<div lang="en" style="[^"]*">\n[^<]*<br>\n'
+    rf'<a href="{re.escape(HTML_PREFERENCES)}"[^>]*>Preferences</a>\n&nbsp;·&nbsp;\n'
+    rf'<a href="{re.escape(HTML_URL)}"[^>]*>'
 )
 
 
@@ -219,7 +222,8 @@ def test_a_footer_with_the_link_is_put_where_readers_see_it(before: str, after: 
 def test_a_text_ends_with_the_link() -> None:
     (text,) = bodies(parse(mailing(text="Hello").mail(recipient()))).values()
     assert text.startswith("Hello\n\n--------\n")
-    assert text.endswith(f"\nUnsubscribe: {URL}\n")
+    preferences = URL.replace("/unsubscribe?", "/preferences?")
+    assert text.endswith(f"\nPreferences: {preferences}\nUnsubscribe: {URL}\n")
 
 
 def test_a_body_with_an_unsubscribe_link_gets_no_footer() -> None:

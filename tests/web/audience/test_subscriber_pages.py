@@ -11,7 +11,7 @@ import pytest
 
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.accounts.users import Role
-from postroom.services.audience.subscriptions import BLOCKED_BY_HAND
+from postroom.services.audience.bulk_changes import BLOCKED_BY_HAND
 from postroom.web.admin.audience import subscriber_index
 from postroom.web.rendering.sorting import MOST
 from tests.web.site import Site, Visitor

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
 from tests.web.forms import forms_in
 from tests.web.query_parameters import recorded_parameters
 from tests.web.site import Site, Visitor
@@ -24,6 +26,10 @@ HOSTILE = {
 }
 # What is percent-encoded already, and what goes as it is.
 RAW = ("half a pair", "not utf-8", "nul")
+FIELDS = [
+    Field(kind, kind, public=True, choices=("A", "B") if "choice" in kind else ())
+    for kind in FieldType
+]
 ONE_CLICK = "List-Unsubscribe"  # sent by mail programs (RFC 8058), in no form
 
 
@@ -39,14 +45,17 @@ async def fields_of(visitor: Visitor, address: str) -> set[str]:
 
 async def test_hostile_text_in_every_field_gets_a_friendly_page(site: Site) -> None:
     await site.services.lists.create("contoso1", "Contoso", "news@contoso.example")
-    ann = await site.services.subscriptions.add("contoso1", "ann@example.com")
+    await site.services.fields.declare("contoso1", FIELDS)
+    ann = await site.services.subscriptions.add("contoso1", "ann@example.com", verified=True)
     visitor = site.visitor()
     good = {"email": "b@example.com", "list": "contoso1", "id": ann.guid, "listName": "contoso1"}
     link = f"id={ann.guid}&listName=contoso1"
     names = {
         "subscribe": await fields_of(visitor, "/subscribe?list=contoso1"),
-        "confirm": await fields_of(visitor, f"/confirm?{link}"),
+        "confirm": {"action", *await fields_of(visitor, f"/confirm?{link}")},
         "unsubscribe": await fields_of(visitor, f"/unsubscribe?{link}"),
+        "preferences": await fields_of(visitor, f"/preferences?{link}"),
+        "preferences/address": {"token", "listName"},
     }
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     for kind, value in HOSTILE.items():

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services.accounts.users import Role
 from tests.web.site import Site
@@ -201,7 +203,64 @@ async def test_looking_at_public_pages_needs_no_login_and_gives_no_cookie(site: 
     for visitor in (site.visitor(), editor):
         if visitor is not editor:
             visitor.http.cookies.clear()
-        for path in ("/subscribe", "/confirm", "/unsubscribe", "/logo/x", "/subscribe/style.css"):
+        paths = ["/subscribe", "/confirm", "/unsubscribe", "/preferences", "/preferences/address"]
+        for path in (*paths, "/logo/x", "/subscribe/style.css"):
             answer = await visitor.get(path)
             assert answer.status_code in (200, 404)
             assert "set-cookie" not in answer.headers
+
+
+async def with_fields(site: Site) -> None:
+    await site.services.lists.create("club", "Club", FROM, ask_name=True)
+    await site.services.lists.create("other", "Other", FROM)
+    fields = [
+        Field("city", label="Your town", public=True, required=True),
+        Field("age", FieldType.INTEGER, public=True),
+        Field("score", FieldType.INTEGER),
+    ]
+    await site.services.fields.declare("club", fields)
+
+
+async def test_the_form_has_the_public_fields_and_the_sign_up_keeps_them(site: Site) -> None:
+    await with_fields(site)
+    visitor = site.visitor()
+    page = await visitor.get("/subscribe?list=club")
+    assert re.findall(r'name="(attributes\.\w+)"', page.text) == [
+        "attributes.first_name", "attributes.last_name", "attributes.city", "attributes.age"
+    ]  # fmt: skip
+    form = {"list": "club", "email": ANN, "attributes.first_name": "Ann", "attributes.age": "30"}
+    refused = await visitor.http.post("/subscribe?list=club&lang=en", data=form)
+    assert refused.status_code == 422
+    assert "Please fill this in." in refused.text
+    assert 'value="Ann"' in refused.text
+    wrong = {**form, "attributes.city": "Bern", "attributes.age": "old"}
+    assert (await visitor.http.post("/subscribe", data=wrong)).status_code == 422
+    assert await asked(site) == []
+    right = {**form, "attributes.city": "Bern", "attributes.score": "99"}
+    assert (await visitor.http.post("/subscribe", data=right)).status_code == 200
+    known = await site.services.subscriptions.get("club", ANN)
+    assert known.attributes == {"first_name": "Ann", "city": "Bern", "age": 30}
+
+
+async def test_signing_up_again_changes_fields_only_after_the_confirmation(site: Site) -> None:
+    await with_fields(site)
+    subscribe = site.services.subscriptions.subscribe
+    await subscribe("club", ANN, attributes={"city": "Bern", "age": 30})
+    await subscribe("club", ANN, attributes={"city": "Rome"})
+    known = await site.services.subscriptions.get("club", ANN)
+    assert known.attributes == {"city": "Bern", "age": 30}
+    confirmed = await site.services.subscriptions.confirm("club", known.guid)
+    assert confirmed is not None
+    assert confirmed.attributes == {"city": "Rome", "age": 30}
+    assert not await subscribe("club", ANN, attributes={"city": "Oslo"})
+    again = await site.services.subscriptions.get("club", ANN)
+    assert again == confirmed
+
+
+async def test_a_choice_of_lists_leaves_out_those_that_need_more_than_an_address(
+    site: Site,
+) -> None:
+    await with_fields(site)
+    await site.services.lists.create("third", "Third", FROM)
+    page = await site.visitor().get("/subscribe")
+    assert re.findall(r'name="list" value="(\w+)"', page.text) == ["other", "third"]

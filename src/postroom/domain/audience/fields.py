@@ -90,6 +90,11 @@ class Fields:
         """The type of every field that a rule can name."""
         return {**FROM_THE_ROW, **{name: each.type for name, each in self._all.items()}}
 
+    @property
+    def public(self) -> tuple[Field, ...]:
+        """The fields that subscribers can see and change, in order."""
+        return tuple(each for each in self._all.values() if each.public)
+
     def check(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return attributes as they are stored: checked, and without empty values. `Invalid`."""
         checked: dict[str, Any] = {}
@@ -109,11 +114,25 @@ class Fields:
             read[name] = text if field is None else _from_text(field.type, text.strip())
         return self.check(read)
 
-    def check_complete(self, attributes: Mapping[str, Any]) -> None:
-        """Raise `Invalid` if a required field has no value."""
+    def check_complete(self, attributes: Mapping[str, Any], *, public_only: bool = False) -> None:
+        """Raise `Invalid` if a required field has no value. With `public_only`, those that a
+        subscriber cannot fill in may be missing."""
         for each in self.declared:
-            if each.required and each.name not in attributes:
+            is_needed = each.required and (each.public or not public_only)
+            if is_needed and each.name not in attributes:
                 raise Invalid(f"attributes.{each.name}", "is required")
+
+    def check_public(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return attributes that a subscriber has filled in, as they are stored. `Invalid` if one
+        is not public, or a required one is missing."""
+        public = [each.name for each in self.public]
+        for name in attributes:
+            if name not in public:
+                problem = f"is not a public field of this list; those are {', '.join(public)}"
+                raise Invalid(f"attributes.{name}", problem)
+        checked = self.check(attributes)
+        self.check_complete(checked, public_only=True)
+        return checked
 
     def values(
         self, address: Address, joined: datetime, attributes: Mapping[str, Any]

@@ -69,6 +69,7 @@ class MailingList(msgspec.Struct, frozen=True):
     social_links: str = ""
     footer_text: str = ""
     noindex: bool = False
+    ask_name: bool = False
 
     @property
     def brand(self) -> Brand:
@@ -81,7 +82,8 @@ class Subscriber(msgspec.Struct, frozen=True):
 
     `merged_guids` belonged to subscribers whose addresses differed from this one only in case,
     before such addresses were one subscriber: their links still work. `attributes` are the values
-    of the list's fields, as JSON has them.
+    of the list's fields, as JSON has them. Nothing is sent until `paused_until`.
+    `pending_attributes` were given at a later sign-up, and count once the owner has confirmed.
     """
 
     list_name: ListName
@@ -94,6 +96,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     etag: str = ""
     merged_guids: tuple[SubscriberGuid, ...] = ()
     attributes: Mapping[str, Any] = {}
+    paused_until: datetime | None = None
+    pending_attributes: Mapping[str, Any] = {}
 
     @property
     def key(self) -> AddressKey:
@@ -101,6 +105,7 @@ class Subscriber(msgspec.Struct, frozen=True):
 
     @property
     def may_receive(self) -> bool:
+        """Whether emails may be sent, apart from a pause, which ends by itself."""
         return self.verified and not self.blocked
 
 
@@ -270,6 +275,17 @@ _ALL: Final = (
         choices=LANGUAGES,
         example="fr",
         restore=lambda code: known_language(code) or LANGUAGES[0],
+    ),
+    ListProperty(
+        name="ask_name",
+        stored_as="AskName",
+        label="Ask for the name",
+        help="Whether the sign-up form has fields for the first and the last name, which people"
+        " may leave empty.",
+        check=bool,
+        default=False,
+        input=Input.FLAG,
+        form=ListForm.SIGNUP_PAGE,
     ),
     _lines(
         "signup_text",

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from postroom import clock
 from postroom.domain.audience.fields import Field, Fields, parse_fields
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Overtaken
@@ -18,6 +19,8 @@ _ROW: Final = "fields"
 _PROPERTY: Final = "Fields"
 _UNDECLARED: Final = "none"
 """The ETag of a list that has never declared a field."""
+_RECENT_SECONDS: Final = 5.0
+_REMEMBERED: Final = 1000  # lists
 
 
 class DeclaredFields(msgspec.Struct, frozen=True):
@@ -31,6 +34,7 @@ class FieldService:
     def __init__(self, store: Store, lists: ListService) -> None:
         self._table = store.table(entities.LISTS)
         self._lists = lists
+        self._recent: dict[ListName, tuple[float, Fields]] = {}
 
     async def get(self, list_name: str) -> DeclaredFields:
         """Return the fields of a list. `NoSuch`."""
@@ -44,6 +48,18 @@ class FieldService:
         stored = entities.read(found, _PROPERTY, str)
         declared = msgspec.json.decode(stored, type=list[Field])
         return DeclaredFields(Fields(declared), found.etag)
+
+    async def recent(self, name: ListName) -> Fields:
+        """Return the fields of a list as they were at most five seconds ago; changes by this
+        process count at once. Sign-ups ask for them all the time."""
+        known = self._recent.get(name)
+        if known is None or clock.monotonic() - known[0] >= _RECENT_SECONDS:
+            read_at = clock.monotonic()
+            known = (read_at, (await self.of(name)).fields)
+            if len(self._recent) >= _REMEMBERED:
+                self._recent.clear()
+            self._recent[name] = known
+        return known[1]
 
     async def declare(
         self, list_name: str, fields: Sequence[Field], etag: str | None = None
@@ -65,4 +81,5 @@ class FieldService:
                 saved = await self._table.replace(row, etag)
         except Conflict as exc:
             raise Overtaken("list", name) from exc
+        self._recent.pop(name, None)
         return DeclaredFields(Fields(checked), saved)

@@ -118,6 +118,22 @@ class TraceService:
         emails = [(m, r) for m, each in zip(found.messages, records, strict=True) for r in each]
         return TracedEmails(emails, len(found.messages), found.next)
 
+    async def emails_of_list(
+        self, list_name: ListName, address: Address
+    ) -> list[tuple[Message, EmailRecord]]:
+        """Return all emails of a list to an address, newest first."""
+        emails: list[tuple[Message, EmailRecord]] = []
+        before: str | None = None
+        while True:
+            found = await self._times.all(limit=_AT_ONCE, before=before)
+            messages = [each for each in found.messages if each.list_name == list_name]
+            records = await asyncio.gather(
+                *(self._outcomes.emails_to(message, address) for message in messages)
+            )
+            emails += [(m, r) for m, each in zip(messages, records, strict=True) for r in each]
+            if (before := found.next) is None:
+                return emails
+
     async def _subscription(self, mailing_list: MailingList, address: Address) -> Subscriber | None:
         try:
             return await self._subscriptions.get(mailing_list.name, address)

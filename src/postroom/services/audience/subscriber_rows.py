@@ -8,6 +8,9 @@ subscriber; mail goes to the spelling that was given first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from postroom import clock
@@ -18,6 +21,7 @@ from postroom.services import entities
 from postroom.services.audience.departures import Departures
 from postroom.services.audience.list_growth import ListCounts
 from postroom.services.audience.lists import ListService
+from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import (
     AlreadyExists,
     Batch,
@@ -48,21 +52,40 @@ class SubscriberRows:
         return None if found is None else entities.subscriber_from(found)
 
     async def sign_up(
-        self, name: ListName, address: Address, known: Subscriber | None
+        self,
+        name: ListName,
+        address: Address,
+        known: Subscriber | None,
+        attributes: Mapping[str, Any],
     ) -> Subscriber:
-        """Return the known subscriber, a new one, or one that was added at the same moment."""
+        """Return the known subscriber, a new one, or one that was added at the same moment. The
+        attributes of a known one wait for the confirmation."""
         if known is not None:
-            return known
-        new = new_subscriber(name, address, verified=False)
+            return await self._with_pending(known, attributes)
+        new = new_subscriber(name, address, verified=False, attributes=attributes)
         try:
             etags = await self.table.apply(insertion(new))
         except AlreadyExists as exc:
             found = await self.find(name, address)
             if found is None:
                 raise Overtaken("subscriber", address) from exc
-            return found
+            return await self._with_pending(found, attributes)
         await self._counts.changed(name, None, new)
         return msgspec.structs.replace(new, etag=etags[0])
+
+    async def _with_pending(self, known: Subscriber, attributes: Mapping[str, Any]) -> Subscriber:
+        """Remember what someone who has not confirmed gave at a later sign-up."""
+        current: Subscriber | None = known
+
+        async def attempt() -> Subscriber:
+            nonlocal current
+            found, current = current or await self.find(known.list_name, known.address), None
+            if found is None or found.verified or _after(found, attributes) == _after(found):
+                return found or known
+            new = msgspec.structs.replace(found, pending_attributes=attributes)
+            return await self.save(found, new, found.etag)
+
+        return await retry_on_conflict(attempt, "subscriber", known.address)
 
     async def insert(self, new: Subscriber) -> Subscriber:
         """Insert both rows of a subscriber. `AlreadyExists`; `NoSuch` if the list is deleted."""
@@ -136,7 +159,18 @@ class SubscriberRows:
         return True
 
 
-def new_subscriber(name: ListName, address: Address, *, verified: bool) -> Subscriber:
+def _after(known: Subscriber, pending: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the attributes after a confirmation."""
+    return {**known.attributes, **(known.pending_attributes if pending is None else pending)}
+
+
+def new_subscriber(
+    name: ListName,
+    address: Address,
+    *,
+    verified: bool,
+    attributes: Mapping[str, Any] = {},
+) -> Subscriber:
     now = clock.now()
     return Subscriber(
         list_name=name,
@@ -145,6 +179,7 @@ def new_subscriber(name: ListName, address: Address, *, verified: bool) -> Subsc
         verified=verified,
         created_at=now,
         verified_at=now if verified else None,
+        attributes=attributes,
     )
 
 

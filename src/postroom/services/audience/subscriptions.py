@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Final, TypeVar, assert_never
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,7 +19,7 @@ from postroom.domain.audience.lists import (
     parse_guid,
     parse_list_name,
 )
-from postroom.domain.errors import DomainError, Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import parse_language
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.services import entities
@@ -67,7 +66,7 @@ class SubscriptionService:
         limits: SignupLimits | None = None,
     ) -> None:
         self._store = store
-        self._rows = SubscriberRows(store, lists, counts)
+        self.rows = self._rows = SubscriberRows(store, lists, counts)
         self._table = self._rows.table
         self._confirmations = store.queue(CONFIRM_QUEUE)
         self._lists = lists
@@ -80,20 +79,30 @@ class SubscriptionService:
     # -- by the subscriber -------------------------------------------------------------------
 
     async def subscribe(
-        self, list_name: str, email: str, *, language: str = "", place: str | None = None
+        self,
+        list_name: str,
+        email: str,
+        *,
+        attributes: Mapping[str, Any] = {},
+        language: str = "",
+        place: str | None = None,
     ) -> bool:
         """Ask the owner of the address to confirm; return False if they already have.
 
         Signing up again before confirming sends the same link again, unless that has been done too
-        often recently: then nothing is sent, and the result is the same. `language` is that of the
-        email, `place` identifies the visitor of a page (see `SignupLimits`).
+        often recently: then nothing is sent, and the result is the same. Values of public fields
+        in `attributes` count once the owner has confirmed (`Invalid`); those of someone who already
+        has are ignored. `language` is that of the email, `place` identifies the visitor of a page
+        (see `SignupLimits`).
 
         Programs with an API key mostly sign up new people, so that is tried first.
         """
         name = parse_list_name(list_name, "list_name")
         address = parse_address(email, "email_address")
         language = language and parse_language(language)
-        if place is None and await self._sign_up_new(name, address, language):
+        checked = (await self._fields.recent(name)).check_public(attributes)
+        new = new_subscriber(name, address, verified=False, attributes=checked)
+        if place is None and await self._sign_up_new(new, language):
             return True
         (_, subscriber), allowance = await _both(
             _both(self._lists.get(name), self._rows.find(name, address)),
@@ -104,7 +113,7 @@ class SubscriptionService:
         if allowance is None:
             return True
         is_counted, signed_up = await _both(
-            self._limits.take(allowance), self._rows.sign_up(name, address, subscriber)
+            self._limits.take(allowance), self._rows.sign_up(name, address, subscriber, checked)
         )
         if signed_up.verified:
             return False
@@ -118,20 +127,20 @@ class SubscriptionService:
             await self._rows.keep(signed_up)
         return True
 
-    async def _sign_up_new(self, name: ListName, address: Address, language: str) -> bool:
+    async def _sign_up_new(self, new: Subscriber, language: str) -> bool:
         """Write rows, limit and work item with one call to the store.
 
         Return False if the address is on the list, or the mailbox was counted today. Then the work
         item has not been put yet.
         """
+        name = new.list_name
         if clock.monotonic() - self._seen.get(name, -_SEEN_SECONDS) >= _SEEN_SECONDS:
             await self._lists.get(name)
             self._seen = {name: clock.monotonic()}
         await self._limits.clean_up()
-        new = new_subscriber(name, address, verified=False)
         steps: list[Step] = [
             Batch(entities.LISTS, insertion(new)),
-            self._limits.first(address, name),
+            self._limits.first(new.address, name),
             Put(CONFIRM_QUEUE, [_item(new, language)]),
         ]
         try:
@@ -154,6 +163,10 @@ class SubscriptionService:
         known = (subscriber.guid, *subscriber.merged_guids)
         return subscriber if any(hmac.compare_digest(each, wanted) for each in known) else None
 
+    async def find(self, list_name: ListName, address: Address) -> Subscriber | None:
+        """Return the subscriber with this address, or None."""
+        return await self._rows.find(list_name, address)
+
     async def confirm(self, list_name: str, guid: str) -> Subscriber | None:
         """Verify the owner of a confirmation link; return None for an unknown link. Repeatable.
 
@@ -165,7 +178,7 @@ class SubscriptionService:
             if subscriber is None or subscriber.verified:
                 return subscriber
             await self._departures.forget(subscriber.list_name, subscriber.address)
-            saved = await self._rows.save(subscriber, _verified(subscriber), subscriber.etag)
+            saved = await self._rows.save(subscriber, _confirmed(subscriber), subscriber.etag)
             await self._limits.forget(saved.address)
             return saved
 
@@ -367,6 +380,15 @@ def _verified(subscriber: Subscriber) -> Subscriber:
     return msgspec.structs.replace(subscriber, verified=True, verified_at=clock.now())
 
 
+def _confirmed(subscriber: Subscriber) -> Subscriber:
+    """Return a subscriber who has confirmed, and with that what they gave at a later sign-up."""
+    return msgspec.structs.replace(
+        _verified(subscriber),
+        attributes={**subscriber.attributes, **subscriber.pending_attributes},
+        pending_attributes={},
+    )
+
+
 async def _both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
     """Run two coroutines at the same time, for half the cost of `gather`."""
     task = asyncio.ensure_future(other)
@@ -376,59 +398,3 @@ async def _both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> t
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         raise
-
-
-MOST_AT_ONCE: Final = 1000
-BLOCKED_BY_HAND: Final = "blocked by an administrator"
-
-
-class BulkAction(StrEnum):
-    ASK = "ask"
-    VERIFY = "verify"
-    BLOCK = "block"
-    UNBLOCK = "unblock"
-    REMOVE = "remove"
-
-
-class BulkReport(msgspec.Struct, frozen=True):
-    """How many were changed, and why the others were not."""
-
-    done: int
-    problems: list[str]
-
-
-async def change_many(
-    subscriptions: SubscriptionService, list_name: str, emails: Sequence[str], action: BulkAction
-) -> BulkReport:
-    """Change up to `MOST_AT_ONCE` subscribers; each succeeds or fails on its own."""
-    change = _change(subscriptions, list_name, action)
-    results = await asyncio.gather(*(_problem(change, each) for each in emails[:MOST_AT_ONCE]))
-    problems = [result for result in results if result]
-    return BulkReport(len(results) - len(problems), problems)
-
-
-def _change(
-    subscriptions: SubscriptionService, list_name: str, action: BulkAction
-) -> Callable[[str], Awaitable[object]]:
-    match action:
-        case BulkAction.VERIFY:
-            return lambda email: subscriptions.edit(list_name, email, verified=True)
-        case BulkAction.ASK:
-            return lambda email: subscriptions.ask(list_name, email)
-        case BulkAction.BLOCK:
-            return lambda email: subscriptions.edit(list_name, email, blocked=BLOCKED_BY_HAND)
-        case BulkAction.UNBLOCK:
-            return lambda email: subscriptions.edit(list_name, email, blocked="")
-        case BulkAction.REMOVE:
-            return lambda email: subscriptions.remove(list_name, email)
-        case _:
-            assert_never(action)
-
-
-async def _problem(change: Callable[[str], Awaitable[object]], email: str) -> str:
-    """Change one subscriber; return what went wrong, or an empty text."""
-    try:
-        await change(email)
-    except DomainError as exc:
-        return str(exc)
-    return ""

@@ -13,10 +13,12 @@ from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import PROPERTIES, ListProperty, MailingList, Subscriber
 from postroom.domain.audience.rules.evaluating import Reason
 from postroom.domain.audience.segments import Segment
+from postroom.domain.messages.messages import Message
 from postroom.services.audience.files.columns import Meaning
 from postroom.services.audience.files.import_report import ImportReport
 from postroom.services.audience.personal_data import Trace
 from postroom.services.audience.segments import Explanation, SegmentPreview
+from postroom.services.messages.outcomes import EmailRecord
 from postroom.services.resources import Resource, Time, describe_time
 from postroom.services.resources.messages import (
     MessageSummary,
@@ -150,6 +152,9 @@ class SubscriberResource(Resource, frozen=True):
     verified: bool
     verified_at: Time | None
     blocked: Annotated[str | None, Meta(description="Why nothing is sent to this address.")]
+    paused_until: Annotated[
+        Time | None, Meta(description="The subscriber has asked for no emails until then.")
+    ]
     attributes: Annotated[
         dict[str, AttributeValue], Meta(description="The values of the list's fields.")
     ]
@@ -166,6 +171,7 @@ def describe_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> Su
         verified=subscriber.verified,
         verified_at=describe_time(subscriber.verified_at),
         blocked=subscriber.blocked or None,
+        paused_until=describe_time(subscriber.paused_until),
         attributes=dict(subscriber.attributes),
         created_at=describe_time(subscriber.created_at),
         etag=subscriber.etag,
@@ -275,11 +281,31 @@ def describe_trace(trace: Trace) -> TraceResource:
             LeftListResource(each.list_name, describe_time(each.left_at))
             for each in trace.departures
         ],
-        messages=[
-            TracedEmailResource(
-                **msgspec.structs.asdict(describe_message_summary(message)),
-                **msgspec.structs.asdict(describe_email(email)),
-            )
-            for message, email in trace.emails
-        ],
+        messages=_describe_emails(trace.emails),
     )
+
+
+class PersonalDataResource(Resource, frozen=True):
+    """What subscribers get when they download their data: one subscription and its emails."""
+
+    subscription: SubscriberResource
+    messages: Sequence[TracedEmailResource]
+
+
+def describe_personal_data(
+    subscriber: Subscriber, emails: Sequence[tuple[Message, EmailRecord]]
+) -> PersonalDataResource:
+    subscription = describe_subscriber(subscriber, with_guid=False)
+    return PersonalDataResource(subscription, _describe_emails(emails))
+
+
+def _describe_emails(
+    emails: Sequence[tuple[Message, EmailRecord]],
+) -> list[TracedEmailResource]:
+    return [
+        TracedEmailResource(
+            **msgspec.structs.asdict(describe_message_summary(message)),
+            **msgspec.structs.asdict(describe_email(email)),
+        )
+        for message, email in emails
+    ]

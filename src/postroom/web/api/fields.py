@@ -18,6 +18,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
@@ -46,6 +47,11 @@ class Body(BaseModel):
     """Exactly these fields with exactly these types: nothing is converted."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
+
+
+Attributes = Annotated[
+    dict[str, Any], Field(description="Values of the list's fields.", examples=[{"city": "Bern"}])
+]
 
 
 def without_null(schema: dict[str, Any], model: type[Any]) -> None:

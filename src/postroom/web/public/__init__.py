@@ -1,13 +1,15 @@
-"""Public pages: sign up, confirm, unsubscribe; messages on the web, and their pictures."""
+"""Public pages: sign up, confirm, preferences, unsubscribe; messages on the web, and their
+pictures."""
 
 from __future__ import annotations
 
-from postroom.web.public import archive, branding, links, media, subscribe
+from postroom.web.public import archive, branding, links, media, preferences, subscribe
 from postroom.web.requests.views import View
 
 PUBLIC_VIEWS: tuple[View, ...] = (
     *subscribe.VIEWS,
     *links.VIEWS,
+    *preferences.VIEWS,
     *branding.VIEWS,
     *media.VIEWS,
     *archive.VIEWS,

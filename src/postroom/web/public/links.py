@@ -32,15 +32,15 @@ _LONGEST_ID = 100
 
 
 async def confirm(visitor: Visitor) -> Response:
-    link = await _parse_link(visitor)
+    link = await read_link(visitor)
     if link is None:
-        return _broken_link(visitor)
+        return broken_link(visitor)
     mailing_list, guid = link
     subscriptions = visitor.services.subscriptions
     find = subscriptions.confirm if visitor.is_post else subscriptions.by_guid
     subscriber = await find(mailing_list.name, guid)
     if subscriber is None:
-        return _broken_link(visitor, _if_public(visitor, mailing_list))
+        return broken_link(visitor, _if_public(visitor, mailing_list))
     visitor.default_language_of(mailing_list)
     if subscriber.verified:
         return _welcome(visitor, mailing_list, subscriber)
@@ -49,9 +49,9 @@ async def confirm(visitor: Visitor) -> Response:
 
 
 async def unsubscribe(visitor: Visitor) -> Response:
-    link = await _parse_link(visitor)
+    link = await read_link(visitor)
     if link is None:
-        return _broken_link(visitor)
+        return broken_link(visitor)
     mailing_list, guid = link
     subscriptions = visitor.services.subscriptions
     is_confirmed = _is_unsubscribe_confirmed(visitor)
@@ -75,15 +75,20 @@ def _is_unsubscribe_confirmed(visitor: Visitor) -> bool:
     )
 
 
-async def _parse_link(visitor: Visitor) -> tuple[MailingList, SubscriberGuid] | None:
+async def read_link(visitor: Visitor) -> tuple[MailingList, SubscriberGuid] | None:
     """Return the list and the GUID of a link; None if they cannot be valid."""
     try:
-        guid = parse_guid(_WHITESPACE.sub("", visitor.parameter("id"))[:_LONGEST_ID])
-        name: ListName = parse_list_name(_WHITESPACE.sub("", visitor.parameter("listName")))
+        guid = parse_guid(without_spaces(visitor.parameter("id"))[:_LONGEST_ID])
+        name: ListName = parse_list_name(without_spaces(visitor.parameter("listName")))
         mailing_list = await visitor.services.lists.get(name)
     except (Invalid, NoSuch):
         return None
     return mailing_list, guid
+
+
+def without_spaces(parameter: str) -> str:
+    """Return a parameter of a link without the spaces that mail programs put into long links."""
+    return _WHITESPACE.sub("", parameter)
 
 
 def _if_public(visitor: Visitor, mailing_list: MailingList) -> MailingList | None:
@@ -95,7 +100,7 @@ def _if_public(visitor: Visitor, mailing_list: MailingList) -> MailingList | Non
     return mailing_list
 
 
-def _broken_link(visitor: Visitor, mailing_list: MailingList | None = None) -> Response:
+def broken_link(visitor: Visitor, mailing_list: MailingList | None = None) -> Response:
     _ = visitor.gettext
     action = None
     if mailing_list is not None:

@@ -7,15 +7,23 @@ new, or was tried too often: nobody can find out who subscribes to what.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import LONGEST, parse_address
+from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.lists import ListName, MailingList
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services.audience.signup_limits import network_for_limits
+from postroom.web.public.field_inputs import (
+    checked_values,
+    shown_fields,
+    shown_inputs,
+    typed_values,
+)
 from postroom.web.public.visitor import LARGEST_FORM, Visitor, printable, public
 from postroom.web.requests.views import View
 
@@ -28,7 +36,7 @@ _RESPONSE_SECONDS = 0.25
 _SECONDS_PER_LIST = 0.1
 _MOST_LISTS = 50
 _LISTS_SEARCHED = 200  # for public ones
-_MOST_AT_ONCE = 10  # a mailbox gets no more confirmation emails in a day
+MOST_AT_ONCE = 10  # a mailbox gets no more confirmation emails in a day
 
 _FORM = """\
 <form method="post" action="{action}">
@@ -53,51 +61,73 @@ async def subscribe(visitor: Visitor) -> Response:
     # Our own form for several lists has this field: without a selected list, none is meant.
     has_choice = bool(visitor.text(CHOICE))
     requested = in_query if has_choice else in_query or in_form
-    offered = await _offered(visitor, requested)
+    offered = await offered_lists(visitor, requested)
     if not offered:
-        return _nothing_offered(visitor, requested)
+        return _nothingoffered_lists(visitor, requested)
+    fields = Fields()
     if len(offered) == 1:
         visitor.default_language_of(offered[0])
+        fields = await visitor.services.fields.recent(offered[0].name)
     if not visitor.is_post:
-        return _form(visitor, offered)
+        return _form(visitor, offered, fields)
     # A form without a list does not mean all of several lists.
     must_choose = has_choice or (not requested and len(offered) > 1)
     chosen = [each for each in offered if each.name in in_form] if must_choose else offered
-    chosen = chosen[:_MOST_AT_ONCE]
+    chosen = chosen[:MOST_AT_ONCE]
     try:
         address = parse_address(visitor.text("email")[: LONGEST + 1], "email")
     except Invalid:
         address = None
-    if address is None or not chosen:
-        return _form(visitor, offered, email=visitor.text("email"), is_invalid=address is None,
-                     chosen=chosen)  # fmt: skip
-    work = _sign_up(visitor, address, chosen)
+    typed = typed_values(visitor, fields.public)
+    attributes, problems = checked_values(fields, typed, visitor.gettext)
+    if address is None or problems or not chosen:
+        return _form(visitor, offered, fields, email=visitor.text("email"), typed=typed,
+                     problems=problems, is_invalid=address is None, chosen=chosen)  # fmt: skip
+    work = _sign_up(visitor, address, chosen, attributes)
     delay = asyncio.sleep(_RESPONSE_SECONDS + _SECONDS_PER_LIST * len(chosen))
     await asyncio.gather(work, delay)
     return _check_your_email(visitor, address, chosen)
 
 
-async def _sign_up(visitor: Visitor, address: str, chosen: list[MailingList]) -> None:
+async def _sign_up(
+    visitor: Visitor, address: str, chosen: list[MailingList], attributes: Mapping[str, Any]
+) -> None:
     if visitor.text(HONEYPOT):
         return
     place = network_for_limits(visitor.visit.place)
     for each in chosen:
         try:
             await visitor.services.subscriptions.subscribe(
-                each.name, address, language=visitor.chosen_language, place=place
+                each.name,
+                address,
+                attributes=attributes,
+                language=visitor.chosen_language,
+                place=place,
             )
-        except NoSuch:
-            continue  # deleted at this moment
+        except (Invalid, NoSuch):
+            continue  # deleted, or its fields were changed, at this moment
 
 
-async def _offered(visitor: Visitor, names: list[str]) -> list[MailingList]:
-    """Return the requested lists, or all lists, as far as they are public."""
+async def offered_lists(visitor: Visitor, names: list[str]) -> list[MailingList]:
+    """Return the requested lists, or all lists, as far as they are public. Among several, there are
+    none with required fields: their own pages ask for these."""
     if names:
         lists = await asyncio.gather(*(_find(visitor, each) for each in names[:_MOST_LISTS]))
         by_name = {each.name: each for each in lists if each is not None}
-        return [each for each in by_name.values() if each.public]
-    all_lists = (await visitor.services.lists.page(limit=_LISTS_SEARCHED)).lists
-    return [each for each in all_lists if each.public][:_MOST_LISTS]
+        found = list(by_name.values())
+    else:
+        found = (await visitor.services.lists.page(limit=_LISTS_SEARCHED)).lists
+    public_ones = [each for each in found if each.public][:_MOST_LISTS]
+    if len(public_ones) <= 1:
+        return public_ones
+    fields = await asyncio.gather(
+        *(visitor.services.fields.recent(each.name) for each in public_ones)
+    )
+    return [
+        each
+        for each, its_fields in zip(public_ones, fields, strict=True)
+        if not any(field.required for field in its_fields.public)
+    ]
 
 
 async def _find(visitor: Visitor, name: str) -> MailingList | None:
@@ -110,11 +140,15 @@ async def _find(visitor: Visitor, name: str) -> MailingList | None:
 def _form(
     visitor: Visitor,
     offered: list[MailingList],
+    fields: Fields,
     *,
     email: str = "",
+    typed: Mapping[str, Any] = {},
+    problems: Mapping[str, str] = {},
     is_invalid: bool = False,
     chosen: list[MailingList] | None = None,
 ) -> Response:
+    shown = shown_fields(offered[0], fields) if len(offered) == 1 else []
     return visitor.render(
         "subscribe.html",
         status=200 if chosen is None else 422,
@@ -122,6 +156,7 @@ def _form(
         offered=offered,
         chosen=[] if chosen is None else [each.name for each in chosen],
         email=printable(email)[:LONGEST],
+        inputs=shown_inputs(shown, typed, visitor.gettext, problems),
         is_invalid=is_invalid,
         is_nothing_chosen=chosen == [],
         honeypot=HONEYPOT,
@@ -129,7 +164,7 @@ def _form(
     )
 
 
-def _nothing_offered(visitor: Visitor, requested: list[str]) -> Response:
+def _nothingoffered_lists(visitor: Visitor, requested: list[str]) -> Response:
     _ = visitor.gettext
     if requested:
         return visitor.message(

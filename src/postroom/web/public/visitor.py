@@ -36,8 +36,8 @@ _PROBLEM = 400
 _MOST_FIELDS = 100
 _MOST_LISTS = 50
 # Query parameters that links to the same page keep, and how much of each.
-_KEPT_PARAMETERS = ("list", "id", "listName")
-_LONGEST_PARAMETER = 200
+_KEPT_PARAMETERS = ("list", "id", "listName", "token")
+_LONGEST_PARAMETER = 2000
 # Includes characters that change the direction of text, and unusual line separators.
 _UNPRINTABLE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"

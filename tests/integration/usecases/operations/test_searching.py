@@ -2,8 +2,8 @@
 
 import io
 
+from postroom.services.audience.bulk_changes import BulkAction, change_many
 from postroom.services.audience.subscriber_search import SubscriberState
-from postroom.services.audience.subscriptions import BulkAction, change_many
 from postroom.storage import Store
 from postroom.wiring import Services
 from tests.integration.usecases.making import fill, make_list

@@ -8,8 +8,8 @@ from postroom.domain.errors import NoSuch
 from postroom.domain.messages.emails import Counts, EmailOutcome
 from postroom.scheduler.completion import Completion
 from postroom.services import entities
+from postroom.services.audience.bulk_changes import BulkAction, change_many
 from postroom.services.audience.subscriber_search import SubscriberState
-from postroom.services.audience.subscriptions import BulkAction, change_many
 from postroom.services.events import Severity
 from postroom.services.messages.message_rows import MessagePart
 from postroom.storage import Entity, Store

@@ -32,6 +32,7 @@ def _values(current: MailingList, values: Mapping[str, str]) -> dict[str, Any]:
         "snippet": lambda base_url: form_snippet(base_url, current.name),
         "signup_text": _shortened(values, "signup_text"),
         "welcome_text": _shortened(values, "welcome_text"),
+        "ask_name": values["ask_name"] == "yes",
         "_": Translator(current.language),
     }
 

@@ -12,7 +12,7 @@ from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.plain_text import one_line
 from postroom.services.accounts.users import Role
-from postroom.services.audience.subscriptions import (
+from postroom.services.audience.bulk_changes import (
     MOST_AT_ONCE,
     BulkAction,
     BulkReport,

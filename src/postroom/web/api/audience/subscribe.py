@@ -13,7 +13,7 @@ from postroom.services.accounts.api_keys import Scope
 from postroom.services.idempotency import Begun
 from postroom.services.resources.audience import SignUpResource
 from postroom.web.api.documenting import IDEMPOTENCY_KEY, call, success
-from postroom.web.api.fields import Address, Body, Language, ListName
+from postroom.web.api.fields import Address, Attributes, Body, Language, ListName
 from postroom.web.api.routing import ApiRoute, once, services_of
 
 router = APIRouter(route_class=ApiRoute, tags=["Sign-up"])
@@ -42,6 +42,14 @@ class SignUp(Body):
         Language | None,
         Field(description="The language of the confirmation email; by default the list's."),
     ] = None
+    attributes: Annotated[
+        Attributes,
+        Field(
+            default_factory=dict,
+            description="Values of the list's public fields. They count once the address is"
+            " confirmed; those of a subscriber who has already confirmed stay as they are.",
+        ),
+    ]
 
 
 @router.post(
@@ -66,7 +74,10 @@ async def subscribe(request: Request, body: SignUp) -> Response:
 
     async def work(_: Begun | None) -> tuple[int, SignUpResource]:
         is_asked = await services_of(request).subscriptions.subscribe(
-            body.list, body.email, language=body.language or ""
+            body.list,
+            body.email,
+            attributes=body.attributes,
+            language=body.language or "",
         )
         result = SignUpResource(
             email=body.email,

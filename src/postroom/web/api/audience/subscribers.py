@@ -23,6 +23,7 @@ from postroom.web.api.fields import (
     Address,
     AddressPath,
     After,
+    Attributes,
     Body,
     Change,
     Flag,
@@ -54,11 +55,6 @@ def _address_part(description: str) -> Any:
 Prefix = Annotated[str, _address_part("Addresses that begin with this, in upper or lower case.")]
 Part = Annotated[str, _address_part("Addresses that contain this, in upper or lower case.")]
 _SEARCH_SECONDS = 2.0  # for one response
-
-
-Attributes = Annotated[
-    dict[str, Any], Field(description="Values of the list's fields.", examples=[{"city": "Bern"}])
-]
 
 
 class NewSubscriber(Body):

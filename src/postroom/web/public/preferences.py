@@ -1,0 +1,268 @@
+"""The preferences page, which every email links to, and the confirmation of a new address.
+
+The link is the proof: its GUID is in emails to the subscriber only. Someone to whom an email was
+forwarded has it as well, so the page shows the address masked, and nothing about private lists;
+another list or address counts only after a confirmation email. GET changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from postroom import clock
+from postroom.domain.audience.addresses import LONGEST, Address, masked, parse_address
+from postroom.domain.audience.fields import Fields
+from postroom.domain.audience.lists import MailingList, Subscriber, parse_list_name
+from postroom.domain.errors import Exists, Invalid, NoSuch
+from postroom.domain.languages import known_language
+from postroom.domain.rate_limits import RateLimit, RateLimiter
+from postroom.services.audience.signup_limits import network_for_limits
+from postroom.services.resources.audience import describe_personal_data
+from postroom.web.public.field_inputs import (
+    checked_values,
+    shown_fields,
+    shown_inputs,
+    typed_values,
+)
+from postroom.web.public.links import broken_link, read_link, without_spaces
+from postroom.web.public.subscribe import MOST_AT_ONCE, offered_lists
+from postroom.web.public.visitor import LANGUAGE_NAMES, LARGEST_FORM, Visitor, printable, public
+from postroom.web.requests.views import View
+
+_LONGEST_TOKEN: Final = 2000
+# A file takes a look into every message of the list.
+_DOWNLOADS: Final = RateLimiter(RateLimit(burst=3, interval=60.0))
+
+
+class _Page:
+    """The page of one subscriber, and what its forms do."""
+
+    def __init__(
+        self,
+        visitor: Visitor,
+        mailing_list: MailingList,
+        subscriber: Subscriber,
+        fields: Fields,
+        others: list[MailingList],
+    ) -> None:
+        self.visitor = visitor
+        self._list = mailing_list
+        self._subscriber = subscriber
+        self._fields = fields
+        self._others = others
+        self._shown = shown_fields(mailing_list, fields, subscriber.attributes)
+
+    async def render(
+        self,
+        notice: str = "",
+        *,
+        typed: Mapping[str, Any] | None = None,
+        problems: Mapping[str, str] = {},
+        new_address: str | None = None,
+    ) -> Response:
+        subscriber, visitor = self._subscriber, self.visitor
+        values = subscriber.attributes if typed is None else typed
+        paused = subscriber.paused_until
+        link = {"id": subscriber.guid, "listName": subscriber.list_name}
+        return visitor.render(
+            "preferences.html",
+            status=422 if problems or new_address is not None else 200,
+            mailing_list=self._list,
+            email=masked(subscriber.address),
+            notice=notice,
+            inputs=shown_inputs(self._shown, values, visitor.gettext, problems),
+            language_names=LANGUAGE_NAMES,
+            chosen_language=subscriber.attributes.get("language", ""),
+            others=self._others,
+            subscribed=await self._subscribed(),
+            paused_until=f"{paused:%Y-%m-%d}" if paused and paused > clock.now() else "",
+            new_address=printable(new_address or "")[:LONGEST],
+            is_invalid_address=new_address is not None,
+            unsubscribe_url=visitor.link("/unsubscribe", **link),
+        )
+
+    async def save(self) -> Response:
+        """Save fields, language and lists."""
+        visitor, _ = self.visitor, self.visitor.gettext
+        typed = typed_values(visitor, self._shown, missing_means_no=True)
+        attributes, problems = checked_values(self._fields, typed, _)
+        if problems:
+            return await self.render(typed=typed, problems=problems)
+        language = known_language(visitor.text("language"))
+        preferences = visitor.services.preferences
+        self._subscriber = await preferences.save(self._subscriber, attributes, language)
+        is_asked = await self._change_lists(set(visitor.form_values("list")))
+        more = _("To confirm the new list, open the link in the email we’ve sent you.")
+        return await self.render(f"{_('Saved.')} {more}" if is_asked else _("Saved."))
+
+    async def pause(self) -> Response:
+        self._subscriber = await self.visitor.services.preferences.pause(self._subscriber)
+        _ = self.visitor.gettext
+        return await self.render(_("Paused. You won’t receive anything for the next 30 days."))
+
+    async def resume(self) -> Response:
+        self._subscriber = await self.visitor.services.preferences.resume(self._subscriber)
+        return await self.render(self.visitor.gettext("You will receive emails again."))
+
+    async def change_address(self) -> Response:
+        visitor, typed = self.visitor, self.visitor.text("email")
+        try:
+            address = parse_address(typed[: LONGEST + 1], "email")
+        except Invalid:
+            return await self.render(new_address=typed)
+        place = network_for_limits(visitor.visit.place)
+        if address != self._subscriber.address:
+            await visitor.services.preferences.request_address(
+                self._subscriber, address, language=visitor.chosen_language, place=place
+            )
+        _ = visitor.gettext
+        return await self.render(
+            _("We’ve sent an email to %(email)s. Open the link in it to confirm your new address.",
+              email=address)
+        )  # fmt: skip
+
+    async def download(self) -> Response:
+        """Return everything about this subscription as a file."""
+        visitor, subscriber = self.visitor, self._subscriber
+        if _DOWNLOADS.wait(subscriber.guid):
+            return await self.render(visitor.gettext("Please wait a minute and try again."))
+        _DOWNLOADS.count(subscriber.guid)
+        emails = await visitor.services.tracing.emails_of_list(
+            subscriber.list_name, subscriber.address
+        )
+        data = msgspec.json.encode(describe_personal_data(subscriber, emails))
+        name = f"{subscriber.list_name}.json"
+        return Response(
+            msgspec.json.format(data, indent=2),
+            media_type="application/json",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    # -- other lists -------------------------------------------------------------------------
+
+    async def _subscribed(self) -> set[str]:
+        found = await asyncio.gather(*(self._subscription(each) for each in self._others))
+        return {each.list_name for each in found if each is not None and each.verified}
+
+    async def _subscription(self, mailing_list: MailingList) -> Subscriber | None:
+        return await self.visitor.services.subscriptions.find(
+            mailing_list.name, self._subscriber.address
+        )
+
+    async def _change_lists(self, wanted: set[str]) -> bool:
+        """Leave lists that are no longer wanted, and ask for a confirmation of new ones; return
+        whether there are new ones."""
+        subscriptions, before = self.visitor.services.subscriptions, await self._subscribed()
+        for each in self._others:
+            if each.name in before and each.name not in wanted:
+                found = await self._subscription(each)
+                if found is not None:
+                    await subscriptions.unsubscribe(each.name, found.guid)
+        new = [each for each in self._others if each.name in wanted - before][:MOST_AT_ONCE]
+        place = network_for_limits(self.visitor.visit.place)
+        for each in new:
+            await subscriptions.subscribe(
+                each.name,
+                self._subscriber.address,
+                language=self.visitor.chosen_language,
+                place=place,
+            )
+        return bool(new)
+
+
+_ACTIONS: Final[Mapping[str, Callable[[_Page], Awaitable[Response]]]] = {
+    "save": _Page.save,
+    "pause": _Page.pause,
+    "resume": _Page.resume,
+    "address": _Page.change_address,
+    "download": _Page.download,
+}
+
+
+async def preferences(visitor: Visitor) -> Response:
+    link = await read_link(visitor)
+    if link is None:
+        return broken_link(visitor)
+    mailing_list, guid = link
+    subscriber = await visitor.services.subscriptions.by_guid(mailing_list.name, guid)
+    if subscriber is None:
+        return broken_link(visitor)
+    visitor.default_language_of(mailing_list)
+    if not subscriber.verified:
+        email = masked(subscriber.address)
+        return visitor.render("confirm.html", mailing_list=mailing_list, email=email)
+    declared, lists = await asyncio.gather(
+        visitor.services.fields.of(mailing_list.name), offered_lists(visitor, [])
+    )
+    others = [each for each in lists if each.name != mailing_list.name]
+    page = _Page(visitor, mailing_list, subscriber, declared.fields, others)
+    action = _ACTIONS.get(visitor.text("action")) if visitor.is_post else None
+    try:
+        return await (page.render() if action is None else action(page))
+    except NoSuch:
+        return broken_link(visitor)  # unsubscribed at this moment
+
+
+async def confirm_address(visitor: Visitor) -> Response:
+    """Show the new address with a button, which changes it."""
+    preferences = visitor.services.preferences
+    token = without_spaces(visitor.parameter("token"))[:_LONGEST_TOKEN]
+    try:
+        name = parse_list_name(without_spaces(visitor.parameter("listName")), "listName")
+        mailing_list = await visitor.services.lists.get(name)
+    except (Invalid, NoSuch):
+        return broken_link(visitor)
+    change = preferences.read_token(name, token)
+    if change is None:
+        return broken_link(visitor)
+    visitor.default_language_of(mailing_list)
+    if not visitor.is_post:
+        email = masked(change.new)
+        return visitor.render("confirm_address.html", mailing_list=mailing_list, email=email)
+    _ = visitor.gettext
+    try:
+        changed = await preferences.change_address(name, change)
+    except Exists:
+        return visitor.message(
+            _("This address is already subscribed"),
+            _("Nothing was changed. You can unsubscribe your old address."),
+            mailing_list=mailing_list,
+        )
+    if changed is None:
+        return broken_link(visitor)
+    return _address_changed(visitor, mailing_list, changed.address)
+
+
+def _address_changed(visitor: Visitor, mailing_list: MailingList, address: Address) -> Response:
+    _ = visitor.gettext
+    return visitor.message(
+        _("Address changed"),
+        _(
+            "%(email)s is subscribed to %(list)s.",
+            email=masked(address),
+            list=mailing_list.description,
+        ),
+        mailing_list=mailing_list,
+    )
+
+
+VIEWS = tuple(
+    View(
+        path,
+        public(endpoint),
+        role=None,
+        methods=("GET", "POST"),
+        protected=False,
+        audited=False,
+        max_body=LARGEST_FORM,
+    )
+    for path, endpoint in (
+        ("/preferences", preferences),
+        ("/preferences/address", confirm_address),
+    )
+)
