@@ -24,17 +24,14 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.lists import SubscriberGuid
+from postroom.domain.audience.addresses import Address
 from postroom.errors import PostroomError
-from postroom.mail.mailing import Recipient
-from postroom.mail.system_mail import compile_notice
-from postroom.services.audience.lists import ListService
+from postroom.notices import NoFromAddress, NoticeSender, send_notice
 from postroom.services.concurrency import run_periodically
 from postroom.services.entities import read
 from postroom.services.events import Event, EventService, Severity
 from postroom.storage import Entity, Store
-from postroom.transport.contract import ResultKind, Transport, Unwatched
+from postroom.transport.contract import ResultKind, Transport
 
 log = logging.getLogger(__name__)
 
@@ -42,34 +39,6 @@ TABLE: Final = "alerts"
 _PARTITION, _FOR_ALL = "alerts", "last"
 _GIVE_UP_AFTER: Final = timedelta(days=1)  # older events are only shown on the page
 _SECONDS = 10
-
-
-class NoFromAddress(PostroomError):
-    """No From address is known; the text says what to do."""
-
-
-class NoticeSender:
-    """The From address of emails that Postroom sends on its own behalf: alerts and test emails.
-    Looked up for each email, because lists come and go."""
-
-    def __init__(self, lists: ListService, configured: Address | None) -> None:
-        self._lists = lists
-        self._configured = configured
-
-    async def address(self) -> Address:
-        """Return the setting `alert_from`, or the From address of the first list by name.
-
-        The mail server accepts that one; it might refuse the recipient's own address. Raise
-        `NoFromAddress` if there is neither.
-        """
-        if self._configured:
-            return self._configured
-        page = await self._lists.page(limit=20)  # those that are being deleted do not count
-        if not page.lists:
-            raise NoFromAddress(
-                "there is no From address to send from: set alert_from, or create a list"
-            )
-        return parse_address(page.lists[0].from_address)
 
 
 class AlertFailed(PostroomError):
@@ -101,16 +70,16 @@ class MailChannel(Channel):
             from_address = await self._sender.address()
         except NoFromAddress as exc:
             raise AlertFailed(str(exc)) from exc
-        mailing = compile_notice(
+        result = await send_notice(
+            self._transport,
             from_address=from_address,
+            to=self._to,
             subject=f"Postroom: {event.text}"[:150],
             text=f"{event.text}\n\n{event.part}, {event.at:%Y-%m-%d %H:%M:%S} UTC\n"
             f"{self._base_url}/events\n",
             date=event.at,
             key=event.id,
         )
-        recipient = Recipient(self._to, SubscriberGuid("administrator"))
-        [result] = await self._transport.send(mailing, [recipient], Unwatched())
         if result.kind is ResultKind.REFUSED:
             return  # a retry would not help, and the cause is among the events, too
         if result.kind is not ResultKind.ACCEPTED:

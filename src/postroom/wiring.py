@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from postroom.alerts import Alerts, Channel, MailChannel, NoticeSender, WebhookChannel
+from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.domain.audience.addresses import Address
 from postroom.encryption import Keyring, load_all_keys, without_key
 from postroom.mail.wire_addresses import ascii_domain
+from postroom.notices import NoticeSender
 from postroom.scheduler import Scheduler
 from postroom.scheduler.retention import Retention
 from postroom.sender import Sender, SenderSettings

@@ -113,6 +113,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "/setup": ("/setup?token=wrong",),
     "/login": ("/login", "/login?next=/lists"),
+    "/forgotten": ("/forgotten",),
     "/join": ("/join?token={invitation}", "/join?token={new_password}", "/join?token=used"),
     "/account": ("/account",),
     "/account/second-factor": ("/account/second-factor",),

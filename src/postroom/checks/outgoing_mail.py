@@ -16,15 +16,12 @@ import dns.asyncresolver
 import dns.exception
 import dns.resolver
 
-from postroom.alerts import NoFromAddress, NoticeSender
 from postroom.checks.findings import Finding, FindingState, one_line
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.lists import SubscriberGuid
 from postroom.errors import PostroomError
-from postroom.mail.mailing import Recipient
-from postroom.mail.system_mail import compile_notice
+from postroom.notices import NoFromAddress, NoticeSender, send_notice
 from postroom.settings import Settings
-from postroom.transport.contract import ResultKind, Unwatched
+from postroom.transport.contract import ResultKind
 from postroom.transport.registry import sends_mail
 from postroom.wiring import Services, opened_store, opened_transport
 
@@ -54,17 +51,17 @@ async def send_test_mail(settings: Settings, to: str, from_address: str = "") ->
         )
     except PostroomError as exc:
         return Finding("test mail", FindingState.ERROR, one_line(exc))
-    mailing = compile_notice(
-        from_address=sender,
-        subject="Postroom: a test mail",
-        text="If you read this, Postroom can send emails.\n",
-        date=datetime.now(UTC),
-        key=secrets.token_hex(8),
-    )
-    recipient = Recipient(address, SubscriberGuid("administrator"))
     try:
         async with opened_transport(settings) as transport:
-            [result] = await transport.send(mailing, [recipient], Unwatched())
+            result = await send_notice(
+                transport,
+                from_address=sender,
+                to=address,
+                subject="Postroom: a test mail",
+                text="If you read this, Postroom can send emails.\n",
+                date=datetime.now(UTC),
+                key=secrets.token_hex(8),
+            )
     except PostroomError as exc:
         return Finding("test mail", FindingState.ERROR, one_line(exc))
     if result.kind is not ResultKind.ACCEPTED:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
 import json
+from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,13 @@ from postroom.settings import load_settings
 from postroom.storage import open_store
 from postroom.wiring import Services
 from tests.services.postroom import CommandLine
+from tests.services.recording_smtp import Rule, running_recording_smtp
 
 PASSWORD = b"correct horse battery\n"
+
+
+def read_mail(content: bytes) -> EmailMessage:
+    return email.message_from_bytes(content, policy=email.policy.default)
 
 
 @pytest.fixture
@@ -57,6 +65,24 @@ async def test_a_user_is_added_shown_changed_and_removed(cli: CommandLine) -> No
         ("user add", "ann@EXAMPLE.org"),
     ]
     assert all(each.who.startswith("command line: ") for each in actions)
+
+
+def test_links_are_sent_by_email_on_request(cli: CommandLine) -> None:
+    cli.ok("list", "create", "news", "--description", "News", "--from", "news@example.org")
+    refused = "--send needs a mail server: set transport to smtp://… first"
+    assert refused in cli.run("user", "add", "bob@example.org", "--send").stderr
+    with running_recording_smtp() as server:
+        transport = f"smtp://127.0.0.1:{server.port}"
+        made = cli.json("user", "add", "bob@example.org", "--send", transport=transport)
+        [mail] = server.accepted()
+        server.script(Rule("RCPT", "carol@example.org", "550 5.1.1 nobody"))
+        failed = cli.run("user", "add", "carol@example.org", "--send", transport=transport)
+    assert made["sent"]
+    assert (mail.sender, mail.recipients) == ("news@example.org", ("bob@example.org",))
+    assert made["link"] in read_mail(mail.content).get_content()
+    assert failed.returncode == 1
+    assert "/join?token=" in failed.stdout
+    assert "the link could not be sent to carol@example.org: refused: 550" in failed.stderr
 
 
 async def test_links_are_printed_for_the_person_who_asks(cli: CommandLine) -> None:

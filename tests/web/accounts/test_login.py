@@ -87,7 +87,7 @@ async def test_the_response_does_not_reveal_whether_an_address_exists(site: Site
 
 
 async def test_anonymous_visitors_cannot_send_large_requests(site: Site) -> None:
-    for path in ("/setup", "/login", "/login/code", "/logout", "/join"):
+    for path in ("/setup", "/login", "/login/code", "/logout", "/join", "/forgotten"):
         response = await site.visitor().post(path, {"email": "x" * 100_000})
         assert response.status_code == 413, path
         assert "larger than 64 KB" in response.text

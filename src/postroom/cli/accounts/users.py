@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -12,10 +13,12 @@ from postroom.cli.support.running import call, operator, with_settings
 from postroom.services.resources.accounts import describe_user
 
 if TYPE_CHECKING:
+    from postroom.services.accounts.access_links import LinkKind
     from postroom.settings import Settings
     from postroom.wiring import Services
 
-_ROLE = click.Choice(["viewer", "editor", "administrator"])
+_ROLE = click.Choice(["viewer", "writer", "editor", "administrator"])
+_SEND = click.option("--send", is_flag=True, help="Send the link by email, besides printing it.")
 
 
 @click.group("user")
@@ -27,18 +30,30 @@ def users() -> None:
 @click.argument("email")
 @click.option("--role", type=_ROLE, default="editor", show_default=True)
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@_SEND
 @output.json_option
 @with_settings
-def add(settings: Settings, email: str, role: str, password_stdin: bool, as_json: bool) -> None:
+def add(
+    settings: Settings, email: str, role: str, password_stdin: bool, send: bool, as_json: bool
+) -> None:
     """Add a user, or print an invitation link to choose a password.
 
     The link works once, for seven days. A password is never an argument: others could see it.
     """
+    from postroom.services.accounts.access_links import LinkKind
     from postroom.services.accounts.users import Role
 
+    if send and password_stdin:
+        raise click.UsageError("--send and --password-stdin exclude each other")
     if not password_stdin:
-        token = call(settings, lambda s: s.access_links.invite(email, Role(role), operator()))
-        _show_link(settings, token, as_json, f"Invitation for {email}, valid for seven days:")
+        link = _Link(LinkKind.INVITATION, email, f"Invitation for {email}, valid for seven days:")
+        _make_link(
+            settings,
+            link,
+            lambda s: s.access_links.invite(email, Role(role), operator()),
+            send=send,
+            as_json=as_json,
+        )
         return
     password = sys.stdin.read().rstrip("\r\n")
     created = call(settings, lambda s: s.users.create(email, password, Role(role)))
@@ -108,26 +123,60 @@ def role(settings: Settings, email: str, role: str, as_json: bool) -> None:
 @users.command()
 @click.argument("email")
 @click.option("--second-factor", is_flag=True, help="Also turn off a second factor that was lost.")
+@_SEND
 @output.json_option
 @with_settings
-def reset(settings: Settings, email: str, second_factor: bool, as_json: bool) -> None:
+def reset(settings: Settings, email: str, second_factor: bool, send: bool, as_json: bool) -> None:
     """Print a link to set a new password. It works once, for a day."""
+    from postroom.services.accounts.access_links import LinkKind
 
     async def work(services: Services) -> str:
         if second_factor:
             await services.users.turn_off_second_factor(email)
         return await services.access_links.reset(email, operator())
 
-    token = call(settings, work)
-    _show_link(settings, token, as_json, f"Link for {email}, valid for a day:")
+    link = _Link(LinkKind.RESET, email, f"Link for {email}, valid for a day:")
+    _make_link(settings, link, work, send=send, as_json=as_json)
 
 
-def _show_link(settings: Settings, token: str, as_json: bool, remark: str) -> None:
+class _Link(NamedTuple):
+    kind: LinkKind
+    email: str
+    remark: str
+
+
+def _make_link(
+    settings: Settings,
+    link: _Link,
+    make: Callable[[Services], Awaitable[str]],
+    *,
+    send: bool,
+    as_json: bool,
+) -> None:
+    """Make an access link, send it if requested, and print it: the email may not arrive."""
+    from postroom.access_mail import LinkNotSent, send_link, sends_links
+    from postroom.errors import PostroomError
     from postroom.services.accounts.access_links import link_address
 
-    address = link_address(settings.web.base_url, token)
+    if send and not sends_links(settings):
+        raise click.UsageError("--send needs a mail server: set transport to smtp://… first")
+
+    async def work(services: Services) -> tuple[str, str]:
+        url = link_address(settings.web.base_url, await make(services))
+        try:
+            if send:
+                await send_link(services, settings, link.kind, link.email, url)
+        except PostroomError as exc:
+            return url, str(exc)
+        return url, ""
+
+    url, problem = call(settings, work)
     if as_json:
-        output.print_json({"link": address})
-        return
-    output.note(remark)
-    output.say(address)
+        output.print_json({"link": url, "sent": send and not problem})
+    else:
+        output.note(link.remark)
+        output.say(url)
+        if send and not problem:
+            output.note(f"Sent to {link.email}.")
+    if problem:
+        raise LinkNotSent(f"the link could not be sent to {link.email}: {problem}")

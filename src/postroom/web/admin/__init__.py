@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroom.web.admin.accounts import account, api_keys, login, users
+from postroom.web.admin.accounts import account, api_keys, forgotten, login, users
 from postroom.web.admin.audience import (
     address_trace,
     brand,
@@ -39,6 +39,7 @@ from postroom.web.requests.views import View
 
 ADMIN_VIEWS: tuple[View, ...] = (
     *login.VIEWS,
+    *forgotten.VIEWS,
     *account.VIEWS,
     *users.VIEWS,
     *api_keys.VIEWS,

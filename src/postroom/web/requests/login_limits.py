@@ -9,12 +9,14 @@ Limits that must survive a restart are in the store (`services/accounts/users.py
 | a network that tries any users | 60 | one per 15 seconds |
 | a private network, which may be an unconfigured proxy | 300 | one per second |
 | a session that is asked for the password again | 10 | one per minute |
+| password reset links for one user | 3 | one per 20 minutes |
+| password reset links that a network asks for | 20 | one per minute |
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 from postroom.domain.rate_limits import RateLimit, RateLimiter, client_network, may_be_shared
@@ -32,6 +34,8 @@ class LoginLimits:
         self._by_network = RateLimiter(RateLimit(60, 15), clock)
         self._by_private_network = RateLimiter(RateLimit(300, 1), clock)
         self._by_session = RateLimiter(RateLimit(10, 60), clock)
+        self._resets_by_address = RateLimiter(RateLimit(3, 20 * 60), clock)
+        self._resets_by_network = RateLimiter(RateLimit(20, 60), clock)
 
     def take(self, address: str, place: str, device: str = "") -> int:
         """Count one attempt if it is allowed; return 0, or how many seconds to wait.
@@ -48,11 +52,7 @@ class LoginLimits:
             (self._by_address_and_network, f"{who} {network}"),
             (self._by_address, who),
         )
-        if wait := max(limit.wait(key) for limit, key in counted):
-            return wait  # without counting, so that it takes no more memory
-        for limit, key in counted:
-            limit.count(key)
-        return 0
+        return _take_all(counted)
 
     def forget(self, address: str, place: str, device: str = "") -> None:
         """Reset the counts after a login: of the device, or of the address on a new device. A known
@@ -68,8 +68,25 @@ class LoginLimits:
         """Count one password that was entered in a session; see `take`."""
         return self._by_session.take(session_id)
 
+    def take_reset(self, address: str, place: str) -> int:
+        """Count one password reset link that somebody asks for; see `take`."""
+        counted = (
+            (self._resets_by_address, _key(address)),
+            (self._resets_by_network, client_network(place)),
+        )
+        return _take_all(counted)
+
     def forget_session(self, session_id: str) -> None:
         self._by_session.forget(session_id)
+
+
+def _take_all(counted: Sequence[tuple[RateLimiter, str]]) -> int:
+    """Count an attempt if all limits allow it; return 0, or how many seconds to wait."""
+    if wait := max(limit.wait(key) for limit, key in counted):
+        return wait  # without counting, so that it takes no more memory
+    for limit, key in counted:
+        limit.count(key)
+    return 0
 
 
 def _key(address: str) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from postroom.alerts import Alerts, Channel, MailChannel, NoticeSender, WebhookChannel
+from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.domain.audience.addresses import Address
+from postroom.notices import NoticeSender
 from postroom.services.events import EventService, Severity
 from postroom.storage import Entity, Store, open_store
 from postroom.transport.registry import open_transport

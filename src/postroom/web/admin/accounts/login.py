@@ -10,6 +10,7 @@ from datetime import datetime
 
 from starlette.responses import Response
 
+from postroom.access_mail import sends_links
 from postroom.domain.errors import Exists, Invalid, NotNow
 from postroom.services.accounts.access_links import LinkKind
 from postroom.services.accounts.second_factor import TooManyCodes
@@ -23,7 +24,7 @@ from postroom.web.requests.visit import Visit
 
 _SETUP_AGE = 7 * 24 * 3600
 _CODE_AGE = 5 * 60
-_LARGEST_FORM = 64 * 1024  # anyone can send these
+LARGEST_FORM = 64 * 1024  # anyone can send these
 _WRONG = "Wrong email or password. After many attempts you may have to wait a minute between them."
 
 
@@ -70,7 +71,7 @@ async def login(visit: Visit) -> Response:
     email, wanted = await visit.text("email"), await visit.text("next", "/")
     device = device_of(visit, email)
     if wait := visit.context.login_limits.take(email, visit.place, device):
-        return _too_often(
+        return too_often(
             wait,
             lambda text: _login_form(visit, status=429, email=email, wanted=wanted, problem=text),
         )
@@ -96,13 +97,13 @@ async def code(visit: Visit) -> Response:
     email, epoch = signed
     device = device_of(visit, email)
     if wait := visit.context.login_limits.take(email, visit.place, device):
-        return _too_often(
+        return too_often(
             wait, lambda text: _code_form(visit, status=429, half=half, wanted=wanted, problem=text)
         )
     try:
         is_right = await visit.services.users.check_code(email, await visit.text("code"))
     except TooManyCodes as exc:
-        return _too_often(
+        return too_often(
             math.ceil(exc.seconds),
             lambda text: _code_form(visit, status=429, half=half, wanted=wanted, problem=text),
         )
@@ -197,6 +198,7 @@ def _login_form(
         wanted=wanted,
         problem=problem,
         is_new=is_new,
+        can_send_links=sends_links(visit.context.settings),
     )
 
 
@@ -208,7 +210,7 @@ def _code_form(
     )
 
 
-def _too_often(wait: int, form: Callable[[str], Response]) -> Response:
+def too_often(wait: int, form: Callable[[str], Response]) -> Response:
     """Render the form with the time to wait; the same whether or not the user exists."""
     shown = f"{wait} seconds" if wait <= 120 else f"{math.ceil(wait / 60)} minutes"
     response = form(f"Too many attempts. Wait {shown}, then try again.")
@@ -248,9 +250,9 @@ def _hashed(email: str) -> str:
 
 
 VIEWS = (
-    View("/setup", setup, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
-    View("/login", login, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
-    View("/login/code", code, role=None, methods=("POST",), max_body=_LARGEST_FORM),
-    View("/logout", logout, role=None, methods=("POST",), max_body=_LARGEST_FORM),
-    View("/join", join, role=None, methods=("GET", "POST"), max_body=_LARGEST_FORM),
+    View("/setup", setup, role=None, methods=("GET", "POST"), max_body=LARGEST_FORM),
+    View("/login", login, role=None, methods=("GET", "POST"), max_body=LARGEST_FORM),
+    View("/login/code", code, role=None, methods=("POST",), max_body=LARGEST_FORM),
+    View("/logout", logout, role=None, methods=("POST",), max_body=LARGEST_FORM),
+    View("/join", join, role=None, methods=("GET", "POST"), max_body=LARGEST_FORM),
 )

@@ -6,7 +6,9 @@ from typing import Final
 
 from starlette.responses import Response
 
+from postroom.access_mail import LASTING, send_link, sends_links, shown_age
 from postroom.domain.errors import Exists, Invalid, NotNow
+from postroom.errors import PostroomError
 from postroom.services.accounts.access_links import LinkKind, link_address
 from postroom.services.accounts.users import ROLES, Role, User, parse_role
 from postroom.web.rendering.sorting import Sortable, SortColumn, Sorting
@@ -60,7 +62,7 @@ async def invite(visit: Visit) -> Response:
     except Exists:
         return await _show(visit, {"email": "belongs to an existing account"}, email, role)
     await visit.audit("invited user", f"{email.strip()} as {role}")
-    return _show_link(visit, token, email.strip(), LinkKind.INVITATION)
+    return await _show_link(visit, token, email.strip(), LinkKind.INVITATION)
 
 
 async def revoke(visit: Visit) -> Response:
@@ -103,7 +105,7 @@ async def reset(visit: Visit) -> Response:
     user = await visit.services.users.get(await visit.text("email"))
     token = await visit.services.access_links.reset(user.email, visit.who.email)
     await visit.audit("created a password reset link for user", user.email)
-    return _show_link(visit, token, user.email, LinkKind.RESET)
+    return await _show_link(visit, token, user.email, LinkKind.RESET)
 
 
 async def end_sessions(visit: Visit) -> Response:
@@ -122,10 +124,25 @@ async def second_factor_off(visit: Visit) -> Response:
     return visit.redirect("/users", f"Two-factor authentication of {user.email} turned off.")
 
 
-def _show_link(visit: Visit, token: str, email: str, kind: LinkKind) -> Response:
+async def _show_link(visit: Visit, token: str, email: str, kind: LinkKind) -> Response:
+    """Send the link if there is a mail server, and show it: the email may not arrive."""
     address = link_address(visit.context.base_url, token)
+    is_sent, problem = False, ""
+    if sends_links(visit.context.settings):
+        try:
+            await send_link(visit.services, visit.context.settings, kind, email, address)
+            is_sent = True
+        except PostroomError as exc:
+            problem = str(exc)
     return visit.render(
-        "admin/accounts/link.html", address=address, email=email, kind=kind, LinkKind=LinkKind
+        "admin/accounts/link.html",
+        address=address,
+        email=email,
+        kind=kind,
+        LinkKind=LinkKind,
+        lasting=shown_age(LASTING[kind]),
+        is_sent=is_sent,
+        problem=problem,
     )
 
 
