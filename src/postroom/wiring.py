@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from urllib.parse import urlsplit
 
 from postroom.alerts import Alerts, Channel, MailChannel, WebhookChannel
 from postroom.domain.audience.addresses import Address
@@ -25,6 +26,7 @@ from postroom.sender.limits.domain_limits import DomainLimits
 from postroom.sender.limits.email_rates import DomainRates, EmailRate
 from postroom.sender.limits.pacing import PacedTransport
 from postroom.sender.policy import RetryPlan, WhenInDoubt
+from postroom.sender.preflight import PreflightService
 from postroom.sender.rendered_mail import Renderer
 from postroom.services.accounts.access_links import AccessLinks, UserRemoval
 from postroom.services.accounts.api_keys import ApiKeyService
@@ -48,6 +50,7 @@ from postroom.services.idempotency import IdempotencyService
 from postroom.services.messages.composing import ComposingService
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.link_checks import LinkTrial
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_times import MessageTimes
 from postroom.services.messages.outcomes import OutcomeService
@@ -56,6 +59,7 @@ from postroom.services.messages.pictures import PictureService
 from postroom.services.messages.progress import MessageHolds, ProgressService
 from postroom.services.messages.published_messages import PublishingService
 from postroom.services.messages.retries import RetryService
+from postroom.services.messages.sending_domains import DomainRecords
 from postroom.services.messages.templates import TemplateService
 from postroom.services.operations.conversions import bring_up_to_date
 from postroom.services.operations.disk_space import SpaceWaits, SpaceWatch
@@ -225,6 +229,16 @@ async def send_test_emails(
             content.lines,
         )
     return list(zip(addresses, results, strict=True))
+
+
+def make_preflight(services: Services, settings: Settings, renderer: Renderer) -> PreflightService:
+    transport, own_host = settings.transport, urlsplit(settings.web.base_url).hostname or ""
+    links, records = None, None
+    if transport.online_checks == "yes":
+        links = LinkTrial()
+        if sends_mail(transport.url):
+            records = DomainRecords(transport.dkim_selector)
+    return PreflightService(renderer, services.pictures, links, records, own_host)
 
 
 def make_renderer(services: Services, settings: Settings) -> Renderer:

@@ -51,7 +51,8 @@ class ApiServer:
 def serving_api(store_url: str, folder: Path, **settings: str) -> Iterator[ApiServer]:
     """The API on this store, until the block ends."""
     given = {f"POSTROOM_{name.upper()}": value for name, value in settings.items()}
-    found = load_settings({**given, "POSTROOM_STORE": store_url}, folder)
+    offline = {"POSTROOM_ONLINE_CHECKS": "no"}
+    found = load_settings({**offline, **given, "POSTROOM_STORE": store_url}, folder)
     started: dict[str, Any] = {}
 
     async def serve() -> None:

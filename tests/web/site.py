@@ -133,7 +133,7 @@ async def running_site(
 
     Settings are given in lower case, as in `{"base_url": "https://…"}`.
     """
-    given = {"data": str(folder / "data"), "port": "0", **(settings or {})}
+    given = {"data": str(folder / "data"), "port": "0", "online_checks": "no", **(settings or {})}
     loaded = load_settings({}, folder, given)
     listener = bound_socket(loaded)
     stopping = asyncio.Event()

@@ -61,7 +61,7 @@ def test_scripts_write_html_only_where_the_server_rendered_it() -> None:
         for line in script.read_text().splitlines()
         if SINKS.search(line)
     ]
-    assert len(found) == 5, found
+    assert len(found) == 6, found
     assert all("await answer.text()" in each for each in found)
 
 

@@ -67,6 +67,7 @@ NOT_PAGES = frozenset(
         "/templates/{name}/preview",
         "/messages/{ref}/events",
         "/messages/{ref}/waiting",
+        "/messages/{ref}/preflight",
         "/outbox/{name}/html",
         "/outbox/{name}/download",
         "/explorer/containers/{container}/download",
@@ -251,6 +252,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "/home/messages": ("/home/messages",),
     "/home/figures": ("/home/figures",),
     "/lists/{name}/export": ("/lists/{list}/export",),
+    "/messages/{ref}/preflight": ("/messages/{draft}/preflight",),
     "/explorer/containers/{container}/download": (
         "/explorer/containers/mailbodies/download?name=some.txt",
     ),

@@ -1,10 +1,13 @@
-"""A message as one subscriber gets it, before or after it is sent, and its preflight."""
+"""A message as one subscriber gets it, before or after it is sent, and what can be said about it by
+looking at it; `preflight.py` looks further."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final, Protocol
 from urllib.parse import urlsplit
+
+import msgspec
 
 from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import Address, parse_address
@@ -21,7 +24,6 @@ from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_contents import InboxLines, NewBodies
 from postroom.services.messages.preflight import (
     Audience,
-    Preflight,
     inspect_audience,
     inspect_email,
     inspect_lines,
@@ -35,6 +37,15 @@ _LONGEST: Final = Address(f"{'a' * 64}@{'.'.join(['b' * 60] * 3)}.example")
 
 class Subscribers(Protocol):
     async def get(self, list_name: str, address: str) -> Subscriber: ...
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """What there is to say about a message. Without a `mail`, it cannot be composed yet."""
+
+    findings: list[Finding]
+    audience: Audience
+    mail: ReadMail | None = None
+    from_address: Address | None = None
 
 
 class Renderer:
@@ -73,11 +84,12 @@ class Renderer:
             self._composed, mailing_list, subject, lines, bodies, recipient
         )
 
-    async def preflight(self, ref: str) -> Preflight:
+    async def examine(self, ref: str) -> Examined:
         """Return what is wrong with a message, and who will receive it. `NoSuch`."""
         message = await self._messages.get(ref)
         findings: list[Finding] = []
         audience = Audience()
+        mail, from_address = None, None
         try:
             subject, lines, bodies = await self._content(message)
         except Incomplete as exc:
@@ -90,14 +102,13 @@ class Renderer:
             mail = await asyncio.to_thread(
                 self._composed, mailing_list, subject, lines, bodies, Recipient(_LONGEST, _NOBODY)
             )
+            from_address = mailing_list.from_address
             findings += inspect_lines(subject, lines.preheader)
             findings += inspect_email(mail, urlsplit(self._base_url).hostname or "")
         if message.list_name and "incomplete-list" not in {each.code for each in findings}:
             audience = await self._audience(message)
             findings += inspect_audience(audience)
-        order = list(Level)
-        findings.sort(key=lambda each: order.index(each.level))
-        return Preflight(tuple(findings), audience)
+        return Examined(findings, audience, mail, from_address)
 
     async def _content(self, message: Message) -> tuple[str, InboxLines, NewBodies]:
         if message.status is MessageStatus.DRAFT:

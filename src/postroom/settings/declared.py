@@ -246,6 +246,12 @@ class TransportSettings(SettingGroup, frozen=True):
         "The selector of the key that your mail server signs with; `postroom check` looks it up.",
         parsing.dns_label,
     )
+    online_checks: str = setting(
+        "online_checks",
+        "yes",
+        "Whether a message's links and its sender's DNS records are tried before sending: yes, no.",
+        parsing.one_of("yes", "no"),
+    )
 
 
 class SendingSettings(SettingGroup, frozen=True):

@@ -9,7 +9,7 @@ from postroom.settings import Settings
 from postroom.web.background import Background, ImportRuns, Redrives
 from postroom.web.requests.cookies import cookies_at
 from postroom.web.requests.login_limits import LoginLimits
-from postroom.wiring import Services, find_outbox, make_renderer
+from postroom.wiring import Services, find_outbox, make_preflight, make_renderer
 
 
 class WebContext:
@@ -31,6 +31,7 @@ class WebContext:
         self.redrives = Redrives(services.queues, self.background)
         self.login_limits = LoginLimits()
         self.renderer = make_renderer(services, settings)
+        self.preflight = make_preflight(services, settings, self.renderer)
 
     @property
     def base_url(self) -> str:

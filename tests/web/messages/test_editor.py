@@ -87,6 +87,7 @@ async def test_a_message_is_scheduled_in_a_time_zone_with_a_text_generated_from_
 
 
 async def test_now_means_now(site: Site, editor: Visitor) -> None:
+    await site.services.subscriptions.add("news", "ann@example.com", verified=True)
     before = datetime.now(UTC)
     made = await schedule(editor, NOW)
     assert await editor.said(made) == "Sending started."
@@ -140,7 +141,7 @@ async def test_a_time_in_the_past_is_pointed_out_before_sending(
 async def test_images_that_nobody_would_see_are_reported_before_sending(
     site: Site, editor: Visitor
 ) -> None:
-    body = '<p><img alt="x" src="bild.png"><img src=https://example.org/seen.png></p>'
+    body = '<p><img alt="x" src="bild.png"><img alt="" src=https://example.org/seen.png></p>'
     with_pictures = {**FORM, "body": body}
     words = await editor.post("/messages/preview/text", with_pictures)
     assert "Subscribers will not see this picture: bild.png." in words.text

@@ -1,4 +1,4 @@
-"""`postroom message schedule`, `unschedule`, `duplicate` and `test`."""
+"""`postroom message schedule`, `unschedule`, `duplicate`, `preflight` and `test`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from postroom.cli.messages.progress import read_state, show_message
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
 from postroom.errors import PostroomError
-from postroom.services.resources.messages import describe_scheduled_message, describe_tests
+from postroom.services.resources.messages import (
+    describe_preflight,
+    describe_scheduled_message,
+    describe_tests,
+)
 
 if TYPE_CHECKING:
     from postroom.domain.audience.addresses import Address
     from postroom.domain.messages.messages import Message
+    from postroom.services.messages.preflight import Preflight
     from postroom.services.messages.progress import SendingState
     from postroom.settings import Settings
     from postroom.transport.contract import Result
     from postroom.wiring import Services
+
+_PREFLIGHT_SECONDS = 10.0
 
 
 @click.command()
@@ -85,6 +92,42 @@ def duplicate(settings: Settings, ref: str, as_json: bool) -> None:
     if not as_json:
         output.say(f"Draft {made.ref} created.")
     show_message(made, state, as_json)
+
+
+@click.command()
+@click.argument("ref")
+@output.json_option
+@with_settings
+def preflight(settings: Settings, ref: str, as_json: bool) -> None:
+    """Show who will receive a message, and what is wrong with it.
+
+    Links and DNS records are looked up for up to ten seconds. An error means that the message
+    cannot be sent, or should not be.
+    """
+
+    async def work(services: Services) -> Preflight:
+        from postroom.wiring import make_preflight, make_renderer
+
+        checks = make_preflight(services, settings, make_renderer(services, settings))
+        try:
+            return await checks.check(ref, seconds=_PREFLIGHT_SECONDS)
+        finally:
+            await checks.close()
+
+    found = call(settings, work)
+    if as_json:
+        output.print_json(describe_preflight(found))
+        return
+    output.say(f"{found.audience.will_receive:,} will receive this message.")
+    for reason, count in found.audience.excluded.items():
+        output.say(f"{count:,} will not: {reason.replace('_', ' ')}.")
+    rows = [(each.level.value, output.plain(str(each))) for each in found.findings]
+    if rows:
+        output.console().print(output.table(("level", "finding"), rows))
+    else:
+        output.say("Nothing to improve.")
+    if found.checking:
+        output.note(f"{found.checking} lookups did not end in time.")
 
 
 @click.command("test")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from postroom.cli.messages.drafts import duplicate, schedule, test, unschedule
+from postroom.cli.messages.drafts import duplicate, preflight, schedule, test, unschedule
 from postroom.cli.messages.emails import decide, email, emails
 from postroom.cli.messages.options import (
     AUTHOR,
@@ -42,7 +42,7 @@ def messages() -> None:
     """Write and schedule messages, and follow their delivery."""
 
 
-for command in (schedule, unschedule, duplicate, test, emails, email, decide):
+for command in (schedule, unschedule, duplicate, preflight, test, emails, email, decide):
     messages.add_command(command)
 
 

@@ -10,14 +10,21 @@ from urllib.parse import urlsplit
 import msgspec
 
 from postroom.composing.findings import Finding, Level
+from postroom.domain.units import show_size
 from postroom.mail.html import HtmlTag, tokens
 from postroom.mail.mail_reader import ReadMail
+from postroom.services.messages.client_support import Feature, missing_features
+from postroom.services.messages.sending_domains import RecordFinding
 
 GMAIL_LIMIT: Final = 102 * 1024
 """Bytes of HTML that Gmail shows; the rest, with the unsubscribe link, is hidden."""
 
 LONGEST_SHOWN_SUBJECT: Final = 60
 LONGEST_SHOWN_PREHEADER: Final = 100
+NOBODY: Final = "nobody"
+"""The code of the finding that the audience is empty."""
+
+HEAVY_PICTURES: Final = 2 * 1024 * 1024
 _MOST_LISTED: Final = 5
 _PLACEHOLDER_HOSTS: Final = re.compile(
     r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?|0\.0\.0\.0|(?:.+\.)?example(?:\.(?:com|net|org))?"
@@ -34,8 +41,11 @@ class Audience(msgspec.Struct, frozen=True):
 
 
 class Preflight(msgspec.Struct, frozen=True):
+    """What is known about a message; `checking` says how much is still being looked at."""
+
     findings: tuple[Finding, ...]
     audience: Audience
+    checking: int = 0
 
     @property
     def blocks_sending(self) -> bool:
@@ -44,7 +54,7 @@ class Preflight(msgspec.Struct, frozen=True):
 
 def inspect_audience(audience: Audience) -> Iterator[Finding]:
     if not audience.will_receive:
-        yield Finding(Level.ERROR, "nobody", "Nobody would receive this message.")
+        yield Finding(Level.ERROR, NOBODY, "Nobody would receive this message.")
 
 
 def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
@@ -54,7 +64,7 @@ def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
             Level.INFO,
             "subject-long",
             f"Phones cut the subject after about {LONGEST_SHOWN_SUBJECT} characters; it has"
-            f" {len(subject)}.",
+            f" {len(subject)}: “{_cut(subject, LONGEST_SHOWN_SUBJECT)}”",
         )
     if not preheader:
         yield Finding(
@@ -67,7 +77,7 @@ def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
             Level.INFO,
             "preheader-long",
             f"Inboxes cut the preheader after about {LONGEST_SHOWN_PREHEADER} characters; it has"
-            f" {len(preheader)}.",
+            f" {len(preheader)}: “{_cut(preheader, LONGEST_SHOWN_PREHEADER)}”",
         )
 
 
@@ -131,12 +141,75 @@ def _is_placeholder(link: str, own_host: str) -> bool:
     return host != own_host and _PLACEHOLDER_HOSTS.fullmatch(host) is not None
 
 
+def inspect_features(html: str) -> Iterator[Finding]:
+    """Look for HTML and CSS that major email programs lack."""
+    found = missing_features(html)
+    lost = [each for each in found if each.loses_content]
+    if lost:
+        yield Finding(
+            Level.WARNING, "content-unsupported", f"Not shown everywhere: {_programs(lost)}"
+        )
+    ignored = [each for each in found if not each.loses_content]
+    if ignored:
+        yield Finding(
+            Level.INFO, "style-unsupported", f"Ignored by some programs: {_programs(ignored)}"
+        )
+
+
+def _programs(features: list[Feature]) -> str:
+    shown = [f"{each.title} (not in {', '.join(each.missing_in)})" for each in features]
+    return _listed(shown, longest=200)
+
+
+def inspect_links(faults: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at links that were tried: the fault of each, or ""."""
+    broken = [f"{_cut(link, 80)} {fault}" for link, fault in faults.items() if fault]
+    if broken:
+        noun = "1 link does" if len(broken) == 1 else f"{len(broken)} links do"
+        yield Finding(
+            Level.WARNING, "link-broken", f"{noun} not work: {_listed(broken, longest=250)}"
+        )
+
+
+def inspect_picture_sizes(sizes: Mapping[str, int]) -> Iterator[Finding]:
+    """Look at the bytes of our own pictures."""
+    total = sum(sizes.values())
+    if total > HEAVY_PICTURES:
+        yield Finding(
+            Level.WARNING,
+            "pictures-heavy",
+            f"The pictures have {show_size(total)}, which takes long to load on phones.",
+        )
+
+
+def inspect_records(domain: str, faults: list[RecordFinding] | None) -> Iterator[Finding]:
+    """Look at the DNS records of the sender's domain; None means that DNS did not answer."""
+    if faults is None:
+        yield Finding(
+            Level.INFO,
+            "dns-unavailable",
+            f"SPF, DKIM and DMARC of {domain} were not looked up: DNS does not answer.",
+        )
+        return
+    for each in faults:
+        is_unknown = each.kind == "DKIM" and each.text.startswith("not looked up")
+        yield Finding(
+            Level.INFO if is_unknown else Level.WARNING,
+            each.kind.lower(),
+            f"{each.kind} of {domain}: {each.text}. {each.advice}",
+        )
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest].rstrip()}…"
+
+
 def _count(found: list[str], noun: str) -> str:
     return f"1 {noun} is" if len(found) == 1 else f"{len(found)} {noun}s are"
 
 
-def _listed(found: list[str]) -> str:
-    distinct = list(dict.fromkeys(each[:80] for each in found))
+def _listed(found: list[str], *, longest: int = 80) -> str:
+    distinct = list(dict.fromkeys(each[:longest] for each in found))
     shown = ", ".join(distinct[:_MOST_LISTED])
     more = len(distinct) - _MOST_LISTED
     return f"{shown} and {more} more" if more > 0 else shown

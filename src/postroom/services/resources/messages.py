@@ -128,6 +128,9 @@ class PreflightResource(Resource, frozen=True):
 
     findings: Sequence[FindingResource]
     audience: AudienceResource
+    checking: Annotated[
+        int, Meta(description="How many links and domains are still being looked up.")
+    ]
 
 
 class TestEmailResource(Resource, frozen=True):
@@ -162,6 +165,7 @@ def describe_preflight(preflight: Preflight) -> PreflightResource:
     return PreflightResource(
         [FindingResource(each.level, each.code, str(each)) for each in preflight.findings],
         AudienceResource(preflight.audience.will_receive, preflight.audience.excluded),
+        preflight.checking,
     )
 
 

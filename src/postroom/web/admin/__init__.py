@@ -20,6 +20,7 @@ from postroom.web.admin.messages import (
     message_index,
     outbox,
     pictures,
+    preflight,
     previews,
     publishing,
     recipients,
@@ -54,6 +55,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *editor.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
     *draft_actions.VIEWS,
     *versions.VIEWS,
+    *preflight.VIEWS,
     *previews.VIEWS,
     *publishing.VIEWS,
     *recipients.VIEWS,

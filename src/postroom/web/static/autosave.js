@@ -120,6 +120,7 @@
   }
   function adopt(saved, where) {
     fields.etag.value = saved.etag;
+    form.dispatchEvent(new Event("postroom:saved"));
     if (fields.ref.value) return;
     forget(where);
     fields.ref.value = saved.ref;

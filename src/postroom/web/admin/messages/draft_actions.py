@@ -11,6 +11,7 @@ from postroom.domain.messages.messages import MessageStatus
 from postroom.services.accounts.users import Role
 from postroom.web.admin.messages.editor import show_editor
 from postroom.web.admin.messages.message_drafts import broken_pictures, draft_of, problem_of
+from postroom.web.admin.messages.preflight import before_sending, refusals
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -21,6 +22,8 @@ async def schedule(visit: Visit) -> Response:
     if visit.request.method == "GET":
         return await _ask(visit, ref)
     try:
+        if await _refusals(visit, ref):
+            return await _ask(visit, ref, status=422)
         scheduled = await visit.services.composing.schedule(
             ref, etag=await visit.text("etag") or None
         )
@@ -37,7 +40,21 @@ async def schedule(visit: Visit) -> Response:
     )
 
 
-async def _ask(visit: Visit, ref: str) -> Response:
+async def _refusals(visit: Visit, ref: str) -> list[str]:
+    """Return why a draft cannot be sent, apart from what it lacks."""
+    message = await visit.services.messages.get(ref)
+    if message.status is not MessageStatus.DRAFT:
+        return []
+    _ = await visit.services.composing.checked(message)
+    found = await visit.context.preflight.check(ref)
+    return refusals(found, is_later=_is_later(message.scheduled_at))
+
+
+def _is_later(at: datetime | None) -> bool:
+    return at is not None and at > datetime.now(UTC)
+
+
+async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
     message, content = await visit.services.composing.read(ref)
     if message.status is not MessageStatus.DRAFT:
         return visit.redirect(f"/messages/{ref}")
@@ -47,12 +64,16 @@ async def _ask(visit: Visit, ref: str) -> Response:
         return await show_editor(visit, draft_of(message, content), problem_of(exc), status=422)
     limit = visit.context.settings.sender.rate
     at = content.scheduled_at
-    passed = at is not None and at <= datetime.now(UTC)
+    is_later = _is_later(at)
+    panel = await before_sending(visit, message)
     return visit.render(
         "admin/messages/message_question.html",
+        status=status,
         message=message,
-        at=None if passed else at,
-        passed=at if passed else None,
+        at=at if is_later else None,
+        passed=None if is_later else at,
+        **panel,
+        refused=refusals(panel["preflight"], is_later=is_later),
         estimate=await visit.services.estimates.of(message.list_name, limit),
         pictures=await broken_pictures(bodies),
     )

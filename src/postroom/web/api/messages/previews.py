@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
@@ -18,6 +18,7 @@ from postroom.web.api.documenting import call
 from postroom.web.api.fields import Address, RefPath
 from postroom.web.api.routing import ApiRoute, context_of, key_of, respond
 
+_SECONDS: Final = 5.0
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
 
 
@@ -43,6 +44,8 @@ async def render_message(
 async def read_preflight(request: Request, ref: RefPath) -> Response:
     """Return what is wrong with a message, and how many subscribers will receive it.
 
-    With a finding of the level `error`, it cannot be sent or should not be.
+    With a finding of the level `error`, it cannot be sent or should not be. Links and DNS records
+    are looked up in the background: `checking` says how many were not done within five seconds.
     """
-    return respond(describe_preflight(await context_of(request).renderer.preflight(ref)))
+    found = await context_of(request).preflight.check(ref, seconds=_SECONDS)
+    return respond(describe_preflight(found))

@@ -1,0 +1,163 @@
+"""Links are tried over real connections, and never lead to addresses that are not public."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from postroom.services.messages import link_checks
+from postroom.services.messages.background_checks import BackgroundChecks
+from postroom.services.messages.link_checks import LinkTrial, is_public, web_links
+from tests.services.waiting import BUSY
+
+NAMES = {"site.contoso.com": ["127.0.0.1"], "inside.contoso.com": ["10.0.0.1"],
+         "both.contoso.com": ["127.0.0.1", "192.168.1.1"]}  # fmt: skip
+
+
+class WebServer:
+    """Answers with what it is given by path, and remembers what it was asked."""
+
+    def __init__(self, answers: Mapping[str, str]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.port = 0
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, path, _ = (await reader.readline()).decode().split()
+        self.asked.append(f"{method} {path}")
+        answer = self.answers.get(f"{method} {path}") or self.answers.get(path, "404 Not Found")
+        if answer == "hang":
+            await reader.read()
+        writer.write(f"HTTP/1.1 {answer}\r\n\r\n".replace("PORT", str(self.port)).encode())
+        writer.close()
+
+
+@asynccontextmanager
+async def serving(answers: Mapping[str, str]) -> AsyncIterator[WebServer]:
+    web = WebServer(answers)
+    server = await asyncio.start_server(web.handle, "127.0.0.1", 0)
+    web.port = server.sockets[0].getsockname()[1]
+    try:
+        yield web
+    finally:
+        server.close()
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    if host not in NAMES:
+        raise OSError("unknown")
+    return NAMES[host]
+
+
+def only_loopback(address: str, port: int) -> bool:
+    """Treat our own server as the only public address."""
+    return address == "127.0.0.1"
+
+
+TRIAL = LinkTrial(resolve, only_loopback)
+
+
+async def fault(web: WebServer, path: str, host: str = "site.contoso.com") -> str:
+    return await TRIAL.fault(f"http://{host}:{web.port}{path}")
+
+
+async def test_a_page_is_fine_however_it_is_reached() -> None:
+    answers = {
+        "/ok": "200 OK",
+        "/moved": "301 Moved\r\nLocation: /ok",
+        "HEAD /get-only": "405 No",
+        "GET /get-only": "200 OK",
+        "/login": "403 Forbidden",
+        "/caf%C3%A9?q=%20x": "200 OK",
+    }
+    async with serving(answers) as web:
+        for path in ("/ok", "/moved", "/get-only", "/login", "/café?q= x"):
+            assert await fault(web, path) == "", path
+    assert web.asked[:3] == ["HEAD /ok", "HEAD /moved", "HEAD /ok"]
+    assert "GET /get-only" in web.asked
+
+
+async def test_a_link_that_does_not_work_is_named_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_checks, "_SECONDS", 0.5 * BUSY)
+    answers = {"/loop": "302 Found\r\nLocation: /loop", "/broken": "500 No", "/hang": "hang"}
+    async with serving(answers) as web:
+        assert await fault(web, "/gone") == "answers with the status 404"
+        assert web.asked == ["HEAD /gone", "GET /gone"]
+        assert await fault(web, "/broken") == "answers with the status 500"
+        assert await fault(web, "/loop") == "redirects too often"
+        assert "does not answer within" in await fault(web, "/hang")
+        assert "does not exist" in await fault(web, "/", "nowhere.contoso.com")
+        assert await TRIAL.fault("http://[nonsense") == "is not a valid address"
+
+
+async def test_no_request_goes_to_an_address_that_is_not_public() -> None:
+    redirects = {
+        "/inside": "302 Found\r\nLocation: http://inside.contoso.com:PORT/secret",
+        "/file": "302 Found\r\nLocation: file:///etc/passwd",
+    }
+    async with serving(redirects) as web:
+        for host in ("inside.contoso.com", "both.contoso.com"):
+            assert "not a public address" in await fault(web, "/", host)
+        assert web.asked == []
+        assert "not a public address" in await fault(web, "/inside")
+        assert await fault(web, "/file") == "does not lead to a website"
+    assert web.asked == ["HEAD /inside", "HEAD /file"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.0.1", "169.254.169.254", "0.1.2.3", "::1",
+     "fe80::1%eth0", "fc00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "224.0.0.1",
+     "100.64.0.1"],
+)  # fmt: skip
+def test_private_addresses_are_not_public(address: str) -> None:
+    assert not is_public(address, 443)
+
+
+def test_public_addresses_are_public_on_web_ports() -> None:
+    assert is_public("93.184.216.34", 80)
+    assert is_public("2606:2800:220:1::1", 443)
+    assert not is_public("93.184.216.34", 25)
+
+
+async def test_a_real_lookup_of_this_machine_is_refused() -> None:
+    assert "not a public address" in await LinkTrial().fault("http://localhost/")
+    assert "not a public address" in await LinkTrial().fault("http://127.1/")
+
+
+def test_only_other_websites_are_tried() -> None:
+    links = ["https://a.contoso.com/", "mailto:x@y.z", "#top", " https://a.contoso.com/",
+             "https://own.contoso.com/unsubscribe", "http://[x"]  # fmt: skip
+    assert web_links(links, "own.contoso.com") == ["https://a.contoso.com/", "http://[x"]
+
+
+async def test_checks_run_in_the_background_once_and_are_remembered() -> None:
+    asked: list[str] = []
+    gate = asyncio.Event()
+
+    async def check(name: str) -> str:
+        asked.append(name)
+        await gate.wait()
+        return name.upper()
+
+    checks = BackgroundChecks(check)
+    checks.start(["a", "b"])
+    checks.start(["a"])
+    await checks.wait(["a", "b"], 0.01)
+    assert checks.results(["a", "b"]) == {}
+    assert checks.waiting(["a", "b", "c"]) == 2
+    gate.set()
+    await checks.wait(["a", "b"], 5.0 * BUSY)
+    assert checks.results(["a", "b"]) == {"a": "A", "b": "B"}
+    checks.start(["a"])
+    assert checks.waiting(["a"]) == 0
+    assert asked == ["a", "b"]
+    gate.clear()
+    checks.start(["c"])
+    await checks.close()
+    assert checks.waiting(["c"]) == 0

@@ -1,0 +1,116 @@
+"""The checks before sending: beside the editor, and in the question that nobody gets past by
+accident."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from postroom.domain.messages.messages import MessageStatus
+from postroom.sender.preflight import PreflightService
+from postroom.services.accounts.users import Role
+from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.link_checks import LinkTrial
+from postroom.services.messages.sending_domains import DomainRecords
+from tests.services.dns_server import running_dns_server
+from tests.services.pictures import picture
+from tests.services.waiting import BUSY
+from tests.web.site import Site
+
+BODY = (
+    '<p style="display: flex">Hello {{ email }}</p><img src="https://x.contoso.com/a.svg">'
+    '<a href="https://www.example.org/x">x</a><video></video>'
+)
+
+
+@pytest.fixture
+async def news(site: Site) -> Site:
+    await site.services.lists.create("news", "The news", "news@contoso.example")
+    await site.services.subscriptions.add("news", "ann@example.com", verified=True)
+    await site.services.subscriptions.add("news", "bob@example.com")
+    return site
+
+
+async def draft(site: Site, body: str = BODY, **fields: object) -> str:
+    change = ContentChange(list_name="news", subject="Winter", body=body, text="", **fields)  # type: ignore[arg-type]
+    return (await site.services.composing.create(change, "ann")).ref
+
+
+async def test_the_panel_tells_who_receives_a_message_and_what_is_wrong_with_it(
+    news: Site,
+) -> None:
+    viewer = await news.user(Role.VIEWER)
+    panel = (await viewer.get(f"/messages/{await draft(news)}/preflight")).text
+    assert "<strong>1</strong> subscriber will receive this message" in panel
+    assert "they have not confirmed" in panel
+    assert "bob@example.com" in panel
+    assert "Not shown everywhere" in panel
+    assert "&lt;video&gt; element" in panel
+    assert "display:flex (not in Outlook for Windows)" in panel
+    assert "to a placeholder: https://www.example.org/x" in panel
+    assert "without an alternative text" in panel
+    assert "Blocks sending" not in panel
+    incomplete = await news.services.composing.create(ContentChange(), "ann")
+    panel = (await viewer.get(f"/messages/{incomplete.ref}/preflight")).text
+    assert panel.count("Blocks sending") == 3
+    assert (await viewer.get("/messages/123456789012345678/preflight")).status_code == 404
+
+
+async def test_the_question_shows_the_checks_and_nobody_sends_to_nobody(news: Site) -> None:
+    editor = await news.user(Role.EDITOR)
+    ref = await draft(news)
+    question = await editor.get(f"/messages/{ref}/schedule")
+    assert "Send now to 1 subscriber" in question.text
+    assert "Not shown everywhere" in question.text
+
+    await news.services.subscriptions.remove("news", "ann@example.com")
+    question = await editor.get(f"/messages/{ref}/schedule")
+    assert "Nobody would receive this message" in question.text
+    assert "Send now</button>" not in question.text
+    refused = await editor.post(f"/messages/{ref}/schedule", {})
+    assert refused.status_code == 422
+    assert (await news.services.messages.get(ref)).status is MessageStatus.DRAFT
+
+    later = await draft(news, scheduled_at=datetime.now(UTC) + timedelta(days=1))
+    question = await editor.get(f"/messages/{later}/schedule")
+    assert "Nobody would receive this message" in question.text
+    scheduled = await editor.post(f"/messages/{later}/schedule", {})
+    assert scheduled.status_code == 303
+    assert (await news.services.messages.get(later)).status is MessageStatus.PENDING
+
+
+async def test_heavy_pictures_are_named(news: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from postroom.services.messages import preflight
+
+    monkeypatch.setattr(preflight, "HEAVY_PICTURES", 100)
+    stored, _ = await news.services.pictures.upload(picture("JPEG"), "a.jpg", by="ann")
+    host = news.context.base_url
+    ref = await draft(news, f'<p>x</p><img alt="" src="{host}{stored.path}">')
+    found = await news.context.preflight.check(ref)
+    assert "pictures-heavy" in {each.code for each in found.findings}
+
+
+async def test_slow_checks_run_in_the_background(news: Site) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["10.0.0.1"]
+
+    await news.services.lists.edit("news", from_address="news@contoso.com")
+    ref = await draft(news, '<p>x</p><a href="https://www.fabrikam.com/">x</a>')
+    with running_dns_server({"contoso.com": ["v=spf1 mx -all"]}) as resolver:
+        checks = PreflightService(
+            news.context.renderer,
+            news.services.pictures,
+            LinkTrial(resolve),
+            DomainRecords("key", resolver),
+            "localhost",
+        )
+        first = await checks.check(ref)
+        assert first.checking == 2
+        assert {"link-broken", "spf", "dmarc"}.isdisjoint(each.code for each in first.findings)
+        done = await checks.check(ref, seconds=10.0 * BUSY)
+        await checks.close()
+    assert done.checking == 0
+    texts = {each.code: each.text for each in done.findings}
+    assert "which is not a public address" in texts["link-broken"]
+    assert "there is no key at key._domainkey.contoso.com" in texts["dkim"]
+    assert "DMARC of contoso.com: there is none" in texts["dmarc"]
+    assert "spf" not in texts
