@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 from datetime import datetime
 from typing import Final
 
@@ -77,7 +78,7 @@ class PublishedIndex:
 
     async def remove_all(self, list_name: ListName) -> None:
         """Remove the entries of a list that is deleted. Can be repeated."""
-        for each in (await self._index.query(KeyRange.only(_PARTITION + list_name))).entities:
+        async for each in self._index.scan(KeyRange.only(_PARTITION + list_name)):
             with contextlib.suppress(NotFound):
                 await self._index.delete(each.partition, each.row)
 
@@ -121,7 +122,8 @@ class PublishingService:
     async def by_key(self, ref: str, key: str) -> Message:
         """Return the message that a link leads to. `NoSuch`, also if it has not been sent."""
         message = await self._rows.get(ref)
-        if not message.web_key or key != message.web_key or not is_sent(message):
+        is_right = hmac.compare_digest(key.encode(errors="replace"), message.web_key.encode())
+        if not (message.web_key and is_right and is_sent(message)):
             raise NoSuch("message", ref)
         return message
 
