@@ -16,9 +16,11 @@ from bench.effort import Effort
 from bench.figures import Figure
 from bench.mail import content
 from postroom.domain.audience.addresses import address_key
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.services import entities
-from postroom.services.audience.files.imports import CHUNK_LINES
+from postroom.services.audience.files.reading_ahead import CHUNK_LINES
 from postroom.storage import codec, open_store
 from postroom.storage.checked_tables import key_of, singly
 from postroom.storage.contract.tables import Insert
@@ -26,6 +28,13 @@ from postroom.wiring import Services
 
 LINES = 200_000
 ENOUGH = 100_000  # lines a second
+HEADER = "email,verified,first_name,city,age,birthday,plan\n"
+FIELDS = [
+    Field("city"),
+    Field("age", FieldType.INTEGER),
+    Field("birthday", FieldType.DATE),
+    Field("plan", FieldType.CHOICE, choices=("free", "pro")),
+]
 
 
 def figures(folder: Path, effort: Effort) -> list[Figure]:
@@ -41,14 +50,36 @@ def figures(folder: Path, effort: Effort) -> list[Figure]:
         lambda: lines / _with_apsw(folder / f"raw{next(turn)}.db", numbers),
         lambda: lines / asyncio.run(_with_postroom(folder / f"ours{next(turn)}.db", file, lines)),
     )
+    described = folder / "described.csv"
+    described.write_text("".join((HEADER, *map(_described_line, numbers))))
+    bare, full = effort.medians(
+        lambda: lines / asyncio.run(_with_postroom(folder / f"bare{next(turn)}.db", file, lines)),
+        lambda: (
+            lines / asyncio.run(_with_postroom(folder / f"full{next(turn)}.db", described, lines))
+        ),
+    )
     what = f"CSV import, {LINES:,} lines"
-    return [Figure(what, ours, "lines/s", raw, "raw apsw", 0.5, or_value=ENOUGH)]
+    return [
+        Figure(what, ours, "lines/s", raw, "raw apsw", 0.5, or_value=ENOUGH),
+        Figure(f"{what} with five fields", full, "lines/s", bare, "bare addresses", 0.7),
+    ]
+
+
+def _described_line(number: int) -> str:
+    """A line whose cells repeat as those of people do: many names, some cities, few plans."""
+    day = f"{1950 + number % 50}-{number % 9 + 1:02}-{number % 28 + 1:02}"
+    plan = "pro" if number % 3 else "free"
+    return (
+        f"{content.address(number)},true,Name{number % 20_000},City {number % 300},"
+        f"{number % 90},{day},{plan}\n"
+    )
 
 
 async def _with_postroom(path: Path, file: Path, lines: int) -> float:
     async with await open_store(f"sqlite:///{path}") as store:
         services = Services(store)
         await services.lists.create(content.LIST, "Contoso's news", content.FROM)
+        await services.fields.declare(content.LIST, FIELDS)
         started = time.perf_counter()
         with file.open("rb") as opened:
             report = await services.imports.import_csv(content.LIST, opened)

@@ -208,11 +208,12 @@ def new_subscribers(
     verified_at: datetime | None,
     blocked: Mapping[AddressKey, str] = {},
     spellings: Mapping[AddressKey, Address] = {},
+    attributes: Mapping[AddressKey, str] = {},
 ) -> list[BulkInsert]:
     """Return both rows of each new subscriber, all at once: an import adds millions.
 
-    `spellings` has the addresses that differ from their keys. The rows are the same as those of
-    `subscriber_entity` and `lookup_entity`, which a test checks.
+    `spellings` has the addresses that differ from their keys, `attributes` are JSON. The rows are
+    the same as those of `subscriber_entity` and `lookup_entity`, which a test checks.
     """
     shared: dict[str, Value] = {"Verified": verified_at is not None, "CreatedAt": created_at}
     if verified_at is not None:
@@ -222,6 +223,8 @@ def new_subscribers(
     }
     for each in blocked.keys() & guids.keys():
         rows[EMAIL_PREFIX + each]["Blocked"] = blocked[each]
+    for each in attributes.keys() & guids.keys():
+        rows[EMAIL_PREFIX + each]["Attributes"] = attributes[each]
     lookups = {GUID_PREFIX + guid: {"EmailAddress": str(each)} for each, guid in guids.items()}
     for each in spellings.keys() & guids.keys():
         rows[EMAIL_PREFIX + each]["EmailAddress"] = spellings[each]

@@ -21,9 +21,9 @@ import msgspec
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid, NotNow
 from postroom.errors import PostroomError
-from postroom.services.audience.files.import_report import ImportReport, RejectedLine
+from postroom.services.audience.files.cells import protected
+from postroom.services.audience.files.import_report import Existing, ImportReport, RejectedLine
 from postroom.services.audience.files.imports import ImportService
-from postroom.services.audience.files.subscriber_lines import protected
 from postroom.services.queues.delivery import QueueService
 
 log = logging.getLogger(__name__)
@@ -123,6 +123,8 @@ class ImportOptions(msgspec.Struct, frozen=True):
     encoding: str = ""
     verified: bool = False
     even_unsubscribed: bool = False
+    existing: Existing = Existing.OVERWRITE
+    create_fields: bool = False
 
 
 class ImportRun:
@@ -255,6 +257,8 @@ class ImportRuns:
                     encoding=run.options.encoding or None,
                     verified=run.options.verified,
                     even_unsubscribed=run.options.even_unsubscribed,
+                    existing=run.options.existing,
+                    create_fields=run.options.create_fields,
                     dry_run=is_check,
                     progress=run.note,
                     on_rejected=run.reject,

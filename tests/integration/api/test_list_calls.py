@@ -289,11 +289,40 @@ def test_an_import_can_be_tried_without_writing(client: httpx2.Client) -> None:
             1,
         )
         assert result["ignored_columns"] == ["city"]
-        assert result["columns"][1] == {"name": "status", "meaning": "status"}
+        assert result["columns"][1] == {"name": "status", "meaning": "status", "field": None}
         found = client.get("/lists/news/subscribers/ANN@example.org")
         assert found.status_code == (404 if params else 200)
     blocked = client.get("/lists/news/subscribers/ann@example.org").json()
     assert blocked["blocked"] == "blocklisted in the imported file"
+
+
+def test_an_import_fills_fields_and_an_export_has_them(client: httpx2.Client) -> None:
+    label = {"en": "City", "de": "Stadt"}
+    fields = client.put("/lists/news/fields", json=[{"name": "city", "label": label}])
+    assert fields.json()[0]["label"] == label
+    file = b"email,Stadt,age\nann@example.org,Bern,30\nbob@example.org,Ulm,\n"
+    headers = {"content-type": "text/csv"}
+
+    def take(**params: str) -> dict[str, Any]:
+        found = client.post("/lists/news/import", content=file, headers=headers, params=params)
+        assert found.status_code == 200, found.text
+        return dict(found.json())
+
+    first = take()
+    assert (first["added"], first["ignored_columns"]) == (2, ["age"])
+    assert first["columns"][1] == {"name": "Stadt", "meaning": "field", "field": "city"}
+    client.patch("/lists/news/subscribers/ann@example.org", json={"attributes": {"city": "Rome"}})
+    assert take(existing="fill_gaps", create_fields="true")["created_fields"] == ["age"]
+    ann = client.get("/lists/news/subscribers/ann@example.org").json()
+    assert ann["attributes"] == {"city": "Rome", "age": "30"}
+    take(existing="overwrite")
+    wrong = client.post("/lists/news/import?existing=maybe", content=file, headers=headers)
+    assert wrong.status_code == 422
+    client.post("/lists/news/segments", json={"name": "bern", "rule": 'city = "Bern"'})
+    rows = client.get("/lists/news/export", params={"segment": "bern"}).text.splitlines()
+    assert rows[0].endswith(",city,age")
+    assert [row.split(",")[0] for row in rows[1:]] == ["ann@example.org"]
+    assert client.get("/lists/news/export?segment=nowhere").status_code == 404
 
 
 def test_import_refuses_what_is_no_csv(client: httpx2.Client) -> None:

@@ -53,6 +53,25 @@ def test_a_file_is_imported_and_summarised(cli: CommandLine) -> None:
     assert len(verified) == 2
 
 
+def test_fields_are_filled_and_created(cli: CommandLine) -> None:
+    cli.ok("field", "add", "news", "city")
+    (cli.folder / "people.csv").write_text(
+        "email,City,Shoe size\nann@example.org,Bern,38\nbob@example.org,Ulm,44\n"
+    )
+    planned = cli.ok("subscriber", "import", "news", "people.csv", "--create-fields", "--dry-run")
+    assert "Field city" in planned
+    assert "Fields would be created: shoe_size" in planned
+    printed = cli.ok("subscriber", "import", "news", "people.csv", "--create-fields")
+    assert "Fields created: shoe_size" in printed
+    cli.ok("segment", "create", "news", "bern", 'city = "Bern"')
+    exported = cli.ok("subscriber", "export", "news", "-", "--segment", "bern").splitlines()
+    assert exported[0].endswith(",city,shoe_size")
+    assert [line.split(",")[0] for line in exported[1:]] == ["ann@example.org"]
+    (cli.folder / "people.csv").write_text("email,city\nann@example.org,Rome\n")
+    kept = cli.ok("subscriber", "import", "news", "people.csv", "--existing", "keep")
+    assert "0 updated, 1 unchanged" in kept
+
+
 def test_a_dry_run_shows_what_an_import_would_do(cli: CommandLine) -> None:
     (cli.folder / "people.csv").write_text(
         "Mail,Status,City\nann@example.org,confirmed,Rome\nbob@example.org,blocklisted,Oslo\n"

@@ -22,8 +22,9 @@ from postroom.storage.checked_tables import singly
 @pytest.mark.parametrize("verified", [True, False])
 @pytest.mark.parametrize("blocked", ["", "bounced"])
 @pytest.mark.parametrize("spelling", ["ann@example.org", "Ann@example.org"])
+@pytest.mark.parametrize("attributes", [{}, {"city": "Bern"}])
 def test_rows_made_at_once_are_those_of_a_subscriber(
-    verified: bool, blocked: str, spelling: str
+    verified: bool, blocked: str, spelling: str, attributes: dict[str, str]
 ) -> None:
     now = datetime.now(UTC)
     subscriber = Subscriber(
@@ -34,6 +35,7 @@ def test_rows_made_at_once_are_those_of_a_subscriber(
         created_at=now,
         verified_at=now if verified else None,
         blocked=blocked,
+        attributes=attributes,
     )
     made = entities.new_subscribers(
         subscriber.list_name,
@@ -42,6 +44,7 @@ def test_rows_made_at_once_are_those_of_a_subscriber(
         subscriber.verified_at,
         {subscriber.key: blocked} if blocked else {},
         {} if spelling == subscriber.key else {subscriber.key: subscriber.address},
+        {subscriber.key: '{"city":"Bern"}'} if attributes else {},
     )
     ordinary = [entities.subscriber_entity(subscriber), entities.lookup_entity(subscriber)]
     assert singly(made) == [Insert(entity) for entity in ordinary]

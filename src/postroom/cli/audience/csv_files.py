@@ -20,6 +20,7 @@ from postroom.cli.support import output
 from postroom.cli.support.output import STANDARD, FileError, written
 from postroom.cli.support.running import call, with_settings
 from postroom.folders import open_private
+from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import describe_import
 
 if TYPE_CHECKING:
@@ -50,6 +51,14 @@ _ERRORS_SHOWN = 10
     is_flag=True,
     help="Re-subscribe people who unsubscribed. Only if they asked you to.",
 )
+@click.option(
+    "--existing",
+    type=click.Choice([each.value for each in Existing]),
+    default=Existing.OVERWRITE.value,
+    show_default=True,
+    help="What happens to the fields of existing subscribers. An empty cell never removes a value.",
+)
+@click.option("--create-fields", is_flag=True, help="Create text fields for unknown columns.")
 @click.option("--dry-run", is_flag=True, help="Show what the import would do, and write nothing.")
 @click.option(
     "--rejected",
@@ -66,6 +75,8 @@ def import_file(
     encoding: str | None,
     verified: bool,
     even_unsubscribed: bool,
+    existing: str,
+    create_fields: bool,
     dry_run: bool,
     rejected: str | None,
     as_json: bool,
@@ -75,8 +86,8 @@ def import_file(
     FILE may be '-' for standard input. Its header line has a column 'email' (or 'E-Mail address'
     or similar) and may have 'verified' (true or false), 'blocked' (the reason) and 'status' with
     the words of other tools: 'unsubscribed' removes an address from the list; 'blocklisted',
-    'cleaned' and 'bounced' block it. --dry-run shows what each column is used for and what would
-    happen.
+    'cleaned' and 'bounced' block it. Columns named like fields of the list fill them. --dry-run
+    shows what each column is used for and what would happen.
 
     Existing subscribers are updated with what their line says. People who unsubscribed from the
     list stay off it. Lines that cannot be used are reported and do not stop the others. To finish
@@ -95,6 +106,8 @@ def import_file(
                 encoding=encoding,
                 verified=verified,
                 even_unsubscribed=even_unsubscribed,
+                existing=Existing(existing),
+                create_fields=create_fields,
                 dry_run=dry_run,
                 progress=lambda done, report: advance(done, report.lines),
                 on_rejected=on_rejected_line,
@@ -122,9 +135,12 @@ def import_file(
 @click.option(
     "--json", "as_json", is_flag=True, help="Write a line of JSON per subscriber instead of CSV."
 )
+@click.option("--segment", default="", help="Only subscribers of this segment.")
 @with_settings
-def export_list(settings: Settings, list_name: str, target: str, as_json: bool) -> None:
-    """Export the subscribers of a list to a CSV file, sorted by address.
+def export_list(
+    settings: Settings, list_name: str, target: str, as_json: bool, segment: str
+) -> None:
+    """Export the subscribers of a list to a CSV file, with their fields, sorted by address.
 
     Without FILE to standard output. Importing the file again changes nothing; in another list,
     blocked addresses stay blocked. Cells that a spreadsheet would take for a formula begin with an
@@ -135,7 +151,7 @@ def export_list(settings: Settings, list_name: str, target: str, as_json: bool) 
         exported = services.exports.export_json if as_json else services.exports.export_csv
         lines = 0 if as_json else -1  # not counting the header
         with written(target) as file, _export_bar() as advance:
-            async for piece in exported(list_name):
+            async for piece in exported(list_name, segment):
                 file.write(piece.encode())
                 lines += piece.count("\n")
                 advance(lines)
@@ -151,7 +167,7 @@ def _show_preview(report: ImportReport) -> None:
     rows = [
         (
             output.plain(column.name),
-            column.meaning.text,
+            output.plain(column.text),
             output.plain(", ".join(row[place] for row in report.sample if place < len(row))),
         )
         for place, column in enumerate(report.columns)
@@ -174,6 +190,8 @@ def _show_report(
     )
     if report.dry_run or report.blocked:
         output.say(f"{report.confirmed:,} newly confirmed, {report.blocked:,} blocked.")
+    if report.created_fields:
+        output.say(f"Fields {what}created: {', '.join(report.created_fields)}")
     if report.ignored_columns:
         output.say(f"Ignored columns: {', '.join(report.ignored_columns)}")
     if report.errors:
@@ -216,7 +234,7 @@ def _size(file: BinaryIO) -> int:
 
 @contextmanager
 def _rejected_into(path: str) -> Iterator[Callable[[RejectedLine], None]]:
-    from postroom.services.audience.files.subscriber_lines import protected
+    from postroom.services.audience.files.cells import protected
 
     with ExitStack() as stack:
         try:

@@ -18,6 +18,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.field_types import FieldType, FieldValue
 from postroom.domain.errors import Invalid
+from postroom.domain.languages import LANGUAGES
 from postroom.domain.plain_text import one_line, some_lines
 
 MOST_FIELDS: Final = 100
@@ -45,13 +46,14 @@ _RULE_WORDS: Final = frozenset({"and", "in", "is", "not", "or", "within"})
 class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     """A field that a list declares.
 
-    A `public` one is for the subscriber to see and to change. `default` stands for a missing value
-    in emails. `choices` are the values of a choice; `max_length` limits a text.
+    `label` is a text, or has one for each language: `{"en": "City", "de": "Stadt"}`. A `public`
+    field is for the subscriber to see and to change. `default` stands for a missing value in
+    emails. `choices` are the values of a choice; `max_length` limits a text.
     """
 
     name: str
     type: FieldType = FieldType.TEXT
-    label: str = ""
+    label: str | dict[str, str] = ""
     required: bool = False
     public: bool = False
     default: Any = None
@@ -60,7 +62,21 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def shown_label(self) -> str:
-        return self.label or self.name.replace("_", " ").capitalize()
+        """Return the label for the team, whose pages are in English."""
+        return self.label_in(LANGUAGES[0])
+
+    def label_in(self, language: str) -> str:
+        """Return the label in a language, or in another if there is none, or the name."""
+        labels = self.labels
+        found = labels.get(language) or labels.get(LANGUAGES[0]) or next(iter(labels.values()), "")
+        return found or self.name.replace("_", " ").capitalize()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels by language; one without a language counts for all."""
+        if isinstance(self.label, str):
+            return {LANGUAGES[0]: self.label} if self.label else {}
+        return self.label
 
 
 BUILT_IN: Final = {
@@ -86,6 +102,14 @@ class Fields:
         self._all = {**BUILT_IN, **{each.name: each for each in self.declared}}
 
     @property
+    def all(self) -> tuple[Field, ...]:
+        """Every field whose values are attributes, those that are built in first."""
+        return tuple(self._all.values())
+
+    def get(self, name: str) -> Field | None:
+        return self._all.get(name)
+
+    @property
     def types(self) -> dict[str, FieldType]:
         """The type of every field that a rule can name."""
         return {**FROM_THE_ROW, **{name: each.type for name, each in self._all.items()}}
@@ -107,11 +131,11 @@ class Fields:
         return check_size(checked)
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Return attributes from texts, as a form, a file or a command line has them. `Invalid`."""
+        """Return attributes from texts, as a form or a command line has them. `Invalid`."""
         read: dict[str, Any] = {}
         for name, text in texts.items():
             field = self._all.get(name)
-            read[name] = text if field is None else _from_text(field.type, text.strip())
+            read[name] = text if field is None else _from_text(field, text.strip())
         return self.check(read)
 
     def check_complete(self, attributes: Mapping[str, Any], *, public_only: bool = False) -> None:
@@ -152,6 +176,27 @@ class Fields:
         return ", ".join(self._all)
 
 
+def parse_value(field: Field, text: str) -> Any:
+    """Return the value that a cell of a file stands for; None if it is empty. `Invalid`."""
+    value = _from_text(field, text.strip())
+    return None if value in ("", []) else _CHECKS[field.type](field.name, field, value)
+
+
+def value_text(value: Any) -> str:
+    """Write a stored value as a text from which `parse_value` reads it again."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return "|".join(map(str, value))
+        case float() if value.is_integer():
+            return str(int(value))
+        case None:
+            return ""
+        case _:
+            return str(value)
+
+
 def check_size(attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes if there is room for them in a subscriber's row. `Invalid`."""
     size = len(msgspec.json.encode(attributes))
@@ -178,12 +223,36 @@ def _parse_field(where: str, field: Field) -> Field:
     if not 1 <= field.max_length <= LONGEST_TEXT:
         problem = f"must be between 1 and {LONGEST_TEXT}, not {field.max_length}"
         raise Invalid(f"{where}.max_length", problem)
-    label = one_line(f"{where}.label", field.label, longest=LONGEST_LABEL, required=False)
+    label = _parse_label(f"{where}.label", field.label)
     checked = msgspec.structs.replace(field, label=label, choices=choices)
     if field.default in (None, "", [], ()):
         return msgspec.structs.replace(checked, default=None)
     default = _CHECKS[field.type](f"{where}.default", checked, field.default)
     return msgspec.structs.replace(checked, default=default)
+
+
+def _parse_label(where: str, label: str | Mapping[str, str]) -> str | dict[str, str]:
+    if isinstance(label, str):
+        return one_line(where, label, longest=LONGEST_LABEL, required=False)
+    for language in label:
+        if language not in LANGUAGES:
+            known = ", ".join(LANGUAGES)
+            raise Invalid(where, f"must be in one of the languages {known}, not {language[:20]!r}")
+    checked = {
+        language: one_line(f"{where}.{language}", label[language], longest=LONGEST_LABEL)
+        for language in LANGUAGES
+        if label.get(language)
+    }
+    return checked or ""
+
+
+def is_free_name(name: str) -> bool:
+    """Return whether a list could declare a field of this name."""
+    try:
+        _check_name("name", name)
+    except Invalid:
+        return False
+    return True
 
 
 def _check_name(where: str, name: str) -> None:
@@ -266,9 +335,9 @@ def _shown(value: object) -> str:
     return repr(value)[:50]
 
 
-def _from_text(kind: FieldType, text: str) -> Any:
+def _from_text(field: Field, text: str) -> Any:
     """Return the value that a text stands for; the text itself if it stands for none."""
-    match kind:
+    match field.type:
         case FieldType.INTEGER if _WHOLE.fullmatch(text):
             return int(text)
         case FieldType.NUMBER if _DECIMAL.fullmatch(text):
@@ -276,9 +345,17 @@ def _from_text(kind: FieldType, text: str) -> Any:
         case FieldType.BOOLEAN:
             return _BOOLEANS.get(text.lower(), text)
         case FieldType.CHOICES:
-            return [each.strip() for each in re.split(r"[,;|]", text) if each.strip()]
+            return _several_from_text(field, text)
         case _:
             return text
+
+
+def _several_from_text(field: Field, text: str) -> list[str]:
+    """Split at `|`, or else at commas and semicolons, unless those belong to a choice."""
+    if text.casefold() in {each.casefold() for each in field.choices}:
+        return [text]
+    parts = text.split("|") if "|" in text else re.split("[,;]", text)
+    return [each.strip() for each in parts if each.strip()]
 
 
 def _only(*kinds: type) -> Callable[[Any], Any]:

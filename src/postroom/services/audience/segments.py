@@ -141,6 +141,19 @@ class SegmentService:
         async for address in self._matching(ListName(list_name), fields, selects):
             yield address
 
+    async def subscribers(self, list_name: str, name: str) -> AsyncIterator[Subscriber]:
+        """Return all subscribers of a segment, in order, in flat memory. `NoSuch`, `RuleError`."""
+        segment = await self.get(list_name, name)
+        fields = (await self._fields.of(segment.list_name)).fields
+        selects = compile_rule(_checked(segment.rule, fields), _today())
+
+        async def matching() -> AsyncIterator[Subscriber]:
+            async for each in self._subscriptions.all(segment.list_name):
+                if selects(fields.values(each.address, each.created_at, each.attributes)):
+                    yield each
+
+        return matching()
+
     async def find(
         self,
         list_name: str,

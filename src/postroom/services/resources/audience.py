@@ -66,7 +66,7 @@ class FieldResource(Resource, frozen=True):
 
     name: str
     type: FieldType
-    label: str
+    label: str | dict[str, str]
     required: bool
     public: bool
     default: AttributeValue | None
@@ -78,7 +78,7 @@ def describe_field(field: Field) -> FieldResource:
     return FieldResource(
         name=field.name,
         type=field.type,
-        label=field.shown_label,
+        label=field.label or field.shown_label,
         required=field.required,
         public=field.public,
         default=field.default,
@@ -207,6 +207,7 @@ class ColumnResource(Resource, frozen=True):
 
     name: str
     meaning: Meaning
+    field: Annotated[str | None, Meta(description="The field that it fills.")]
 
 
 class ImportResource(Resource, frozen=True):
@@ -214,8 +215,8 @@ class ImportResource(Resource, frozen=True):
 
     `unchanged` and `unsubscribed` are parts of `updated`: already on the list with the same
     values, and removed from the list. `confirmed` counts those who are verified now and were not,
-    `blocked` those whom their line blocks. `errors` has up to 10,000 of the rejected lines. With
-    `dry_run` nothing was written.
+    `blocked` those whom their line blocks. `created_fields` were declared for unknown columns.
+    `errors` has up to 10,000 of the rejected lines. With `dry_run` nothing was written.
     """
 
     dry_run: bool
@@ -228,6 +229,7 @@ class ImportResource(Resource, frozen=True):
     rejected: int
     columns: list[ColumnResource]
     ignored_columns: list[str]
+    created_fields: list[str]
     errors: list[RejectedLineResource]
 
 
@@ -241,8 +243,11 @@ def describe_import(report: ImportReport) -> ImportResource:
         blocked=report.blocked,
         confirmed=report.confirmed,
         rejected=report.rejected,
-        columns=[ColumnResource(each.name, each.meaning) for each in report.columns],
+        columns=[
+            ColumnResource(each.name, each.meaning, each.field or None) for each in report.columns
+        ],
         ignored_columns=report.ignored_columns,
+        created_fields=report.created_fields,
         errors=[RejectedLineResource(each.line, each.email, each.reason) for each in report.errors],
     )
 

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services import entities
-from postroom.services.audience.files import import_report, imports
+from postroom.services.audience.files import import_report, reading_ahead
 from postroom.services.audience.files.import_report import ImportReport, RejectedLine
 from postroom.storage import KeyRange, Store, open_store
 from postroom.wiring import Services
@@ -134,7 +134,7 @@ async def test_new_ones_among_many_others_are_found(services: Services, store: S
 async def test_repeated_addresses_are_one_subscriber_within_and_across_chunks(
     services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "CHUNK_LINES", 2)
+    monkeypatch.setattr(reading_ahead, "CHUNK_LINES", 2)
     report = await take(
         services, "email,verified\na@b.org,no\na@B.org,yes\nc@b.org,no\na@b.org,\nc@b.org,yes\n"
     )
@@ -170,7 +170,7 @@ async def test_rejected_lines_are_reported_kept_up_to_a_limit_and_all_counted(
 async def test_progress_is_reported_up_to_the_last_byte(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "CHUNK_LINES", 200)
+    monkeypatch.setattr(reading_ahead, "CHUNK_LINES", 200)
     data = ("email\n" + "".join(f"u{n:04}@b.org\n" for n in range(1000))).encode()
     seen: list[tuple[int, int]] = []
     await services.imports.import_csv(
@@ -201,7 +201,7 @@ async def test_what_is_exported_is_imported_as_it_was(services: Services, store:
         await services.subscriptions.add("news", f"{name}@b.org", verified=position % 2 == 0)
     await services.subscriptions.edit("news", "Ann@b.org", blocked=reason)
     text = await exported(services)
-    assert text.splitlines()[0] == "email,verified,blocked,created_at"
+    assert text.splitlines()[0].startswith("email,verified,blocked,created_at,first_name,")
     cells = [line.split(",")[0] for line in text.splitlines()[1:]]
     assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
     before = await on_list(services)
@@ -239,7 +239,7 @@ async def left(services: Services, *emails: str) -> None:
 async def test_an_import_leaves_out_and_reports_people_who_unsubscribed(
     services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "CHUNK_LINES", 3)
+    monkeypatch.setattr(reading_ahead, "CHUNK_LINES", 3)
     await left(services, "Gone@b.org", "again@b.org")
     await services.subscriptions.add("news", "again@b.org")  # by an administrator, knowingly
     today = f"{datetime.now(UTC):%Y-%m-%d}"
@@ -264,7 +264,7 @@ async def test_an_import_leaves_out_and_reports_people_who_unsubscribed(
 async def test_a_chunk_of_unsubscribed_people_is_skipped_and_counts_as_progress(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "CHUNK_LINES", 2)
+    monkeypatch.setattr(reading_ahead, "CHUNK_LINES", 2)
     await left(services, *(f"u{n}@b.org" for n in range(5)))
     seen: list[int] = []
     text = "email\n" + "".join(f"u{n}@b.org\n" for n in range(5))
@@ -293,7 +293,7 @@ bob@example.org,active,Rome
 async def test_nobody_who_is_blocked_or_unsubscribed_elsewhere_gets_mail(
     services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "CHUNK_LINES", 3)  # bob's two lines are far from each other
+    monkeypatch.setattr(reading_ahead, "CHUNK_LINES", 3)  # bob's two lines are far from each other
     for name in ("kim", "leo"):
         await services.subscriptions.add("news", f"{name}@example.org", verified=True)
     before = await on_list(services)

@@ -11,6 +11,7 @@ Case, spaces and punctuation of a column's name do not matter: `E-Mail_Address` 
 |                                      | a word that is none of these says nothing there          |
 | `unsubscribed`, `unsub_time`, …      | anything but a no: this address has unsubscribed         |
 | `blocklisted`, `bounced`, …          | anything but a no: this address must not get mail        |
+| the name or label of a field         | its value (`field_columns.py`); empty says nothing       |
 
 Of several columns the strictest counts: blocked, unsubscribed, pending, confirmed, in this order. A
 line with an unknown status is rejected: an unknown word verifies nobody.
@@ -25,7 +26,10 @@ from typing import Final
 
 import msgspec
 
+from postroom.domain.audience.fields import Fields
 from postroom.domain.errors import Invalid
+from postroom.services.audience.files.cells import shown, squeezed
+from postroom.services.audience.files.field_columns import FieldColumns
 
 EMAIL, VERIFIED, BLOCKED = "email", "verified", "blocked"
 
@@ -40,7 +44,6 @@ EMAIL_NAMES: Final = (
 DELIMITERS: Final = ",;\t"
 LONGEST_HEADER: Final = 64 * 1024  # characters
 _NAMES_SHOWN: Final = 7
-_LONGEST_SHOWN: Final = 100
 _LONGEST_FOUND: Final = 300
 
 
@@ -54,6 +57,7 @@ class Meaning(StrEnum):
     STATE = "state"
     HAS_UNSUBSCRIBED = "has_unsubscribed"
     IS_BLOCKED = "is_blocked"
+    FIELD = "field"
     UNUSED = "unused"
 
     @property
@@ -70,6 +74,7 @@ _LABELS: Final = {
     Meaning.STATE: "Status (if recognised)",
     Meaning.HAS_UNSUBSCRIBED: "Has unsubscribed",
     Meaning.IS_BLOCKED: "Is blocked",
+    Meaning.FIELD: "Field",
     Meaning.UNUSED: "Not imported",
 }
 
@@ -84,10 +89,22 @@ class Standing(IntEnum):
 
 
 class FileColumn(msgspec.Struct, frozen=True):
-    """A column of a file, in its order, and what it is used for."""
+    """A column of a file, in its order, and what it is used for.
+
+    `field` is the field that it fills; one that `is_new` is created by the import.
+    """
 
     name: str
     meaning: Meaning
+    field: str = ""
+    is_new: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return what the column is used for, for a preview."""
+        if self.meaning is not Meaning.FIELD:
+            return self.meaning.text
+        return f"New field {self.field}" if self.is_new else f"Field {self.field}"
 
 
 # The words of Brevo, ConvertKit, listmonk, Mailchimp, MailerLite, Mailman, phpList and Sendy.
@@ -126,12 +143,9 @@ _COLUMN_NAMES: Final = {
         "clean time", "marked as spam", "suppressed",
     ),
 }  # fmt: skip
+_OF_AN_EXPORT: Final = frozenset({"createdat"})
+"""Columns of our own exports that an import does not use."""
 _NO: Final = frozenset({"", "0", "no", "n", "false", "f", "none", "null", "never", "nil", "na"})
-
-
-def squeezed(name: str) -> str:
-    """Return the letters and digits of a name, in lower case, for comparison."""
-    return "".join(filter(str.isalnum, name.casefold()))
 
 
 _EMAIL_KEYS: Final = frozenset(map(squeezed, EMAIL_NAMES))
@@ -144,9 +158,14 @@ _STANDINGS: Final = {
 
 
 class Columns:
-    """The parsed header line of a file. `Invalid` says what is wrong with it."""
+    """The parsed header line of a file. `Invalid` says what is wrong with it.
 
-    def __init__(self, header: str) -> None:
+    `fields` are those of the list; with `create_fields`, other columns become fields, too.
+    """
+
+    def __init__(
+        self, header: str, fields: Fields | None = None, *, create_fields: bool = False
+    ) -> None:
         self.delimiter, self.names = _parse_header(header)
         names = list(map(str.lower, self.names))
         self.email = _email_column(self.names)
@@ -154,11 +173,26 @@ class Columns:
             (names.index(each) for each in (VERIFIED, "confirmed") if each in names), None
         )
         self.blocked = names.index(BLOCKED) if BLOCKED in names else None
-        taken = (self.email, self.verified, self.blocked)
-        self._statuses = [
-            (place, _MEANINGS[squeezed(name)])
+        taken = {self.email, self.verified, self.blocked}
+        statuses = {
+            place: _MEANINGS[squeezed(name)]
             for place, name in enumerate(names)
             if place not in taken and squeezed(name) in _MEANINGS
+        }
+        self.fields = FieldColumns(
+            {
+                place: name
+                for place, name in enumerate(self.names)
+                if place not in taken and squeezed(name) not in _OF_AN_EXPORT
+            },
+            fields or Fields(),
+            create_from=set() if not create_fields else set(range(len(names))) - statuses.keys(),
+        )
+        # A column can be both. Then its words need not be those of a status.
+        is_lenient = {Meaning.STATUS: Meaning.STATE}
+        self._statuses = [
+            (place, is_lenient.get(each, each) if place in self.fields.places else each)
+            for place, each in statuses.items()
         ]
 
     @property
@@ -168,14 +202,20 @@ class Columns:
     @property
     def all(self) -> list[FileColumn]:
         """Return what each column is used for, in the file's order."""
-        known = dict(self._statuses)
+        known = dict.fromkeys(self.fields.places, Meaning.FIELD)
+        known.update(self._statuses)
         known[self.email] = Meaning.ADDRESS
         if self.verified is not None:
             known[self.verified] = Meaning.VERIFIED
         if self.blocked is not None:
             known[self.blocked] = Meaning.BLOCKED
         return [
-            FileColumn(shown(name), known.get(place, Meaning.UNUSED))
+            FileColumn(
+                shown(name),
+                known.get(place, Meaning.UNUSED),
+                self.fields.places.get(place, ""),
+                self.fields.places.get(place, "") in self.fields.new,
+            )
             for place, name in enumerate(self.names)
         ]
 
@@ -208,14 +248,6 @@ def _standing(meaning: Meaning, cell: str) -> Standing | None:
         "status",
         f"unknown status {shown(cell.strip())!r}: use confirmed, pending, unsubscribed or blocked",
     )
-
-
-def shown(text: str, *, longest: int = _LONGEST_SHOWN) -> str:
-    """Return text from the file, printable and short enough for one line of a report."""
-    plain = "".join(
-        each if each.isprintable() else " " if each == "\t" else "�" for each in text[:longest]
-    )
-    return plain if len(text) <= longest else f"{plain}…"
 
 
 # -- header ---------------------------------------------------------------------------------------

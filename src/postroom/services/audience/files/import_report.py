@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -20,6 +21,17 @@ MOST_EMPTY: Final = 2_097_152
 """Also after more empty lines than this, twice the rows of the largest spreadsheet."""
 
 
+class Existing(StrEnum):
+    """What a line does to the fields of a subscriber who is already on the list.
+
+    An empty cell never removes a value.
+    """
+
+    OVERWRITE = "overwrite"
+    FILL_GAPS = "fill_gaps"
+    KEEP = "keep"
+
+
 class RejectedLine(msgspec.Struct, frozen=True):
     """A line that was not used, and why."""
 
@@ -33,7 +45,8 @@ class ImportReport(msgspec.Struct):
 
     `unsubscribed` addresses are not on the list afterwards. Of the others, `confirmed` were not
     confirmed before, and `blocked` are blocked by their line. `errors` has the first of the
-    `rejected` lines, `sample` the first rows of the file.
+    `rejected` lines, `sample` the first rows of the file, `created_fields` the fields that were
+    declared for columns of the file.
     """
 
     added: int = 0
@@ -46,6 +59,7 @@ class ImportReport(msgspec.Struct):
     errors: list[RejectedLine] = []
     columns: list[FileColumn] = []
     sample: list[list[str]] = []
+    created_fields: list[str] = []
     dry_run: bool = False
 
     @property

@@ -10,19 +10,20 @@ refused before anything is written. Memory use does not depend on the content (`
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
-import re
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import BinaryIO, Final
 
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
+from postroom.domain.audience.fields import Field, Fields
 from postroom.domain.errors import Invalid
+from postroom.services.audience.files.cells import shown, unprotected
 from postroom.services.audience.files.columns import (
     EMAIL,
     LONGEST_HEADER,
@@ -30,12 +31,15 @@ from postroom.services.audience.files.columns import (
     Columns,
     FileColumn,
     Standing,
-    shown,
+)
+from postroom.services.audience.files.encodings import (
+    check_decodes,
+    checked_encoding,
+    marked_encoding,
 )
 from postroom.services.audience.files.import_report import RejectedLine
 from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
 
-_PIECE = 256 * 1024  # bytes per read
 _LONGEST_REASON = 1000
 _NO_REASON = "blocked in the imported file"
 _MOST_REJECTED = 1000  # in one chunk: a rejected line may take milliseconds
@@ -49,52 +53,16 @@ _TRUTH: Final = {
     "": None,
 }  # fmt: skip
 
-# Encodings in which people save files, by Python's names. Not all that Python knows: some take
-# minutes per megabyte, and some produce text that cannot be encoded again.
-_ENCODINGS: Final = frozenset({
-    "ascii", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le",
-    "utf-32-be",
-    "iso8859-1", "iso8859-2", "iso8859-3", "iso8859-4", "iso8859-5", "iso8859-6", "iso8859-7",
-    "iso8859-8", "iso8859-9",
-    "iso8859-10", "iso8859-11", "iso8859-13", "iso8859-14", "iso8859-15", "iso8859-16",
-    "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258",
-    "cp437", "cp720", "cp737", "cp775", "cp850", "cp852", "cp855", "cp856", "cp857", "cp858",
-    "cp860", "cp861", "cp862", "cp863", "cp864",
-    "cp865", "cp866", "cp869", "cp874", "cp932", "cp949", "cp950", "cp1006", "cp1125",
-    "cp037", "cp273", "cp424", "cp500", "cp875", "cp1026", "cp1140",
-    "koi8-r", "koi8-t", "koi8-u", "kz1048", "ptcp154", "tis-620", "hp-roman8",
-    "mac-croatian", "mac-cyrillic", "mac-greek", "mac-iceland", "mac-latin2", "mac-roman",
-    "mac-romanian", "mac-turkish",
-    "big5", "big5hkscs", "gb2312", "gbk", "gb18030", "johab", "euc_jp", "euc_jis_2004",
-    "euc_jisx0213", "euc_kr",
-    "shift_jis", "shift_jis_2004", "shift_jisx0213",
-    "iso2022_jp", "iso2022_jp_1", "iso2022_jp_2", "iso2022_jp_2004", "iso2022_jp_3",
-    "iso2022_jp_ext", "iso2022_kr",
-})  # fmt: skip
-
-# A spreadsheet takes such a cell for a formula, also after spaces, so an export puts an apostrophe
-# before it.
-_FORMULA = re.compile(r"'*(?:\s*[=+\-@]|[\t\r])")
-_PROTECTED_FORMULA = re.compile(r"'+(?:\s*[=+\-@]|[\t\r])")
-
-
-def protected(cell: str) -> str:
-    """Return the cell so that a spreadsheet takes it for text."""
-    return f"'{cell}" if _FORMULA.match(cell) else cell
-
-
-def unprotected(cell: str) -> str:
-    """Undo `protected`. An apostrophe that belongs to the address stays."""
-    return cell[1:] if _PROTECTED_FORMULA.match(cell) else cell
-
 
 class Chunk(msgspec.Struct):
     """Some lines of a file. `wanted` has each address with whether it is verified, or None.
 
     `spellings` has the addresses that differ from their keys, `blocked` the reasons of lines that
     block, `watched` the line numbers of addresses that the caller watches, and `unsubscribed` those
-    that unsubscribed according to their line and are not wanted. `lines` counts lines that are not
-    `empty`; `repeated` ones are about an address of an earlier line of the chunk.
+    that unsubscribed according to their line and are not wanted. `attributes` has the values of
+    fields as JSON, `incomplete` the required field that a line lacks, and `numbers` the numbers of
+    both kinds of lines. `lines` counts lines that are not `empty`; `repeated` ones are about an
+    address of an earlier line of the chunk.
     """
 
     wanted: dict[AddressKey, bool | None]
@@ -103,6 +71,9 @@ class Chunk(msgspec.Struct):
     blocked: dict[AddressKey, str] = {}
     watched: dict[AddressKey, int] = {}
     unsubscribed: dict[AddressKey, Address] = {}
+    attributes: dict[AddressKey, str] = {}
+    incomplete: dict[AddressKey, str] = {}
+    numbers: dict[AddressKey, int] = {}
     lines: int = 0
     empty: int = 0
     repeated: int = 0
@@ -110,7 +81,8 @@ class Chunk(msgspec.Struct):
 
 
 class SubscriberFile:
-    """A CSV file. `sample` has its first rows, `columns` says what each column is used for.
+    """A CSV file. `sample` has its first rows, `columns` says what each column is used for, and
+    `new_fields` are those that have to be declared before its rows are used.
 
     The binary file must be seekable. `Invalid` says in one line what is wrong with it and what to
     do. It blocks, so use it in a thread. Setting `stop` in another thread ends it soon, as if the
@@ -118,12 +90,19 @@ class SubscriberFile:
     """
 
     def __init__(
-        self, file: BinaryIO, encoding: str | None = None, stop: threading.Event | None = None
+        self,
+        file: BinaryIO,
+        encoding: str | None = None,
+        stop: threading.Event | None = None,
+        *,
+        fields: Fields | None = None,
+        create_fields: bool = False,
     ) -> None:
         stop = stop or threading.Event()
         self._file = file
-        self._encoding = _checked_encoding(encoding) if encoding else _marked_encoding(file)
-        _check_decodes(file, self._encoding, stop, was_given=encoding is not None)
+        self._columns_of = partial(Columns, fields=fields, create_fields=create_fields)
+        self._encoding = checked_encoding(encoding) if encoding else marked_encoding(file)
+        check_decodes(file, self._encoding, stop, was_given=encoding is not None)
         self._columns = self._open()
         self.sample = _first_rows(RecordLines(self._text, stop, already_read=1), self._columns)
         self.release()
@@ -135,12 +114,16 @@ class SubscriberFile:
     def columns(self) -> list[FileColumn]:
         return self._columns.all
 
+    @property
+    def new_fields(self) -> list[Field]:
+        return list(self._columns.fields.new.values())
+
     def _open(self) -> Columns:
         """Start reading after the header line, which is returned."""
         self._file.seek(0)
         self._text = io.TextIOWrapper(self._file, self._encoding, newline="")
         try:
-            return Columns(self._text.readline(LONGEST_HEADER))
+            return self._columns_of(self._text.readline(LONGEST_HEADER))
         except Invalid:
             self.release()
             raise
@@ -162,6 +145,8 @@ class SubscriberFile:
         columns = self._columns
         email, verified, blocked = columns.email, columns.verified, columns.blocked
         standing_of = columns.standing if columns.has_statuses else None
+        attributes_of = columns.fields.attributes if columns.fields.is_needed else None
+        is_simple = standing_of is None and not columns.fields.has_required
         source = self._lines
         read = 0
         while True:
@@ -182,6 +167,7 @@ class SubscriberFile:
                         said = None if verified is None else _TRUTH[row[verified].strip().lower()]
                         why = "" if blocked is None else row[blocked]
                         standing = standing_of(row) if standing_of else _NO_STANDING
+                        attributes = attributes_of(row) if attributes_of else ""
                     except (IndexError, KeyError, Invalid):
                         self._read_unusual(chunk, line, row, watch)
                         if len(chunk.rejected) >= _MOST_REJECTED:
@@ -191,6 +177,12 @@ class SubscriberFile:
                     key = _want(chunk, address, said, standing)
                     if why:
                         _block(chunk, key, why)
+                    if is_simple and key not in chunk.attributes:
+                        if attributes:
+                            chunk.attributes[key] = attributes
+                            chunk.numbers[key] = line
+                    elif attributes_of is not None:
+                        self._describe(chunk, key, line, row, attributes)
                     if watch is not None and key in chunk.wanted and watch(key):
                         chunk.watched[key] = line
                 chunk.bytes_read = self._file.tell()
@@ -219,14 +211,40 @@ class SubscriberFile:
             address = parse_address(_checked_cell(raw))
             said = self._said(row)
             standing = columns.standing(row)
+            attributes = self._attributes(row, standing[0])
         except Invalid as exc:
             chunk.rejected.append(RejectedLine(line, shown(raw), exc.problem))
             return
         key = _want(chunk, address, said, standing)
         if columns.blocked is not None and columns.blocked < len(row):
             _block(chunk, key, row[columns.blocked])
+        self._describe(chunk, key, line, row, attributes)
         if watch is not None and key in chunk.wanted and watch(key):
             chunk.watched[key] = line
+
+    def _attributes(self, row: list[str], standing: Standing | None) -> str:
+        """Return the values of fields as JSON. A wrong value does not keep an address from being
+        unsubscribed or blocked."""
+        try:
+            return self._columns.fields.attributes(self._columns.fields.padded(row))
+        except Invalid:
+            if standing in (Standing.UNSUBSCRIBED, Standing.BLOCKED):
+                return ""
+            raise
+
+    def _describe(
+        self, chunk: Chunk, key: AddressKey, line: int, row: list[str], attributes: str
+    ) -> None:
+        """Add the values of fields to the chunk; the last line about an address counts."""
+        if key not in chunk.wanted:
+            return
+        if attributes:
+            earlier = chunk.attributes.get(key)
+            chunk.attributes[key] = _merged(earlier, attributes) if earlier else attributes
+            chunk.numbers[key] = line
+        if missing := self._columns.fields.missing(row):
+            chunk.incomplete[key] = missing
+            chunk.numbers[key] = line
 
     def _said(self, row: list[str]) -> bool | None:
         place = self._columns.verified
@@ -304,6 +322,12 @@ def _want(
     return key
 
 
+def _merged(earlier: str, later: str) -> str:
+    """Return the attributes of two lines about the same address, as JSON."""
+    both = {**msgspec.json.decode(earlier), **msgspec.json.decode(later)}
+    return msgspec.json.encode(both).decode()
+
+
 def _block(chunk: Chunk, address: AddressKey, cell: str) -> None:
     """Block an address if its cell has a reason, or just a yes."""
     meaning = _TRUTH.get(cell.strip().lower(), True)
@@ -319,71 +343,3 @@ def _checked_cell(raw: str) -> str:
     if "\n" in raw or "\r" in raw.strip("\r"):
         raise Invalid(EMAIL, "the address spans several lines: is a quote missing?")
     return unprotected(raw)
-
-
-# -- encoding -------------------------------------------------------------------------------------
-
-
-def _checked_encoding(name: str) -> str:
-    try:
-        found = codecs.lookup(name).name
-    except (LookupError, UnicodeError, ValueError) as exc:
-        raise Invalid("encoding", f"there is no encoding {shown(name)!r}") from exc
-    if found not in _ENCODINGS:
-        raise Invalid(
-            "encoding",
-            f"{shown(name)!r} is not supported: save the file as UTF-8",
-        )
-    return "utf-8-sig" if found == "utf-8" else found
-
-
-def _marked_encoding(file: BinaryIO) -> str:
-    """Return the encoding by the byte-order mark; without one it can only be UTF-8."""
-    file.seek(0)
-    head = file.read(4)
-    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "utf-32"
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    if 0 in head[:2]:
-        order = "le" if head[1:2] == b"\0" else "be"
-        raise Invalid(
-            "file",
-            f"looks like UTF-16 without a byte-order mark: name its encoding, utf-16-{order}, or"
-            " save it as UTF-8",
-        )
-    return "utf-8-sig"
-
-
-def _check_decodes(
-    file: BinaryIO, encoding: str, stop: threading.Event, *, was_given: bool
-) -> None:
-    file.seek(0)
-    decoder = codecs.getincrementaldecoder(encoding)()
-    line = 1
-    while not stop.is_set():
-        piece = file.read(_PIECE)
-        try:
-            decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as exc:
-            line += exc.object[: exc.start].count(b"\n")
-            raise Invalid("file", _not_decoded(line, encoding, was_given)) from exc
-        except UnicodeError as exc:  # UTF-16 or UTF-32 without a byte-order mark
-            raise Invalid(
-                "file",
-                f"has no byte-order mark, which {encoding} needs: name {encoding}-le or"
-                f" {encoding}-be, or save it as UTF-8",
-            ) from exc
-        if not piece:
-            return
-        line += piece.count(b"\n")
-
-
-def _not_decoded(line: int, encoding: str, was_given: bool) -> str:
-    if was_given:
-        return f"line {line} is not in {encoding}: name another encoding, or save it as UTF-8"
-    name = encoding.removesuffix("-sig").upper()
-    return (
-        f"line {line} is not in {name}: save the file as UTF-8, or name the encoding that it is in"
-        " (such as windows-1252)"
-    )

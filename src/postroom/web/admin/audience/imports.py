@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.datastructures import UploadFile
@@ -10,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
+from postroom.services.audience.files.import_report import Existing
 from postroom.web.background import ImportOptions, ImportRun, kept_file
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -28,10 +30,17 @@ ENCODINGS: Final = {
     "gb18030": "Chinese (GB 18030)",
 }
 
+EXISTING: Final = {
+    Existing.OVERWRITE.value: "Overwrite with the values of the file",
+    Existing.FILL_GAPS.value: "Fill in missing values only",
+    Existing.KEEP.value: "Keep as they are",
+}
+_CHOICES: Final[Mapping[str, Any]] = {"encodings": ENCODINGS, "existing_choices": EXISTING}
+
 
 async def upload(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    values: dict[str, Any] = {"list": mailing_list, "encodings": ENCODINGS, "problem": ""}
+    values: dict[str, Any] = {"list": mailing_list, "problem": "", **_CHOICES}
     if visit.request.method == "GET":
         return visit.render("admin/audience/import.html", **values)
     file = (await visit.form()).get("file")
@@ -56,7 +65,7 @@ async def watch(visit: Visit) -> Response:
         else "admin/audience/import_run.html"
     )
     shown = [] if run is None or run.is_running else run.report.errors[:_SHOWN]
-    return visit.render(template, list=mailing_list, run=run, shown=shown, encodings=ENCODINGS)
+    return visit.render(template, list=mailing_list, run=run, shown=shown, **_CHOICES)
 
 
 async def confirm(visit: Visit) -> Response:
@@ -79,7 +88,13 @@ async def _options(visit: Visit) -> ImportOptions:
         encoding=await visit.text("encoding"),
         verified=bool(await visit.text("verified")),
         even_unsubscribed=bool(await visit.text("even_unsubscribed")),
+        existing=_existing(await visit.text("existing")),
+        create_fields=bool(await visit.text("create_fields")),
     )
+
+
+def _existing(text: str) -> Existing:
+    return Existing(text) if text in set(Existing) else Existing.OVERWRITE
 
 
 async def rejected(visit: Visit) -> Response:

@@ -14,9 +14,10 @@ from starlette.responses import Response, StreamingResponse
 
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.audience.files.columns import EMAIL_NAMES
+from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import ImportResource, describe_import
 from postroom.web.api.documenting import call
-from postroom.web.api.fields import Flag, ListPath
+from postroom.web.api.fields import Flag, ListPath, Text
 from postroom.web.api.middleware import wants_body
 from postroom.web.api.problems import problem
 from postroom.web.api.routing import ApiRoute, respond, services_of
@@ -58,6 +59,18 @@ async def import_subscribers(
         Flag,
         Query(description="Whether to re-subscribe people who unsubscribed from the list."),
     ] = None,
+    existing: Annotated[
+        Existing,
+        Query(
+            description="What happens to the fields of existing subscribers: `overwrite` them with"
+            " the values of the line, `fill_gaps`, or `keep` them. An empty cell never removes a"
+            " value."
+        ),
+    ] = Existing.OVERWRITE,
+    create_fields: Annotated[
+        Flag,
+        Query(description="Whether to create text fields for unknown columns."),
+    ] = None,
     dry_run: Annotated[
         Flag,
         Query(description="Whether to write nothing and only report what would happen."),
@@ -67,8 +80,9 @@ async def import_subscribers(
 
     The header line has a column `email` and may have `verified` (true or false), `blocked` (the
     reason), and `status` or `state` with the words of other tools: `unsubscribed` removes an
-    address from the list; `blocklisted`, `cleaned` and `bounced` block it. The result names the
-    columns that were not used. The file is in UTF-8 or in the encoding that its type names:
+    address from the list; `blocklisted`, `cleaned` and `bounced` block it. Columns that have the
+    name or label of a field fill it; a value that does not fit rejects its line. The result names
+    the columns that were not used. The file is in UTF-8 or in the encoding that its type names:
     `text/csv; charset=windows-1252`. Lines that cannot be used, and lines of people who have
     unsubscribed from the list, are reported and do not stop the others. An address that is already
     on the list keeps its links; `verified` in its line is applied. A line has at most 131,072
@@ -94,6 +108,8 @@ async def import_subscribers(
                 encoding=encoding,
                 verified=verified or False,
                 even_unsubscribed=even_unsubscribed or False,
+                existing=existing,
+                create_fields=create_fields or False,
                 dry_run=dry_run or False,
             ),
         )
@@ -109,18 +125,23 @@ async def import_subscribers(
         also={
             200: {
                 "content": {CSV: {"schema": {"type": "string"}}},
-                "description": "Columns email, verified, blocked (the reason) and created_at.",
+                "description": "Columns email, verified, blocked (the reason), created_at, and one"
+                " for each field.",
             }
         },
     ),
 )
-async def export_subscribers(request: Request, name: ListPath) -> Response:
-    """Export all subscribers of a list as a CSV file, sorted by address.
+async def export_subscribers(
+    request: Request,
+    name: ListPath,
+    segment: Annotated[Text | None, Query(description="Only subscribers of this segment.")] = None,
+) -> Response:
+    """Export the subscribers of a list, or of a segment, as a CSV file, sorted by address.
 
     Importing the file again changes nothing; in another list, blocked addresses stay blocked. Cells
     that a spreadsheet would take for a formula begin with an apostrophe, which import removes.
     """
-    pieces = services_of(request).exports.export_csv(name)
+    pieces = services_of(request).exports.export_csv(name, segment or "")
     first = await anext(pieces)  # before the response begins: the list may not exist
 
     async def whole() -> AsyncIterator[str]:

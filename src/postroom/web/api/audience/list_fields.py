@@ -25,7 +25,13 @@ router = APIRouter(route_class=ApiRoute, tags=["Lists"])
 class NewField(Body):
     name: Annotated[Text, Limits(description="As rules and merge fields write it: `first_name`.")]
     type: Annotated[FieldType, Limits(strict=False)] = FieldType.TEXT
-    label: Annotated[Text, Limits(description="What forms show; by default made of the name.")] = ""
+    label: Annotated[
+        Text | dict[str, Text],
+        Limits(
+            description="What forms show; by default made of the name. An object has a text for"
+            ' each language: `{"en": "City", "de": "Stadt"}`.'
+        ),
+    ] = ""
     required: bool = False
     public: Annotated[bool, Limits(description="Whether subscribers see it and may change it.")] = (
         False
