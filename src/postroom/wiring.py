@@ -33,6 +33,7 @@ from postroom.services.accounts.api_keys import ApiKeyService
 from postroom.services.accounts.audit import AuditService
 from postroom.services.accounts.sessions import SessionService
 from postroom.services.accounts.users import UserService
+from postroom.services.audience.field_changes import FieldChanges
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
 from postroom.services.audience.list_fields import FieldService
@@ -113,6 +114,7 @@ class Services:
             store, self.subscriptions.rows, self.fields, limits, keyring
         )
         self.segments = SegmentService(store, self.lists, self.fields, self.subscriptions)
+        self.field_changes = FieldChanges(store, self.fields, self.segments)
         self.logos = LogoService(store, self.lists)
         self.imports = ImportService(store, self.lists, self.fields, self.counts, self.events)
         self.exports = ExportService(self.lists, self.fields, self.subscriptions, self.segments)

@@ -141,6 +141,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/lists/{name}/delete": ("/lists/{list}/delete",),
     "/lists/{name}/signup-page": ("/lists/{list}/signup-page",),
     "/lists/{name}/brand": ("/lists/{list}/brand", "/lists/{other}/brand"),
+    "/lists/{name}/fields": ("/lists/{list}/fields", "/lists/{other}/fields"),
+    "/lists/{name}/field": (
+        "/lists/{list}/field",
+        "/lists/{list}/field?field=town",
+        "/lists/{list}/field?field=plan",
+        "/lists/{list}/field?field=nope",
+    ),
+    "/lists/{name}/field/delete": ("/lists/{list}/field/delete?field=town",),
     "/lists/{name}/import": ("/lists/{list}/import",),
     "/lists/{name}/import/{run}": (
         "/lists/{list}/import/{run}",
@@ -333,6 +341,8 @@ async def _lists(site: Site, names: dict[str, str]) -> None:
     await services.subscriptions.edit(LIST, BLOCKED, blocked="asked us by telephone")
     for number in range(60):
         await services.subscriptions.add(LIST, f"user{number:03}@example.com", verified=True)
+    values = {"town": '<b>"Bern"</b>', "plan": "Free", "born": "1990-01-31", "first_name": "Ann"}
+    await services.subscriptions.edit(LIST, ANN, attributes=values)
 
 
 async def _address_change(site: Site, subscriber: Subscriber) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from postroom.cli.support import output
 from postroom.cli.support.running import call, with_settings
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import LONGEST_TEXT, Field
-from postroom.domain.errors import Exists, NoSuch
+from postroom.domain.errors import NoSuch
 from postroom.services.resources.audience import describe_field
 
 if TYPE_CHECKING:
-    from postroom.services.audience.list_fields import DeclaredFields
     from postroom.settings import Settings
     from postroom.wiring import Services
 
@@ -78,14 +78,7 @@ def add(
 ) -> None:
     """Add a field to a list."""
     new = Field(name, FieldType(kind), **options)
-
-    async def change(services: Services) -> DeclaredFields:
-        old = await services.fields.get(list_name)
-        if name in {each.name for each in old.fields.declared}:
-            raise Exists("field", name)
-        return await services.fields.declare(list_name, [*old.fields.declared, new], old.etag)
-
-    added = call(settings, change).fields.declared[-1]
+    added = call(settings, lambda s: s.field_changes.add(list_name, new))
     if as_json:
         output.print_json(describe_field(added))
     else:
@@ -95,19 +88,43 @@ def add(
 @fields.command()
 @click.argument("list_name", metavar="LIST")
 @click.argument("name")
+@click.argument("new_name")
+@output.json_option
+@with_settings
+def rename(settings: Settings, list_name: str, name: str, new_name: str, as_json: bool) -> None:
+    """Rename a field, with its values and in the rules of segments.
+
+    To finish an interrupted renaming, give the same command again. Merge fields in messages stay
+    as they are: change them yourself.
+    """
+
+    async def work(services: Services) -> tuple[Field, int]:
+        declared = (await services.fields.get(list_name)).fields.declared
+        renamed = next((each for each in declared if each.name == new_name), None)
+        if renamed is None or renamed.formerly != name:
+            old = next((each for each in declared if each.name == name), None)
+            if old is None:
+                raise NoSuch("field", name)
+            new = msgspec.structs.replace(old, name=new_name)
+            renamed = await services.field_changes.change(list_name, name, new)
+        return renamed, await services.field_changes.finish_renaming(list_name)
+
+    renamed, count = call(settings, work)
+    if as_json:
+        output.print_json(describe_field(renamed))
+    else:
+        values = output.counted(count, "value")
+        output.say(f"Field {name} of {list_name} renamed to {new_name}, with {values}.")
+
+
+@fields.command()
+@click.argument("list_name", metavar="LIST")
+@click.argument("name")
 @output.json_option
 @with_settings
 def remove(settings: Settings, list_name: str, name: str, as_json: bool) -> None:
     """Remove a field from a list. Its values are hidden, and come back with the field."""
-
-    async def change(services: Services) -> DeclaredFields:
-        old = await services.fields.get(list_name)
-        kept = [each for each in old.fields.declared if each.name != name]
-        if len(kept) == len(old.fields.declared):
-            raise NoSuch("field", name)
-        return await services.fields.declare(list_name, kept, old.etag)
-
-    call(settings, change)
+    call(settings, lambda s: s.field_changes.remove(list_name, name))
     if as_json:
         output.print_json({"list": list_name, "removed": name})
     else:

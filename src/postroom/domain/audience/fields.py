@@ -48,7 +48,8 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `label` is a text, or has one for each language: `{"en": "City", "de": "Stadt"}`. A `public`
     field is for the subscriber to see and to change. `default` stands for a missing value in
-    emails. `choices` are the values of a choice; `max_length` limits a text.
+    emails. `choices` are the values of a choice; `max_length` limits a text. `formerly` is the
+    earlier name of a field while its values are being renamed.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Field(msgspec.Struct, frozen=True, omit_defaults=True):
     default: Any = None
     choices: tuple[str, ...] = ()
     max_length: int = LONGEST_TEXT
+    formerly: str = ""
 
     @property
     def shown_label(self) -> str:
@@ -100,6 +102,7 @@ class Fields:
     def __init__(self, declared: Iterable[Field] = ()) -> None:
         self.declared = tuple(declared)
         self._all = {**BUILT_IN, **{each.name: each for each in self.declared}}
+        self._renamed = {each.formerly: each for each in self.declared if each.formerly}
 
     @property
     def all(self) -> tuple[Field, ...]:
@@ -167,8 +170,8 @@ class Fields:
         """
         values: dict[str, FieldValue] = {"email": address, "joined": joined.date()}
         for name, value in attributes.items():
-            if (field := self._all.get(name)) is not None:
-                values[name] = _COMPARED[field.type](value)
+            if (field := self._all.get(name) or self._renamed.get(name)) is not None:
+                values[field.name] = _COMPARED[field.type](value)
         return values
 
     @property

@@ -13,6 +13,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Overtaken
 from postroom.services import entities
 from postroom.services.audience.lists import ListService
+from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Conflict, Entity, Store
 
 _ROW: Final = "fields"
@@ -71,6 +72,23 @@ class FieldService:
         """
         checked = parse_fields(fields)
         name = (await self._lists.get(list_name)).name
+        checked = _still_renamed(checked, (await self.of(name)).fields.declared)
+        return await self._save(name, checked, etag)
+
+    async def end_renaming(self, name: ListName, field: str) -> None:
+        """Forget the former name of a field: all its values are renamed. Can be repeated."""
+
+        async def attempt() -> None:
+            old = await self.of(name)
+            fields = [
+                msgspec.structs.replace(each, formerly="") if each.name == field else each
+                for each in old.fields.declared
+            ]
+            await self._save(name, fields, old.etag)
+
+        await retry_on_conflict(attempt, "list", name)
+
+    async def _save(self, name: ListName, checked: list[Field], etag: str | None) -> DeclaredFields:
         row = Entity(name, _ROW, {_PROPERTY: msgspec.json.encode(checked).decode()})
         try:
             if etag is None:
@@ -83,3 +101,12 @@ class FieldService:
             raise Overtaken("list", name) from exc
         self._recent.pop(name, None)
         return DeclaredFields(Fields(checked), saved)
+
+
+def _still_renamed(new: list[Field], old: Sequence[Field]) -> list[Field]:
+    """Return the fields with the former names of those whose values are still being renamed."""
+    formerly = {each.name: each.formerly for each in old if each.formerly}
+    return [
+        msgspec.structs.replace(each, formerly=each.formerly or formerly.get(each.name, ""))
+        for each in new
+    ]

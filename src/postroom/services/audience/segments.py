@@ -12,7 +12,14 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address, folded
 from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.lists import ListName, Subscriber
-from postroom.domain.audience.rules import Rule, check_rule, compile_rule, explain, parse_rule
+from postroom.domain.audience.rules import (
+    Rule,
+    check_rule,
+    compile_rule,
+    explain,
+    fields_of,
+    parse_rule,
+)
 from postroom.domain.audience.rules.evaluating import Reason, Selects
 from postroom.domain.audience.segments import Segment, parse_segment_name
 from postroom.domain.errors import Exists, NoSuch, Overtaken
@@ -94,6 +101,16 @@ class SegmentService:
             KeyRange.only(mailing_list.name), KeyRange.prefix(_PREFIX), limit=limit, after=after
         )
         return SegmentPage([_segment_from(each) for each in result.entities], result.next)
+
+    async def using(self, list_name: str, field: str) -> list[Segment]:
+        """Return the segments of a list whose rules name a field. `NoSuch` list."""
+        found: list[Segment] = []
+        after: str | None = None
+        while True:
+            page = await self.page(list_name, after=after)
+            found += [each for each in page.segments if field in fields_of(parse_rule(each.rule))]
+            if (after := page.next) is None:
+                return found
 
     async def change(
         self, list_name: str, name: str, rule: str, etag: str | None = None

@@ -9,7 +9,7 @@ from postroom.domain.audience.rules.checking import check_rule
 from postroom.domain.audience.rules.errors import RuleError
 from postroom.domain.audience.rules.evaluating import compile_rule, explain
 from postroom.domain.audience.rules.parsing import parse_rule
-from postroom.domain.audience.rules.syntax import Rule, fields_of, text_of
+from postroom.domain.audience.rules.syntax import Rule, fields_of, text_of, with_field_renamed
 
 __all__ = [
     "Rule",
@@ -20,4 +20,5 @@ __all__ = [
     "fields_of",
     "parse_rule",
     "text_of",
+    "with_field_renamed",
 ]

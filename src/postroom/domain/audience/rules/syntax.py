@@ -101,6 +101,19 @@ def fields_of(rule: Rule) -> set[str]:
     return {each.field for each in comparisons(rule)}
 
 
+def with_field_renamed(rule: Rule, old: str, new: str) -> Rule:
+    """Return the rule with another name of a field."""
+    match rule:
+        case Comparison():
+            return msgspec.structs.replace(rule, field=new) if rule.field == old else rule
+        case Not(part):
+            return Not(with_field_renamed(part, old, new))
+        case AllOf(parts):
+            return AllOf(tuple(with_field_renamed(each, old, new) for each in parts))
+        case AnyOf(parts):
+            return AnyOf(tuple(with_field_renamed(each, old, new) for each in parts))
+
+
 def text_of(rule: Rule) -> str:
     """Write a rule as text; `parse_rule` reads the same rule from it."""
     match rule:

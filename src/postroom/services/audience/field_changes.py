@@ -1,0 +1,212 @@
+"""Changes of single fields of a list: add, change, rename, reorder, remove.
+
+The name of a field is also the name of its values in the rows of subscribers. Renaming a field
+declares it under its new name, with the former one beside it; then it renames the field in the
+rules of segments and the values in the rows, and finally forgets the former name. Each step can be
+repeated, so an interrupted change is finished by `finish_renaming`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from postroom import clock
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.rules import parse_rule, text_of, with_field_renamed
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.services import entities
+from postroom.services.audience.list_fields import DeclaredFields, FieldService
+from postroom.services.audience.segments import SegmentService
+from postroom.services.concurrency import retry_on_conflict
+from postroom.storage import Conflict, Entity, KeyRange, Replace, Store
+
+_ROWS: Final = 1000  # the most that one query returns
+_BATCH: Final = 100  # the operations of one batch of the store
+_ATTRIBUTES: Final = "Attributes"
+
+Change = Callable[[Sequence[Field]], list[Field]]
+
+
+class ValueCount(msgspec.Struct, frozen=True):
+    """How many subscribers have a value; at least so many, if counting was cut short."""
+
+    count: int
+    is_exact: bool
+
+
+class FieldChanges:
+    def __init__(self, store: Store, fields: FieldService, segments: SegmentService) -> None:
+        self._table = store.table(entities.LISTS)
+        self._fields = fields
+        self._segments = segments
+
+    async def add(self, list_name: str, new: Field) -> Field:
+        """Declare one more field, behind the others. `Invalid`, `Exists`, `NoSuch` list."""
+
+        def change(fields: Sequence[Field]) -> list[Field]:
+            if any(each.name == new.name for each in fields):
+                raise Exists("field", new.name)
+            return [*fields, new]
+
+        return _named((await self._change(list_name, change)), new.name)
+
+    async def change(
+        self, list_name: str, name: str, new: Field, before: Field | None = None
+    ) -> Field:
+        """Replace a field; under another name it keeps its values, once `finish_renaming` is done.
+
+        `Invalid`, `NoSuch`, `Exists`; with `before`, `Overtaken` if the field is another by now.
+        """
+
+        def change(fields: Sequence[Field]) -> list[Field]:
+            old = _found(fields, name)
+            if before is not None and before != old:
+                raise _Changed
+            if new.name != name and any(each.name == new.name for each in fields):
+                raise Exists("field", new.name)
+            if new.name != name and old.formerly:
+                raise NotNow(f"{name} is still being renamed: wait until that is done")
+            formerly = old.formerly if new.name == name else name
+            changed = msgspec.structs.replace(new, formerly=formerly)
+            return [changed if each.name == name else each for each in fields]
+
+        try:
+            declared = await self._change(list_name, change)
+        except _Changed as exc:
+            raise Overtaken("field", name) from exc
+        return _named(declared, new.name)
+
+    async def finish_renaming(self, list_name: str) -> int:
+        """Rename the values of renamed fields; return how many subscribers had one. Repeatable."""
+        declared = await self._fields.get(list_name)
+        name, count = ListName(list_name), 0
+        for field in declared.fields.declared:
+            if field.formerly:
+                await self._rename_in_rules(list_name, field)
+                count += await self._rename_values(name, field)
+                await self._fields.end_renaming(name, field.name)
+        return count
+
+    async def move(self, list_name: str, name: str, *, by: int) -> None:
+        """Move a field up (-1) or down (1) in the order of the list's fields. `NoSuch`."""
+
+        def change(fields: Sequence[Field]) -> list[Field]:
+            field = _found(fields, name)
+            others = [each for each in fields if each.name != name]
+            place = max(0, fields.index(field) + by)
+            return [*others[:place], field, *others[place:]]
+
+        await self._change(list_name, change)
+
+    async def remove(self, list_name: str, name: str) -> None:
+        """Remove a field. Its values stay in the rows, unseen, and come back with it. `NoSuch`."""
+
+        def change(fields: Sequence[Field]) -> list[Field]:
+            _found(fields, name)
+            return [each for each in fields if each.name != name]
+
+        await self._change(list_name, change)
+
+    async def count_values(self, list_name: str, name: str, *, seconds: float) -> ValueCount:
+        """Count the subscribers who have a value of a field, for some seconds at most."""
+        deadline, count = clock.monotonic() + seconds, 0
+        begin = f'"{name}":'
+        within = KeyRange.prefix(entities.EMAIL_PREFIX)
+        start = within.start
+        while True:
+            rows = await self._table.read(
+                _Row, list_name, KeyRange(start, within.stop), limit=_ROWS
+            )
+            # A quick look first: decoding a million rows takes a while.
+            count += sum(
+                name in msgspec.json.decode(row.Attributes)
+                for row in rows.values()
+                if begin in row.Attributes
+            )
+            if len(rows) < _ROWS:
+                return ValueCount(count, is_exact=True)
+            if clock.monotonic() > deadline:
+                return ValueCount(count, is_exact=False)
+            start = entities.behind(next(reversed(rows)))
+
+    async def _change(self, list_name: str, change: Change) -> DeclaredFields:
+        async def attempt() -> DeclaredFields:
+            old = await self._fields.get(list_name)
+            return await self._fields.declare(list_name, change(old.fields.declared), old.etag)
+
+        return await retry_on_conflict(attempt, "list", list_name)
+
+    async def _rename_in_rules(self, list_name: str, field: Field) -> None:
+        for segment in await self._segments.using(list_name, field.formerly):
+            rule = with_field_renamed(parse_rule(segment.rule), field.formerly, field.name)
+            await self._segments.change(list_name, segment.name, text_of(rule))
+
+    async def _rename_values(self, name: ListName, field: Field) -> int:
+        count = 0
+        waiting: list[Entity] = []
+        async for entity in self._table.scan(
+            KeyRange.only(name), KeyRange.prefix(entities.EMAIL_PREFIX)
+        ):
+            if (renamed := _renamed(entity, field)) is not None:
+                waiting.append(renamed)
+                count += 1
+            if len(waiting) == _BATCH:
+                await self._replace(waiting, field)
+                waiting = []
+        await self._replace(waiting, field)
+        return count
+
+    async def _replace(self, rows: Sequence[Entity], field: Field) -> None:
+        if not rows:
+            return
+        try:
+            await self._table.apply([Replace(each, each.etag) for each in rows])
+        except Conflict:  # somebody else changed one of them
+            for each in rows:
+                await self._replace_one(each, field)
+
+    async def _replace_one(self, row: Entity, field: Field) -> None:
+        async def attempt() -> None:
+            found = await self._table.get(row.partition, row.row)
+            renamed = None if found is None else _renamed(found, field)
+            if renamed is not None:
+                await self._table.replace(renamed, renamed.etag)
+
+        await retry_on_conflict(attempt, "subscriber", row.row)
+
+
+class _Row(msgspec.Struct, frozen=True, gc=False):
+    """The property of an `email:` row that has the values."""
+
+    Attributes: str = ""
+
+
+class _Changed(Exception):
+    """The field is not the one that was edited."""
+
+
+def _found(fields: Sequence[Field], name: str) -> Field:
+    for each in fields:
+        if each.name == name:
+            return each
+    raise NoSuch("field", name)
+
+
+def _named(declared: DeclaredFields, name: str) -> Field:
+    return _found(declared.fields.declared, name)
+
+
+def _renamed(entity: Entity, field: Field) -> Entity | None:
+    """Return the row with the value of a renamed field; None if it has none."""
+    text = entities.read_optional(entity, _ATTRIBUTES, str)
+    attributes = msgspec.json.decode(text) if text else {}
+    if field.formerly not in attributes:
+        return None
+    attributes[field.name] = attributes.pop(field.formerly)
+    encoded = msgspec.json.encode(attributes).decode()
+    properties = {**entity.properties, _ATTRIBUTES: encoded}
+    return msgspec.structs.replace(entity, properties=properties)
