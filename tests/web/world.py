@@ -149,6 +149,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/lists/{list}/field?field=nope",
     ),
     "/lists/{name}/field/delete": ("/lists/{list}/field/delete?field=town",),
+    "/lists/{name}/segments": ("/lists/{list}/segments", "/lists/{other}/segments"),
+    "/lists/{name}/segment": (
+        "/lists/{list}/segment",
+        "/lists/{list}/segment?segment=new-in-bern",
+        "/lists/{list}/segment?segment=nope",
+    ),
+    "/lists/{name}/segment/delete": ("/lists/{list}/segment/delete?segment=new-in-bern",),
     "/lists/{name}/import": ("/lists/{list}/import",),
     "/lists/{name}/import/{run}": (
         "/lists/{list}/import/{run}",
@@ -343,6 +350,8 @@ async def _lists(site: Site, names: dict[str, str]) -> None:
         await services.subscriptions.add(LIST, f"user{number:03}@example.com", verified=True)
     values = {"town": '<b>"Bern"</b>', "plan": "Free", "born": "1990-01-31", "first_name": "Ann"}
     await services.subscriptions.edit(LIST, ANN, attributes=values)
+    rule = 'town contains "Bern" and (plan in ("free", "pro") or not joined within 7 days)'
+    await services.segments.create(LIST, "new-in-bern", rule)
 
 
 async def _address_change(site: Site, subscriber: Subscriber) -> str:

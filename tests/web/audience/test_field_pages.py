@@ -165,7 +165,7 @@ async def test_deleting_asks_first_and_says_who_has_a_value(site: Site, editor: 
     question = (await editor.get(f"{HERE}/field/delete?field=city")).text
     assert "2 subscribers have a value." in question
     assert "stop working: people-of-bern." in question
-    await editor.post(f"{HERE}/field/delete?field=city", {})
+    await editor.post(f"{HERE}/field/delete", {"field": "city"})
     assert await declared(site) == []
     await editor.post(f"{HERE}/field", form())
     assert (await services.segments.preview("news", 'city = "ann"')).count == 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import date, datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import Address, folded
+from postroom.domain.audience.addresses import Address, address_key, folded
 from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.domain.audience.rules import (
@@ -49,6 +49,15 @@ class SegmentPreview(msgspec.Struct, frozen=True):
 
     count: int
     sample: list[Address]
+
+
+class CountedPart(msgspec.Struct, frozen=True):
+    """Some subscribers of a list, of whom a rule selects `count`; `next` continues."""
+
+    count: int
+    sample: list[Address]
+    looked_at: int
+    next: str | None
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -151,6 +160,28 @@ class SegmentService:
                 sample.append(address)
         return SegmentPreview(count, sample)
 
+    async def count(
+        self, list_name: str, rule: str, *, after: str = "", seconds: float
+    ) -> CountedPart:
+        """Count the subscribers that a rule selects, for some seconds; `next` continues.
+
+        `RuleError`, `NoSuch` list.
+        """
+        name = (await self._lists.get(list_name)).name
+        fields = (await self._fields.of(name)).fields
+        selects = compile_rule(_checked(rule, fields), _today())
+        deadline = clock.monotonic() + seconds
+        looked_at = count = 0
+        sample: list[Address] = []
+        async for rows in self._rows(name, after):
+            found = [address for address, row in rows if selects(fields.values(address, *row))]
+            count += len(found)
+            sample += found[: _SAMPLE - len(sample)]
+            looked_at += len(rows)
+            if clock.monotonic() > deadline and len(rows) == _ROWS:
+                return CountedPart(count, sample, looked_at, address_key(rows[-1][0]))
+        return CountedPart(count, sample, looked_at, None)
+
     async def select(self, list_name: str, rule: str) -> AsyncIterator[Address]:
         """Yield the addresses of all subscribers that a rule selects, in order, in flat memory."""
         fields = (await self._fields.get(list_name)).fields
@@ -219,8 +250,12 @@ class SegmentService:
         """Say why a subscriber is in a segment or not. `RuleError` if a field of the rule no longer
         exists; `NoSuch` list, segment or subscriber."""
         segment = await self.get(list_name, name)
-        fields = (await self._fields.of(segment.list_name)).fields
-        rule = _checked(segment.rule, fields)
+        return await self.explain_rule(list_name, segment.rule, email)
+
+    async def explain_rule(self, list_name: str, rule_text: str, email: str) -> Explanation:
+        """Say why a rule selects a subscriber or not. `RuleError`, `NoSuch`."""
+        fields = (await self._fields.get(list_name)).fields
+        rule = _checked(rule_text, fields)
         subscriber = await self._subscriptions.get(list_name, email)
         values = fields.values(subscriber.address, subscriber.created_at, subscriber.attributes)
         return Explanation(subscriber.address, explain(rule, values, _today()))
@@ -228,15 +263,26 @@ class SegmentService:
     async def _matching(
         self, name: ListName, fields: Fields, selects: Selects
     ) -> AsyncIterator[Address]:
+        async for rows in self._rows(name):
+            for address, row in rows:
+                if selects(fields.values(address, *row)):
+                    yield address
+
+    async def _rows(
+        self, name: ListName, after: str = ""
+    ) -> AsyncIterator[list[tuple[Address, tuple[datetime, dict[str, Any]]]]]:
+        """Yield the addresses of a list with what rules are about, `_ROWS` at a time."""
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
-        start = within.start
+        start = entities.behind(entities.EMAIL_PREFIX + after) if after else within.start
         while True:
             rows = await self._table.read(_Row, name, KeyRange(start, within.stop), limit=_ROWS)
-            for key, row in rows.items():
-                address = Address(row.EmailAddress or key[_BEGIN:])
-                attributes = msgspec.json.decode(row.Attributes) if row.Attributes else {}
-                if selects(fields.values(address, row.CreatedAt, attributes)):
-                    yield address
+            yield [
+                (
+                    Address(row.EmailAddress or key[_BEGIN:]),
+                    (row.CreatedAt, msgspec.json.decode(row.Attributes) if row.Attributes else {}),
+                )
+                for key, row in rows.items()
+            ]
             if len(rows) < _ROWS:
                 return
             start = entities.behind(next(reversed(rows)))

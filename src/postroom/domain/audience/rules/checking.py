@@ -40,6 +40,11 @@ _VALUES: Final = {
 }
 
 
+def operators_of(kind: FieldType) -> list[Operator]:
+    """Return how a field of this type can be compared."""
+    return [each for each in Operator if each in _OPERATORS[kind]]
+
+
 def check_rule(rule: Rule, fields: Mapping[str, FieldType]) -> None:
     """Raise `RuleError` if a field does not exist, or if its type rules out the comparison."""
     for each in comparisons(rule):
@@ -47,7 +52,7 @@ def check_rule(rule: Rule, fields: Mapping[str, FieldType]) -> None:
         if kind is None:
             raise RuleError(each.place, _unknown(each.field, fields))
         if each.operator not in _OPERATORS[kind]:
-            usable = ", ".join(one.value for one in Operator if one in _OPERATORS[kind])
+            usable = ", ".join(one.value for one in operators_of(kind))
             problem = f"{each.field} cannot be compared with {each.operator.value}; use {usable}"
             raise RuleError(each.place, problem)
         if not all(_fits(value, kind) for value in each.values):

@@ -129,9 +129,10 @@ async def move(visit: Visit) -> Response:
 
 async def delete(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    name = visit.parameter("field")
+    is_asking = visit.request.method == "GET"
+    name = visit.parameter("field") if is_asking else await visit.text("field")
     field = await _field(visit, mailing_list, name)
-    if visit.request.method == "GET":
+    if is_asking:
         return visit.render(
             "admin/confirm.html",
             title=f"Delete field {field.shown_label}?",

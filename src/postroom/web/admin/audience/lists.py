@@ -188,11 +188,15 @@ async def delete(visit: Visit) -> Response:
 
 async def export(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    await visit.audit("exported list", mailing_list.name)
+    name, segment = mailing_list.name, visit.parameter("segment")
+    if segment:
+        await visit.services.segments.get(name, segment)  # before the response begins
+    await visit.audit("exported list", f"{name}: {segment}" if segment else name)
+    file_name = f"{name}-{segment}.csv" if segment else f"{name}.csv"
     return StreamingResponse(
-        visit.services.exports.export_csv(mailing_list.name),
+        visit.services.exports.export_csv(name, segment),
         media_type="text/csv; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{mailing_list.name}.csv"'},
+        headers={"Content-Disposition": f'attachment; filename="{file_name}"'},
     )
 
 

@@ -182,7 +182,7 @@ def _address_of(subscriber: Subscriber) -> str:
     return f"/lists/{subscriber.list_name}/subscribers/{quote(subscriber.address)}"
 
 
-_PAST_TENSE = {
+PAST_TENSE = {
     BulkAction.VERIFY: "marked as confirmed",
     BulkAction.ASK: "asked to confirm",
     BulkAction.BLOCK: "blocked",
@@ -226,7 +226,7 @@ async def bulk(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     form = await visit.form()
     emails = [each for each in form.getlist("email") if isinstance(each, str)][:MOST_AT_ONCE]
-    action = _action(await visit.text("action"))
+    action = parse_action(await visit.text("action"))
     back = f"/lists/{mailing_list.name}/subscribers"
     shown = {name: await visit.text(name) for name in ("q", "state", "sort")}
     kept = {name: text for name, text in shown.items() if 0 < len(text) <= _LONGEST_FIELD}
@@ -256,7 +256,7 @@ async def bulk(visit: Visit) -> Response:
         undo = await _undo(visit, mailing_list.name, emails, kept)
     report = await change_many(visit.services.subscriptions, mailing_list.name, emails, action)
     await visit.audit(
-        f"{_PAST_TENSE[action]} subscribers", f"{report.done} of {mailing_list.name}: {emails[0]}…"
+        f"{PAST_TENSE[action]} subscribers", f"{report.done} of {mailing_list.name}: {emails[0]}…"
     )
     return visit.redirect(back, _summary(report, action), undo)
 
@@ -274,13 +274,13 @@ async def _undo(
 
 
 def _summary(report: BulkReport, action: BulkAction) -> str:
-    flash = f"{counted(report.done, 'subscriber', 'subscribers')} {_PAST_TENSE[action]}."
+    flash = f"{counted(report.done, 'subscriber', 'subscribers')} {PAST_TENSE[action]}."
     if report.problems:
         flash += f" Not changed: {len(report.problems):,} ({short(report.problems[0])})."
     return flash
 
 
-def _action(text: str) -> BulkAction:
+def parse_action(text: str) -> BulkAction:
     if text not in set(BulkAction):
         raise Invalid("action", f"must be one of {', '.join(BulkAction)}, not {text[:40]!r}")
     return BulkAction(text)

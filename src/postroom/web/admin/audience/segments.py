@@ -1,0 +1,325 @@
+"""Segments of a list: index, builder, live count, explanations, and changes of all who match."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.responses import Response
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.fields import FROM_THE_ROW, Fields
+from postroom.domain.audience.lists import MailingList
+from postroom.domain.audience.rules import (
+    RuleError,
+    check_rule,
+    operators_of,
+    parse_rule,
+    tree_of,
+)
+from postroom.domain.audience.segments import Segment
+from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
+from postroom.services.accounts.users import Role
+from postroom.services.audience.segment_changes import change_segment
+from postroom.services.audience.subscriptions import BulkAction, BulkReport
+from postroom.services.resources.audience import describe_explanation
+from postroom.web.admin.audience.subscribers import PAST_TENSE, parse_action
+from postroom.web.rendering.templating import counted
+from postroom.web.requests.forms import Difference, differences
+from postroom.web.requests.views import View
+from postroom.web.requests.visit import Visit
+
+_SHOWN: Final = 50
+_SAMPLE: Final = 20
+_SECONDS: Final = 0.5
+"""Time limit of each step of a count, while the page shows its progress."""
+_BULK_WAIT: Final = 2.0  # seconds; a longer change continues in the background
+_DIGITS: Final = 9
+_ROW_LABELS: Final = {"email": "Email address", "joined": "Joined"}
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """The count of a rule so far, or what is wrong with the rule."""
+
+    rule: str = ""
+    count: int = 0
+    sample: Sequence[str] = ()
+    seen: int = 0
+    total: int = 0
+    next: str | None = None
+    problem: str = ""
+
+
+async def index(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    after = visit.parameter("after") or None
+    page = await visit.services.segments.page(mailing_list.name, limit=_SHOWN, after=after)
+    return visit.render(
+        "admin/audience/segments.html",
+        list=mailing_list,
+        segments=page.segments,
+        next_url=f"{visit.path}?{urlencode({'after': page.next})}" if page.next else "",
+        first_url=visit.path if after else "",
+    )
+
+
+async def edit(visit: Visit) -> Response:
+    """Show a segment with its builder, or the form of a new one."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    current = await _current(visit, mailing_list)
+    rule = current.rule if current else ""
+    return await _show(visit, mailing_list, current, {"name": "", "rule": rule})
+
+
+async def save(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    current = await _current(visit, mailing_list)
+    given = {
+        "name": (await visit.text("name")).strip(),
+        "rule": (await visit.text("rule")).strip().replace("\r\n", "\n"),
+    }
+    etag = await visit.text("etag") or None
+    segments = visit.services.segments
+    try:
+        if current is None:
+            saved = await segments.create(mailing_list.name, given["name"], given["rule"])
+        else:
+            saved = await segments.change(mailing_list.name, current.name, given["rule"], etag)
+    except Invalid as exc:
+        problems = {exc.field: exc.problem}
+        return await _show(visit, mailing_list, current, given, problems, status=422)
+    except Exists:
+        problems = {"name": "is already taken: choose another one"}
+        return await _show(visit, mailing_list, current, given, problems, status=409)
+    except Overtaken:
+        current = await _current(visit, mailing_list)
+        theirs = {"rule": current.rule if current else ""}
+        found = differences({"rule": "Rule"}, given, theirs)
+        return await _show(visit, mailing_list, current, given, theirs=found, status=409)
+    await visit.audit(
+        "changed segment" if current else "created segment", f"{mailing_list.name}: {saved.name}"
+    )
+    flash = "Saved." if current else f"Segment {saved.name} created."
+    return visit.redirect(_address_of(saved), flash)
+
+
+async def count(visit: Visit) -> Response:
+    """Count who matches what is typed; on a long list, a part of it."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    rule = await visit.text("rule")
+    found = await _count(visit, mailing_list, rule) if rule.strip() else None
+    if visit.is_partial:
+        return visit.render("admin/audience/segment_count.html", list=mailing_list, found=found)
+    given = {"name": "", "rule": rule}
+    return await _show(visit, mailing_list, None, given, found=found)
+
+
+async def _count(visit: Visit, mailing_list: MailingList, rule: str) -> _Found:
+    try:
+        part = await visit.services.segments.count(
+            mailing_list.name, rule, after=await visit.text("after"), seconds=_SECONDS
+        )
+    except RuleError as exc:
+        return _Found(problem=f"{exc.problem[:1].upper()}{exc.problem[1:]}.")
+    form = await visit.form()
+    earlier = [Address(each) for each in form.getlist("sample") if isinstance(each, str)]
+    size = (await visit.services.sizes.of([mailing_list.name])).get(mailing_list.name)
+    seen = _number(await visit.text("seen")) + part.looked_at
+    return _Found(
+        rule=rule,
+        count=_number(await visit.text("counted")) + part.count,
+        sample=[*earlier, *part.sample][:_SAMPLE],
+        seen=seen,
+        total=max(seen, size.subscribers if size else 0),
+        next=part.next,
+    )
+
+
+async def parse(visit: Visit) -> Response:
+    """Return what is typed as data for the builder, as JSON."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    fields = (await visit.services.fields.of(mailing_list.name)).fields
+    tree = _tree(await visit.text("rule"), fields)
+    status = 200 if tree else 422
+    return Response(tree or "null", status, media_type="application/json")
+
+
+async def explain(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    rule, email = await visit.text("rule"), (await visit.text("email")).strip()
+    current = None
+    if name := await visit.text("segment"):
+        current = await visit.services.segments.get(mailing_list.name, name)
+        rule = rule or current.rule
+    problem, explanation = "", None
+    try:
+        found = await visit.services.segments.explain_rule(mailing_list.name, rule, email)
+        explanation = describe_explanation(found)
+    except NoSuch:
+        problem = f"{email[:254]} is not on the list."
+    except Invalid as exc:
+        problem = f"{exc.problem[:1].upper()}{exc.problem[1:]}."
+    values: dict[str, Any] = {"problem": problem, "explanation": explanation}
+    if visit.is_partial:
+        return visit.render("admin/audience/segment_reasons.html", **values)
+    given = {"name": "", "rule": rule}
+    return await _show(visit, mailing_list, current, given, email=email, **values)
+
+
+async def delete(visit: Visit) -> Response:
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    is_asking = visit.request.method == "GET"
+    name = visit.parameter("segment") if is_asking else await visit.text("segment")
+    segment = await visit.services.segments.get(mailing_list.name, name)
+    if is_asking:
+        return visit.render(
+            "admin/confirm.html",
+            title=f"Delete segment {name}?",
+            points=["Its subscribers stay on the list."],
+            button="Delete segment",
+            fields={"segment": name, "etag": segment.etag},
+            back=_address_of(segment),
+        )
+    etag = await visit.text("etag") or None
+    await visit.services.segments.remove(mailing_list.name, name, etag)
+    await visit.audit("deleted segment", f"{mailing_list.name}: {name}")
+    return visit.redirect(f"/lists/{mailing_list.name}/segments", f"Segment {name} deleted.")
+
+
+_QUESTIONS: Final = {
+    BulkAction.ASK: ("Send a confirmation email to {people}?", "Send confirmation email"),
+    BulkAction.BLOCK: ("Block {people}?", "Block"),
+    BulkAction.UNBLOCK: ("Unblock {people}?", "Unblock"),
+    BulkAction.REMOVE: ("Remove {people} from the list?", "Remove"),
+    BulkAction.VERIFY: ("Mark {people} as confirmed?", "Mark as confirmed"),
+}
+
+
+async def bulk(visit: Visit) -> Response:
+    """Change everyone in a segment, after a question."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    segment = await visit.services.segments.get(mailing_list.name, await visit.text("segment"))
+    action = parse_action(await visit.text("action"))
+    if not await visit.text("confirmed"):
+        visit.skip_audit()
+        return await _ask(visit, mailing_list, segment, action)
+    changing = visit.context.background.start(
+        change_segment(visit.services.segments, visit.services.subscriptions, segment, action),
+        f"change of the segment {segment.name} of the list {mailing_list.name}",
+    )
+    done, _ = await asyncio.wait([changing], timeout=_BULK_WAIT)
+    flash = "The subscribers are being changed in the background."
+    if done:
+        report: BulkReport = changing.result()
+        flash = f"{counted(report.done, 'subscriber', 'subscribers')} {PAST_TENSE[action]}."
+        if report.problems:
+            flash += f" Not changed: {len(report.problems):,}."
+    await visit.audit(f"{PAST_TENSE[action]} segment", f"{mailing_list.name}: {segment.name}")
+    return visit.redirect(_address_of(segment), flash)
+
+
+async def _ask(
+    visit: Visit, mailing_list: MailingList, segment: Segment, action: BulkAction
+) -> Response:
+    part = await visit.services.segments.count(mailing_list.name, segment.rule, seconds=_SECONDS)
+    people = counted(part.count, "subscriber", "subscribers")
+    title, button = _QUESTIONS[action]
+    return visit.render(
+        "admin/confirm.html",
+        title=title.format(people=f"more than {people}" if part.next else people),
+        points=[f"Everyone who is in the segment {segment.name} at that moment is changed."],
+        button=button,
+        fields={"segment": segment.name, "action": action.value, "confirmed": "yes"},
+        back=_address_of(segment),
+    )
+
+
+async def _current(visit: Visit, mailing_list: MailingList) -> Segment | None:
+    name = visit.parameter("segment")
+    return await visit.services.segments.get(mailing_list.name, name) if name else None
+
+
+async def _show(
+    visit: Visit,
+    mailing_list: MailingList,
+    current: Segment | None,
+    values: dict[str, str],
+    problems: dict[str, str] | None = None,
+    *,
+    theirs: list[Difference] | None = None,
+    status: int = 200,
+    **more: Any,
+) -> Response:
+    fields = (await visit.services.fields.of(mailing_list.name)).fields
+    shown: dict[str, Any] = {
+        "list": mailing_list,
+        "segment": current.name if current else "",
+        "etag": current.etag if current else "",
+        "values": values,
+        "problems": problems or {},
+        "theirs": theirs or [],
+        "fields": _offered(fields),
+        "tree": _tree(values["rule"], fields) if values["rule"] else _EMPTY,
+        "found": None,
+        "email": "",
+        "problem": "",
+        "explanation": None,
+    }
+    return visit.render("admin/audience/segment.html", status=status, **{**shown, **more})
+
+
+_EMPTY: Final = '{"kind":"group","all":true,"parts":[]}'
+
+
+def _offered(fields: Fields) -> list[dict[str, Any]]:
+    """Return the fields that the builder offers, with the comparisons of their types."""
+    return [
+        {
+            "name": name,
+            "label": _ROW_LABELS[name] if name in FROM_THE_ROW else _label(fields, name),
+            "type": kind.value,
+            "operators": [each.value for each in operators_of(kind)],
+            "choices": list(field.choices) if (field := fields.get(name)) else [],
+        }
+        for name, kind in fields.types.items()
+    ]
+
+
+def _label(fields: Fields, name: str) -> str:
+    field = fields.get(name)
+    return field.shown_label if field else name
+
+
+def _tree(rule: str, fields: Fields) -> str:
+    """Return a rule for the builder, as JSON; nothing if it has a mistake."""
+    try:
+        parsed = parse_rule(rule)
+        check_rule(parsed, fields.types)
+    except RuleError:
+        return ""
+    return msgspec.json.encode(tree_of(parsed)).decode()
+
+
+def _address_of(segment: Segment) -> str:
+    return f"/lists/{segment.list_name}/segment?{urlencode({'segment': segment.name})}"
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
+
+
+VIEWS = (
+    View("/lists/{name}/segments", index, role=Role.VIEWER),
+    View("/lists/{name}/segment", edit, role=Role.VIEWER),
+    View("/lists/{name}/segment", save, role=Role.EDITOR, methods=("POST",)),
+    View("/lists/{name}/segment/count", count, role=Role.VIEWER, methods=("POST",), audited=False),
+    View("/lists/{name}/segment/parse", parse, role=Role.VIEWER, methods=("POST",), audited=False),
+    View(
+        "/lists/{name}/segment/explain", explain, role=Role.VIEWER, methods=("POST",), audited=False
+    ),
+    View("/lists/{name}/segment/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),
+    View("/lists/{name}/segment/bulk", bulk, role=Role.EDITOR, methods=("POST",)),
+)
