@@ -179,6 +179,8 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
     if subscriber.pending_attributes:
         pending = msgspec.json.encode(subscriber.pending_attributes).decode()
         properties["PendingAttributes"] = pending
+    if subscriber.note:
+        properties["Note"] = subscriber.note
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
@@ -250,6 +252,7 @@ def subscriber_from(entity: Entity) -> Subscriber:
         attributes=msgspec.json.decode(attributes) if attributes else {},
         paused_until=read_optional(entity, "PausedUntil", datetime),
         pending_attributes=msgspec.json.decode(pending) if pending else {},
+        note=read_optional(entity, "Note", str) or "",
     )
 
 

@@ -168,6 +168,17 @@ def test_subscribers_are_found_by_any_part_of_their_address(cli: CommandLine) ->
     assert trace["lists"][0]["email"] == "Ann.Lee@example.org"
 
 
+def test_a_field_is_renamed_with_its_values(cli: CommandLine, news: str) -> None:
+    cli.ok("field", "add", news, "city")
+    cli.ok("subscriber", "add", news, "ann@example.org", "--field", "city=Bern")
+    cli.ok("segment", "create", news, "bern", 'city = "Bern"')
+    printed = cli.ok("field", "rename", news, "city", "town")
+    assert printed.strip() == f"Field city of {news} renamed to town, with 1 value."
+    assert cli.json("subscriber", "show", news, "ann@example.org")["attributes"] == {"town": "Bern"}
+    assert "1 subscriber selected" in cli.ok("segment", "preview", news, 'town = "Bern"')
+    assert cli.fails("field", "rename", news, "city", "x") == "there is no field 'city'"
+
+
 def test_fields_and_segments(cli: CommandLine, news: str) -> None:
     cli.ok("field", "add", news, "city", "--label", "Home town")
     added = cli.json("field", "add", news, "plan", "--type", "choice", "--choice", "Pro")

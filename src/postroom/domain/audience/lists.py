@@ -83,7 +83,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     `merged_guids` belonged to subscribers whose addresses differed from this one only in case,
     before such addresses were one subscriber: their links still work. `attributes` are the values
     of the list's fields, as JSON has them. Nothing is sent until `paused_until`.
-    `pending_attributes` were given at a later sign-up, and count once the owner has confirmed.
+    `pending_attributes` were given at a later sign-up, and count once the owner has confirmed. The
+    `note` is for the team.
     """
 
     list_name: ListName
@@ -98,6 +99,7 @@ class Subscriber(msgspec.Struct, frozen=True):
     attributes: Mapping[str, Any] = {}
     paused_until: datetime | None = None
     pending_attributes: Mapping[str, Any] = {}
+    note: str = ""
 
     @property
     def key(self) -> AddressKey:

@@ -6,13 +6,9 @@ from typing import Final
 
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.segments import Segment
+from postroom.services.audience.bulk_changes import BulkAction, BulkReport, change_many
 from postroom.services.audience.segments import SegmentService
-from postroom.services.audience.subscriptions import (
-    BulkAction,
-    BulkReport,
-    SubscriptionService,
-    change_many,
-)
+from postroom.services.audience.subscriptions import SubscriptionService
 
 _AT_ONCE: Final = 100
 _PROBLEMS_KEPT: Final = 1000

@@ -177,6 +177,21 @@ class SubscriberSearch:
         found = await asyncio.gather(*(self._rows.read(_Row, name, each) for each in ranges))
         return [_line(key, row) for one in found for key, row in one.items()]
 
+    async def attributes(
+        self, list_name: ListName, emails: Sequence[Address]
+    ) -> dict[Address, dict[str, Any]]:
+        """Return the values of the fields of these subscribers."""
+        ranges = [KeyRange.only(entities.email_row(each)) for each in emails]
+        found = await asyncio.gather(
+            *(self._rows.read(_Described, list_name, each) for each in ranges)
+        )
+        return {
+            email: msgspec.json.decode(row.Attributes)
+            for email, rows in zip(emails, found, strict=True)
+            for row in rows.values()
+            if row.Attributes
+        }
+
     async def whole(
         self,
         list_name: str,
@@ -203,6 +218,12 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
     Verified: bool = False
     Blocked: str = ""
     EmailAddress: str = ""
+
+
+class _Described(msgspec.Struct, frozen=True, gc=False):
+    """The property of an `email:` row that has the values of fields."""
+
+    Attributes: str = ""
 
 
 def _line(key: str, row: _Row) -> SubscriberLine:

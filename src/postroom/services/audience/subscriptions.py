@@ -6,7 +6,7 @@ import asyncio
 import hmac
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from postroom.domain.audience.lists import (
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
 from postroom.domain.languages import parse_language
 from postroom.domain.messages.pages import CONFIRM_QUEUE
+from postroom.domain.plain_text import some_lines
 from postroom.services import entities
 from postroom.services.audience.departures import Departures
 from postroom.services.audience.list_fields import FieldService
@@ -44,6 +45,7 @@ from postroom.storage import (
 
 # A list that existed a moment ago is not read again: `keep` notices if it was deleted.
 _SEEN_SECONDS = 5.0
+LONGEST_NOTE: Final = 2000
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -294,6 +296,7 @@ class SubscriptionService:
         verified: bool | None = None,
         blocked: str | None = None,
         attributes: Mapping[str, Any] | None = None,
+        note: str | None = None,
         etag: str | None = None,
     ) -> Subscriber:
         """Change what is given; of the attributes, those that are named, and None removes one.
@@ -314,6 +317,9 @@ class SubscriptionService:
             new = msgspec.structs.replace(
                 new, attributes=await self._changed(old.list_name, old.attributes, attributes)
             )
+        if note is not None:
+            checked = some_lines("note", note, longest=LONGEST_NOTE)
+            new = msgspec.structs.replace(new, note=checked)
         return await self._rows.save(old, new, etag or old.etag)
 
     async def _changed(

@@ -158,6 +158,7 @@ class SubscriberResource(Resource, frozen=True):
     attributes: Annotated[
         dict[str, AttributeValue], Meta(description="The values of the list's fields.")
     ]
+    note: Annotated[str, Meta(description="What the team has noted; subscribers do not see it.")]
     created_at: Time
     etag: str
 
@@ -173,6 +174,7 @@ def describe_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> Su
         blocked=subscriber.blocked or None,
         paused_until=describe_time(subscriber.paused_until),
         attributes=dict(subscriber.attributes),
+        note=subscriber.note,
         created_at=describe_time(subscriber.created_at),
         etag=subscriber.etag,
     )

@@ -174,6 +174,7 @@ FromName = line(
 TemplateTitle = line(LONGEST_TITLE, "Shown in the gallery.", "Spring letter")
 TemplateDescription = lines(LONGEST_DESCRIPTION, "What it is for.", "For the spring campaign")
 AltText = line(LONGEST_ALT, "What it shows, for people who do not see it.", "A red cat")
+Note = lines(2000, "A note for the team; subscribers do not see it.", "Met at the fair")
 Reason = line(200, "Why nothing is sent to this address; null unblocks.", "bounced")
 
 # -- lists, addresses, references -----------------------------------------------------------------

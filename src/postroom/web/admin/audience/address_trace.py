@@ -78,14 +78,14 @@ async def trace(visit: Visit) -> Response:
         email=address,
         problem="",
         found=subscriptions,
-        signing_up=_newest_first([*_of_subscriptions(subscriptions), *_of_departures(departures)]),
+        signing_up=newest_first([*of_subscriptions(subscriptions), *of_departures(departures)]),
         entries=entries,
         traced=traced,
         before=before,
     )
 
 
-def _of_subscriptions(subscriptions: Iterable[Subscriber]) -> Iterable[TimelineEntry]:
+def of_subscriptions(subscriptions: Iterable[Subscriber]) -> Iterable[TimelineEntry]:
     for each in subscriptions:
         name = each.list_name
         url = f"/lists/{name}/subscribers/{quote(each.address)}"
@@ -97,7 +97,7 @@ def _of_subscriptions(subscriptions: Iterable[Subscriber]) -> Iterable[TimelineE
         yield TimelineEntry(each.created_at, "signed up or added", name, url)
 
 
-def _of_departures(departures: Iterable[Departure]) -> Iterable[TimelineEntry]:
+def of_departures(departures: Iterable[Departure]) -> Iterable[TimelineEntry]:
     for each in departures:
         url = f"/lists/{each.list_name}"
         yield TimelineEntry(each.left_at, "unsubscribed", each.list_name, url, "warn")
@@ -125,7 +125,7 @@ def _of_email(message: Message, email: EmailRecord) -> TimelineEntry:
     )
 
 
-def _newest_first(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
+def newest_first(entries: Iterable[TimelineEntry]) -> list[TimelineEntry]:
     return sorted(entries, key=lambda entry: entry.at, reverse=True)
 
 

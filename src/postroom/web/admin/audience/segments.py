@@ -23,8 +23,8 @@ from postroom.domain.audience.rules import (
 from postroom.domain.audience.segments import Segment
 from postroom.domain.errors import Exists, Invalid, NoSuch, Overtaken
 from postroom.services.accounts.users import Role
+from postroom.services.audience.bulk_changes import BulkAction, BulkReport
 from postroom.services.audience.segment_changes import change_segment
-from postroom.services.audience.subscriptions import BulkAction, BulkReport
 from postroom.services.resources.audience import describe_explanation
 from postroom.web.admin.audience.subscribers import PAST_TENSE, parse_action
 from postroom.web.rendering.templating import counted

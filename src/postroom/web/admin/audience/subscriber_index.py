@@ -7,11 +7,14 @@ shows its progress and continues by itself: its URL carries the results so far.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.fields import Field, Fields, value_text
 from postroom.domain.audience.lists import ListName, Subscriber
 from postroom.services.accounts.users import Role
 from postroom.services.audience.subscriber_search import SubscriberLine, SubscriberState
@@ -26,6 +29,8 @@ _SECONDS: Final = 0.7
 """Time limit of each further step, while the page shows its progress."""
 
 _DIGITS: Final = 9
+_MOST_COLUMNS: Final = 5
+_SEGMENTS_OFFERED: Final = 100
 
 
 _STATES: Final = {
@@ -61,6 +66,7 @@ class _Search(msgspec.Struct, frozen=True):
     list_name: ListName
     part: str
     state: SubscriberState | None
+    segment: str
     after: str
     kept: list[str]
     seen: int
@@ -79,7 +85,15 @@ async def index(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     part = visit.parameter("q").strip()
     state = _state(visit.parameter("state"))
-    filters = {"q": part, "state": state.value if state else ""}
+    segment = visit.parameter("segment")
+    fields = (await visit.services.fields.of(mailing_list.name)).fields
+    columns = _columns(visit, fields)
+    filters = {
+        "q": part,
+        "state": state.value if state else "",
+        "segment": segment,
+        "columns": ",".join(each.name for each in columns),
+    }
     sorting = Sorting(visit, _INDEX, filters)
     size = (await visit.services.sizes.of([mailing_list.name]))[mailing_list.name]
     sorting.expect(size.subscribers)
@@ -87,12 +101,17 @@ async def index(visit: Visit) -> Response:
         mailing_list.name,
         part,
         state,
+        segment,
         visit.parameter("after"),
         visit.request.query_params.getlist("kept")[:ROWS_SHOWN],
         _number(visit.parameter("seen")),
         _SECONDS if visit.parameter("from") else _FIRST_SECONDS,
     )
-    if not sorting.is_key_order and size.subscribers <= sorting.max_rows:
+    if segment:
+        if not sorting.is_key_order:
+            sorting.select(None)
+        found = await _in_order(visit, sorting, search)
+    elif not sorting.is_key_order and size.subscribers <= sorting.max_rows:
         whole = await visit.services.search.whole(
             mailing_list.name, state=state, contains=part, most=sorting.max_rows
         )
@@ -116,15 +135,51 @@ async def index(visit: Visit) -> Response:
         state=filters["state"],
         states=_STATES,
         sorting=sorting,
+        segment=segment,
+        segments=await _segment_names(visit, mailing_list.name),
+        fields=fields.all,
+        columns=columns,
+        cells=await _cells(visit, mailing_list.name, found.subscribers, columns),
     )
+
+
+def _columns(visit: Visit, fields: Fields) -> list[Field]:
+    """Return the fields to show as columns: those that are ticked, or those of the URL."""
+    ticked = visit.request.query_params.getlist("column")
+    wanted = {*ticked, *("" if ticked else visit.parameter("columns")).split(",")}
+    return [each for each in fields.all if each.name in wanted][:_MOST_COLUMNS]
+
+
+async def _segment_names(visit: Visit, name: ListName) -> list[str]:
+    page = await visit.services.segments.page(name, limit=_SEGMENTS_OFFERED)
+    return [each.name for each in page.segments]
+
+
+async def _cells(
+    visit: Visit,
+    name: ListName,
+    subscribers: Sequence[Subscriber | SubscriberLine],
+    columns: list[Field],
+) -> dict[Address, list[str]]:
+    """Return the texts of the columns for each subscriber that is shown."""
+    if not columns:
+        return {}
+    shown = [each.address for each in subscribers]
+    found = await visit.services.search.attributes(name, shown)
+    return {
+        email: [value_text(found.get(email, {}).get(each.name)) for each in columns]
+        for email in shown
+    }
 
 
 async def _in_order(visit: Visit, sorting: Sorting[SubscriberLine], step: _Search) -> _Found:
     """Search in the order of addresses."""
     search = visit.services.search
     kept = await search.lines(step.list_name, step.kept) if step.kept else []
-    found = await search.find(
-        step.list_name,
+    look = partial(search.find, step.list_name)
+    if step.segment:
+        look = partial(visit.services.segments.find, step.list_name, step.segment)
+    found = await look(
         state=step.state,
         contains=step.part,
         limit=max(ROWS_SHOWN - len(kept), 1),

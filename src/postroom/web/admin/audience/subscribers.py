@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.lists import ListName, Subscriber
+from postroom.domain.audience.fields import Fields, value_text
+from postroom.domain.audience.lists import ListName, MailingList, Subscriber
 from postroom.domain.errors import Exists, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.plain_text import one_line
 from postroom.services.accounts.users import Role
@@ -18,6 +21,8 @@ from postroom.services.audience.bulk_changes import (
     BulkReport,
     change_many,
 )
+from postroom.web.admin.audience import subscriber_fields
+from postroom.web.admin.audience.address_trace import newest_first, of_departures, of_subscriptions
 from postroom.web.rendering.templating import counted, short
 from postroom.web.requests.flash import Undo
 from postroom.web.requests.forms import Difference, differences
@@ -25,55 +30,94 @@ from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _LONGEST_REASON: Final = 200
-_LABELS: Final = {"email": "Address", "verified": "Confirmed", "blocked": "Reason for blocking"}
+_LABELS: Final = {
+    "email": "Address",
+    "verified": "Confirmed",
+    "blocked": "Reason for blocking",
+    "note": "Note",
+}
+_INPUTS: Final[Mapping[str, Any]] = {
+    "input_types": subscriber_fields.INPUT_TYPES,
+    "ticked": subscriber_fields.ticked,
+    "zip": zip,
+}
 
 
 async def add(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
-    template = "admin/audience/subscriber_add.html"
+    fields = (await visit.services.fields.of(mailing_list.name)).fields
     if visit.request.method == "GET":
-        return visit.render(template, list=mailing_list, email="", verified=False, problems={})
+        return _show_add(visit, mailing_list, fields, {})
+    texts = await subscriber_fields.given_texts(visit, fields)
     email, verified = await visit.text("email"), bool(await visit.text("verified"))
-    problems = {}
     try:
-        made = await visit.services.subscriptions.add(mailing_list.name, email, verified=verified)
+        made = await visit.services.subscriptions.add(
+            mailing_list.name,
+            email,
+            verified=verified,
+            attributes=subscriber_fields.parse_texts(fields, texts),
+        )
         await visit.audit("added subscriber", f"{made.address} to {mailing_list.name}")
         return visit.redirect(
             f"/lists/{mailing_list.name}/subscribers/add", f"{made.address} added."
         )
     except Invalid as exc:
-        problems, status = {"email": exc.problem}, 422
+        problems, status = {subscriber_fields.input_of(exc.field): exc.problem}, 422
     except Exists:
         problems, status = {"email": "is already on the list"}, 409
+    values = {"email": email, "verified": "yes" if verified else "no", **texts}
+    return _show_add(visit, mailing_list, fields, values, problems, status=status)
+
+
+def _show_add(
+    visit: Visit,
+    mailing_list: MailingList,
+    fields: Fields,
+    values: dict[str, str],
+    problems: dict[str, str] | None = None,
+    *,
+    status: int = 200,
+) -> Response:
     return visit.render(
-        template, status=status, list=mailing_list, email=email, verified=verified,
-        problems=problems,
-    )  # fmt: skip
+        "admin/audience/subscriber_add.html",
+        status=status,
+        list=mailing_list,
+        values=values,
+        problems=problems or {},
+        fields=fields.declared,
+        **_INPUTS,
+    )
 
 
 async def edit(visit: Visit) -> Response:
     """Show a subscriber, with a form to edit it for editors."""
     name, email = visit.parameter("name"), visit.parameter("email")
     current = await visit.services.subscriptions.get(name, email)
+    fields = (await visit.services.fields.of(current.list_name)).fields
     if visit.request.method == "GET":
-        return await _show(visit, current, _fields(current))
+        return await _show(visit, current, _fields(current, fields))
     given = {
         "email": (await visit.text("email")).strip(),
         "verified": "yes" if await visit.text("verified") else "no",
         "blocked": await visit.text("blocked"),
+        "note": await visit.text("note"),
+        **await subscriber_fields.given_texts(visit, fields),
     }
     etag = await visit.text("etag")
     try:
         saved = await _save(visit, current, given, etag)
     except Invalid as exc:
-        return await _show(visit, current, given, etag, {exc.field: exc.problem}, status=422)
+        problems = {subscriber_fields.input_of(exc.field): exc.problem}
+        return await _show(visit, current, given, etag, problems, status=422)
     except Exists:
         problems = {"email": "is already on the list"}
         return await _show(visit, current, given, etag, problems, status=409)
     except Overtaken:
         current = await visit.services.subscriptions.get(name, email)
-        theirs = differences(_LABELS, given, _fields(current))
-        return await _show(visit, current, given, current.etag, theirs=theirs, status=409)
+        theirs = _fields(current, fields)
+        labels = {**_LABELS, **subscriber_fields.labels_of(fields)}
+        found = differences(labels, {**theirs, **given}, theirs)
+        return await _show(visit, current, given, current.etag, theirs=found, status=409)
     await visit.audit("changed subscriber", f"{saved.address} of {name}")
     return visit.redirect(_address_of(saved), "Saved.")
 
@@ -86,10 +130,10 @@ async def move(visit: Visit) -> Response:
         moved = await visit.services.subscriptions.move(name, email, to_list)
     except (Invalid, NoSuch):
         problems = {"to_list": "Choose a list."}
-        return await _show(visit, current, _fields(current), problems=problems, status=422)
+        return await _show(visit, current, {}, problems=problems, status=422)
     except Exists:
         problems = {"to_list": f"{current.address} is already on that list."}
-        return await _show(visit, current, _fields(current), problems=problems, status=409)
+        return await _show(visit, current, {}, problems=problems, status=409)
     await visit.audit("moved subscriber", f"{moved.address} from {name} to {moved.list_name}")
     undo = Undo(f"{_address_of(moved)}/move", (("to_list", name),))
     return visit.redirect(_address_of(moved), f"Moved to list {moved.list_name}.", undo)
@@ -103,7 +147,7 @@ async def ask(visit: Visit) -> Response:
         await visit.services.subscriptions.ask(name, email)
     except NotNow as exc:
         problems = {"ask": str(exc)}
-        return await _show(visit, current, _fields(current), problems=problems, status=409)
+        return await _show(visit, current, {}, problems=problems, status=409)
     await visit.audit("asked subscriber to confirm", f"{current.address} of {name}")
     flash = f"Confirmation email to {current.address} is on its way."
     return visit.redirect(_address_of(current), flash)
@@ -132,12 +176,16 @@ async def delete(visit: Visit) -> Response:
 
 async def _save(visit: Visit, current: Subscriber, given: dict[str, str], etag: str) -> Subscriber:
     """Save the state, then the address: after an interruption, the form can be sent again."""
+    fields = (await visit.services.fields.of(current.list_name)).fields
+    texts = {key: text for key, text in given.items() if key.startswith(subscriber_fields.PREFIX)}
     reason = one_line("blocked", given["blocked"], longest=_LONGEST_REASON, required=False)
     saved = await visit.services.subscriptions.edit(
         current.list_name,
         current.address,
         verified=given["verified"] == "yes",
         blocked=reason,
+        attributes=subscriber_fields.parse_texts(fields, texts),
+        note=given["note"],
         etag=etag or current.etag,
     )
     if given["email"] == saved.address:
@@ -157,12 +205,27 @@ async def _show(
     theirs: list[Difference] | None = None,
     status: int = 200,
 ) -> Response:
+    fields = (await visit.services.fields.of(current.list_name)).fields
+    tracing = visit.services.tracing
+    subscriptions, departures = await asyncio.gather(
+        tracing.subscriptions(current.address), tracing.departures(current.address)
+    )
+    history = newest_first([*of_subscriptions(subscriptions), *of_departures(departures)])
     return visit.render(
         "admin/audience/subscriber.html",
         status=status,
         subscriber=current,
         here=_address_of(current),
-        values=values,
+        fields=fields.all,
+        shown={
+            each.shown_label: value_text(current.attributes[each.name])
+            for each in fields.all
+            if each.name in current.attributes
+        },
+        subscriptions=subscriptions,
+        history=history,
+        **_INPUTS,
+        values={**_fields(current, fields), **values},
         etag=etag or current.etag,
         problems=problems or {},
         theirs=theirs or [],
@@ -170,8 +233,10 @@ async def _show(
     )
 
 
-def _fields(subscriber: Subscriber) -> dict[str, str]:
+def _fields(subscriber: Subscriber, fields: Fields) -> dict[str, str]:
     return {
+        **subscriber_fields.texts_of(fields, subscriber.attributes),
+        "note": subscriber.note,
         "email": subscriber.address,
         "verified": "yes" if subscriber.verified else "no",
         "blocked": subscriber.blocked,
@@ -228,7 +293,7 @@ async def bulk(visit: Visit) -> Response:
     emails = [each for each in form.getlist("email") if isinstance(each, str)][:MOST_AT_ONCE]
     action = parse_action(await visit.text("action"))
     back = f"/lists/{mailing_list.name}/subscribers"
-    shown = {name: await visit.text(name) for name in ("q", "state", "sort")}
+    shown = {name: await visit.text(name) for name in ("q", "state", "segment", "sort")}
     kept = {name: text for name, text in shown.items() if 0 < len(text) <= _LONGEST_FIELD}
     if kept:
         back += f"?{urlencode(kept)}"

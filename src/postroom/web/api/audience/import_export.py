@@ -17,7 +17,7 @@ from postroom.services.audience.files.columns import EMAIL_NAMES
 from postroom.services.audience.files.import_report import Existing
 from postroom.services.resources.audience import ImportResource, describe_import
 from postroom.web.api.documenting import call
-from postroom.web.api.fields import Flag, ListPath, Text
+from postroom.web.api.fields import Flag, ListPath, SegmentName
 from postroom.web.api.middleware import wants_body
 from postroom.web.api.problems import problem
 from postroom.web.api.routing import ApiRoute, respond, services_of
@@ -134,7 +134,9 @@ async def import_subscribers(
 async def export_subscribers(
     request: Request,
     name: ListPath,
-    segment: Annotated[Text | None, Query(description="Only subscribers of this segment.")] = None,
+    segment: Annotated[
+        SegmentName | None, Query(description="Only subscribers of this segment.")
+    ] = None,
 ) -> Response:
     """Export the subscribers of a list, or of a segment, as a CSV file, sorted by address.
 

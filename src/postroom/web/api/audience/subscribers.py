@@ -29,6 +29,7 @@ from postroom.web.api.fields import (
     Flag,
     Limit,
     ListPath,
+    Note,
     Reason,
     SegmentName,
 )
@@ -77,6 +78,7 @@ class SubscriberChange(Change):
         Attributes | None,
         Field(description="Values of fields to change; null removes one. Others stay."),
     ] = None
+    note: Note | None = None
 
 
 def _describe(request: Request, subscriber: Subscriber) -> SubscriberResource:
@@ -190,7 +192,7 @@ async def change_subscriber(
     email: AddressPath,
     body: SubscriberChange,
 ) -> Response:
-    """Verify, block or unblock a subscriber, or change its attributes or address.
+    """Verify, block or unblock a subscriber, or change its attributes, note or address.
 
     With a new address, the subscriber's links still work.
     """
@@ -208,6 +210,7 @@ async def change_subscriber(
         verified=body.verified,
         blocked="" if unblocks else body.blocked,
         attributes=body.attributes,
+        note=body.note,
         etag=etag,
     )
     return respond_with_etag(_describe(request, saved))
