@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from postroom.domain.errors import Overtaken
 from postroom.storage import Conflict, Lease, LeaseLost, Store, StoreError
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 _MOST_ATTEMPTS: Final = 50
 _PAUSE_STEP, _LONGEST_PAUSE = 0.002, 0.05
@@ -35,6 +37,17 @@ async def retry_on_conflict(
             longest = min(_PAUSE_STEP * count, _LONGEST_PAUSE)
             await asyncio.sleep(random.uniform(0, longest))  # noqa: S311
     raise Overtaken(kind, name)
+
+
+async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """Run two coroutines at the same time, for half the cost of `gather`."""
+    task = asyncio.ensure_future(other)
+    try:
+        return await one, await task
+    except BaseException:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 log = logging.getLogger(__name__)
