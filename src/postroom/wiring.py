@@ -33,12 +33,14 @@ from postroom.services.accounts.api_keys import ApiKeyService
 from postroom.services.accounts.audit import AuditService
 from postroom.services.accounts.sessions import SessionService
 from postroom.services.accounts.users import UserService
+from postroom.services.audience.audiences import AudienceService
+from postroom.services.audience.estimates import EstimateService
 from postroom.services.audience.field_changes import FieldChanges
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
 from postroom.services.audience.list_fields import FieldService
 from postroom.services.audience.list_growth import GrowthService, ListCounts
-from postroom.services.audience.list_sizes import EstimateService, ListSizes
+from postroom.services.audience.list_sizes import ListSizes
 from postroom.services.audience.lists import ListService, LogoService
 from postroom.services.audience.personal_data import PersonalDataService, TraceService
 from postroom.services.audience.preferences import PreferenceService
@@ -96,13 +98,6 @@ class Services:
         self.events = EventService(store)
         self.holds = HoldService(store, self.events)
         self.message_rows = MessageRows(store)
-        self.messages = MessageService(store, self.message_rows, self.events, self.holds)
-        self.templates = TemplateService(store)
-        self.publishing = PublishingService(store, self.message_rows, base_url)
-        self.composing = ComposingService(
-            store, self.message_rows, self.messages, self.templates, self.publishing, base_url
-        )
-        self.pictures = PictureService(store, self.message_rows, self.templates)
         self.lists = ListService(store, self.message_rows)
         self.counts = ListCounts(store)
         self.fields = FieldService(store, self.lists)
@@ -113,8 +108,28 @@ class Services:
         self.preferences = PreferenceService(
             store, self.subscriptions.rows, self.fields, limits, keyring
         )
-        self.segments = SegmentService(store, self.lists, self.fields, self.subscriptions)
+        self.segments = SegmentService(
+            store, self.lists, self.fields, self.subscriptions, self.message_rows
+        )
         self.field_changes = FieldChanges(store, self.fields, self.segments)
+        self.growth = GrowthService(store, self.lists)
+        self.sizes = ListSizes(store, self.growth, self.counts)
+        self.audiences = AudienceService(store, self.lists, self.fields, self.segments, self.sizes)
+        self.messages = MessageService(
+            store, self.message_rows, self.events, self.holds, self.audiences
+        )
+        self.templates = TemplateService(store)
+        self.publishing = PublishingService(store, self.message_rows, base_url)
+        self.composing = ComposingService(
+            store,
+            self.message_rows,
+            self.messages,
+            self.templates,
+            self.publishing,
+            self.audiences,
+            base_url,
+        )
+        self.pictures = PictureService(store, self.message_rows, self.templates)
         self.logos = LogoService(store, self.lists)
         self.imports = ImportService(store, self.lists, self.fields, self.counts, self.events)
         self.exports = ExportService(self.lists, self.fields, self.subscriptions, self.segments)
@@ -139,11 +154,9 @@ class Services:
         self.user_removal = UserRemoval(self.users, self.sessions, self.access_links)
         self.audit = AuditService(store)
         self.progress = ProgressService(self.outcomes)
-        self.growth = GrowthService(store, self.lists)
-        self.sizes = ListSizes(store, self.growth, self.counts)
         self.search = SubscriberSearch(store, self.lists)
         self.retries = RetryService(store, self.messages, self.pages, self.outcomes)
-        self.estimates = EstimateService(self.sizes, self.times)
+        self.estimates = EstimateService(self.sizes, self.audiences, self.times)
         self.message_holds = MessageHolds(self.holds, self.messages, self.outcomes)
         self.health = HealthService(self.hosts, self.queue_overview)
         self.store_health = StoreHealth(store)
@@ -249,7 +262,7 @@ def make_renderer(services: Services, settings: Settings) -> Renderer:
         services.composing,
         services.lists,
         services.subscriptions,
-        services.sizes,
+        services.audiences,
         settings.web.base_url,
     )
 

@@ -14,25 +14,31 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.addresses import Address, AddressKey, address_key
-from postroom.domain.audience.lists import ListName, SubscriberGuid
-from postroom.domain.errors import Overtaken
-from postroom.domain.messages.emails import EmailOutcome
+from postroom.domain.audience.addresses import AddressKey, address_key
+from postroom.domain.errors import Invalid, Overtaken
+from postroom.domain.messages.audiences import AudienceRules
 from postroom.domain.messages.messages import Message, MessageStatus, with_status
 from postroom.domain.messages.page_emails import PageEmails
 from postroom.domain.messages.pages import PAGE_SIZE, SEND_QUEUE, WorkItem
-from postroom.domain.messages.refs import MessageRef
 from postroom.errors import PostroomError
+from postroom.scheduler.members import (
+    ListMembers,
+    Members,
+    MembersReader,
+    RefusedMembers,
+    SelectedMembers,
+)
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
+from postroom.services.events import Severity
 from postroom.services.messages.page_rows import FAN_OUT, FREE, Page, PageClaim, page_entity
 from postroom.services.messages.published_messages import PublishedIndex
 from postroom.services.operations.store_history import recorded_server
@@ -40,23 +46,17 @@ from postroom.storage import (
     AlreadyExists,
     Batch,
     Insert,
-    KeyRange,
     MessageToPut,
     Put,
     Server,
 )
 
-Members: TypeAlias = dict[Address, SubscriberGuid]
-"""Subscribers in the order of their addresses' keys, with their GUIDs."""
-
-_WINDOW: Final = 10 * PAGE_SIZE  # the most that one query of the store returns
-_PREFIX: Final = len(entities.EMAIL_PREFIX)
-_REFUSED_AT_ONCE: Final = 100
 _SENDERS_REMEMBER: Final = 60.0  # seconds, what they have sent
 _SENDERS_COMPARE: Final = timedelta(seconds=5)  # once per second
 
 NO_LIST = "the list was deleted before the message was due"
 NO_SUBSCRIBER = "the list has no verified subscriber"
+NO_MATCH = "the audience had no verified subscriber when the message was due"
 
 
 class Superseded(PostroomError):
@@ -65,22 +65,32 @@ class Superseded(PostroomError):
 
 class FanOut:
     def __init__(self, services: SchedulerServices) -> None:
+        self._services = services
         self._store = store = services.store
         self._lists = store.table(entities.LISTS)
         self._pages = services.pages
         self._queue = store.queue(SEND_QUEUE)
         self._messages = services.message_rows
         self._published = PublishedIndex(store)
-        self._refused = RefusedRecipients(services)
+        self._audiences = services.audiences
+        self._events = services.events
         self._server: Server | None = None
         self._server_changed_at = -math.inf
 
     async def begin(self, message: Message) -> Message:
-        """Change Pending to Queuing, and copy what is needed from the list as it is now."""
+        """Change Pending to Queuing, and copy what is needed from the list as it is now.
+
+        If its audience can no longer be told, the message pauses: it must go neither to everybody
+        nor to nobody.
+        """
         found = await self._lists.get(message.list_name, entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:
             message = msgspec.structs.replace(message, reason=NO_LIST)
         else:
+            try:
+                rules = await self._rules(message)
+            except Invalid as exc:
+                return await self._pause(message, exc)
             mailing_list = entities.list_from(found)
             message = msgspec.structs.replace(
                 message,
@@ -88,6 +98,7 @@ class FanOut:
                 list_description=mailing_list.description,
                 list_language=mailing_list.language,
                 list_postal_address=mailing_list.postal_address,
+                audience_rules=rules,
             )
         queuing = with_status(message, MessageStatus.QUEUING, queued_at=clock.now())
         if queuing.published:
@@ -98,18 +109,21 @@ class FanOut:
         """Plan all pages and change Queuing to Processing. `Superseded`."""
         message, last = await self.finish_interrupted(message)
         if message.from_address is not None:  # else there was no list when it was due
-            following = asyncio.ensure_future(self._read(message, last))
+            members = self._members(message)
+            following = asyncio.ensure_future(members.after(last))
             try:
                 while found := await following:
                     if not goes_on():
                         raise Superseded
                     last = address_key(next(reversed(found)))
-                    following = asyncio.ensure_future(self._read(message, last))
+                    following = asyncio.ensure_future(members.after(last))
                     message = await self._queue_window(message, found)
             finally:
                 following.cancel()
         if message.queued_pages == 0:
             reason = NO_LIST if message.from_address is None else NO_SUBSCRIBER
+            if message.from_address is not None and not message.audience.is_everybody:
+                reason = NO_MATCH
             message = msgspec.structs.replace(message, reason=reason)
         return await self._save(with_status(message, MessageStatus.PROCESSING))
 
@@ -134,28 +148,37 @@ class FanOut:
         _, address = await self._pages.last_address(message, last)
         return message, address or None
 
-    async def _read(self, message: Message, after: AddressKey | None) -> Members:
-        """Return the next subscribers behind an address who may receive the message, in the order
-        of addresses; none at the end."""
+    def _members(self, message: Message) -> MembersReader:
+        """Return what reads the recipients of a message, which is queued."""
         if message.retry_of is not None:
-            return await self._refused.after(message, message.retry_of, after)
-        every = KeyRange.prefix(entities.EMAIL_PREFIX)
-        start = every.start if after is None else entities.behind(entities.email_row(after))
-        found: Members = {}
-        while True:
-            # Without a filter: the store would have to look into each row, and most may receive it.
-            within = KeyRange(start, every.stop)
-            rows = await self._lists.read(
-                entities.SubscriberRow, message.list_name, within, limit=_WINDOW
-            )
-            found |= {
-                Address(subscriber.EmailAddress or row[_PREFIX:]): subscriber.SubscriberGUID
-                for row, subscriber in rows.items()
-                if subscriber.may_receive
-            }
-            if len(rows) < _WINDOW or len(found) * 2 >= _WINDOW:
-                return found
-            start = entities.behind(next(reversed(rows)))
+            return RefusedMembers(self._services, message, message.retry_of)
+        if message.audience_rules is None:
+            return ListMembers(self._lists, message.list_name)
+        today = (message.queued_at or clock.now()).date()
+        selection = self._audiences.selection(message.audience, message.audience_rules, today)
+        return SelectedMembers(self._lists, message.list_name, selection)
+
+    async def _rules(self, message: Message) -> AudienceRules | None:
+        """Return the rules of the message's audience as they are now; None if it goes to everybody.
+        `Invalid`."""
+        if message.audience.is_everybody:
+            return None
+        audience = await self._audiences.checked(message.list_name, message.audience)
+        return await self._audiences.rules(message.list_name, audience)
+
+    async def _pause(self, message: Message, problem: Invalid) -> Message:
+        reason = f"its audience is unknown: {problem.problem}"
+        paused = with_status(
+            message, MessageStatus.PAUSED, reason=reason, paused_from=message.status
+        )
+        saved = await self._save(paused)
+        await self._events.record(
+            "scheduler",
+            f"the message {message.subject!r} to {message.list_name} paused itself: {reason}",
+            severity=Severity.WARNING,
+            subject=f"message:{message.ref}",
+        )
+        return saved
 
     async def _queue_window(self, message: Message, found: Members) -> Message:
         first, claim = message.queued_pages, await self._first_claim()
@@ -195,50 +218,3 @@ class FanOut:
             return await self._messages.save(message)
         except Overtaken as exc:
             raise Superseded from exc
-
-
-class RefusedRecipients:
-    """The recipients of a message that retries only the refused recipients of another one."""
-
-    def __init__(self, services: SchedulerServices) -> None:
-        self._lists = services.store.table(entities.LISTS)
-        self._messages = services.message_rows
-        self._pages = services.pages
-        self._outcomes = services.outcomes
-
-    async def after(
-        self, message: Message, original: MessageRef, key: AddressKey | None
-    ) -> Members:
-        """Return some subscribers behind an address whom the original did not reach and who still
-        want it; none at the end."""
-        tried = await self._messages.get(original)
-        first = 0 if key is None else await self._pages.first_until(tried, key)
-        refused: list[AddressKey] = []
-        async for email in self._outcomes.emails(tried, EmailOutcome.REFUSED, first):
-            found = address_key(email.address)
-            if key is None or found > key:
-                refused.append(found)
-            if len(refused) == _REFUSED_AT_ONCE:
-                if wanted := await self._who_still_want_it(message.list_name, refused):
-                    return wanted
-                refused = []
-        return await self._who_still_want_it(message.list_name, refused)
-
-    async def _who_still_want_it(self, name: ListName, keys: Sequence[AddressKey]) -> Members:
-        """Return those who are on the list, verified and not blocked."""
-        found = await asyncio.gather(
-            *(
-                self._lists.read(
-                    entities.SubscriberRow, name, KeyRange.only(entities.email_row(key))
-                )
-                for key in dict.fromkeys(keys)
-            )
-        )
-        return {
-            Address(subscriber.EmailAddress or row.removeprefix(entities.EMAIL_PREFIX)): (
-                subscriber.SubscriberGUID
-            )
-            for one in found
-            for row, subscriber in one.items()
-            if subscriber.may_receive
-        }

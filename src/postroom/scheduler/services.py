@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from postroom.services.accounts.audit import AuditService
+from postroom.services.audience.audiences import AudienceService
 from postroom.services.events import EventService
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
@@ -19,6 +20,7 @@ class SchedulerServices(Protocol):
     """What scheduling, completion and retention use; `wiring.Services` has all of it."""
 
     store: Store
+    audiences: AudienceService
     messages: MessageService
     message_rows: MessageRows
     pages: PageRows

@@ -17,7 +17,7 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
 from postroom.sender.draft_mail import draft_mailing
-from postroom.services.audience.list_sizes import ListSizes
+from postroom.services.audience.audiences import AudienceService
 from postroom.services.audience.lists import ListService
 from postroom.services.messages.composing import ComposingService
 from postroom.services.messages.lifecycle import MessageService
@@ -57,14 +57,14 @@ class Renderer:
         composing: ComposingService,
         lists: ListService,
         subscribers: Subscribers,
-        sizes: ListSizes,
+        audiences: AudienceService,
         base_url: str,
     ) -> None:
         self._messages = messages
         self._composing = composing
         self._lists = lists
         self._subscribers = subscribers
-        self._sizes = sizes
+        self._audiences = audiences
         self._base_url = base_url
 
     async def render(
@@ -105,7 +105,10 @@ class Renderer:
             from_address = mailing_list.from_address
             findings += inspect_lines(subject, lines.preheader)
             findings += inspect_email(mail, urlsplit(self._base_url).hostname or "")
-        if message.list_name and "incomplete-list" not in {each.code for each in findings}:
+        unknown = {"incomplete-list", "incomplete-segment"} | {
+            f"incomplete-exclude-{each}" for each in ("segments", "lists")
+        }
+        if message.list_name and unknown.isdisjoint(each.code for each in findings):
             audience = await self._audience(message)
             findings += inspect_audience(audience)
         return Examined(findings, audience, mail, from_address)
@@ -118,14 +121,8 @@ class Renderer:
         return message.subject, lines, await self._messages.bodies(message)
 
     async def _audience(self, message: Message) -> Audience:
-        size = (await self._sizes.of([message.list_name]))[message.list_name]
-        excluded = {
-            "unconfirmed": size.subscribers - size.verified,
-            "blocked": size.verified - size.recipients,
-        }
-        return Audience(
-            size.recipients, {reason: count for reason, count in excluded.items() if count > 0}
-        )
+        counted = await self._audiences.count(message.list_name, message.audience)
+        return Audience(counted.will_receive, counted.excluded)
 
     def _composed(
         self,

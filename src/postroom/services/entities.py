@@ -53,9 +53,7 @@ from postroom.domain.audience.lists import (
     Subscriber,
     SubscriberGuid,
 )
-from postroom.domain.languages import LANGUAGES, known_language
 from postroom.domain.messages.emails import Counts
-from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.storage import BulkInsert, Delete, Entity, StoreDamaged, Value
 
@@ -273,95 +271,11 @@ class SubscriberRow(msgspec.Struct, frozen=True, gc=False):
         return self.Verified and not self.Blocked and not is_paused
 
 
-# -- messages -------------------------------------------------------------------------------------
+class AttributeRow(SubscriberRow, frozen=True, gc=False):
+    """The same, with what is known about the subscriber."""
 
-
-def message_entity(message: Message) -> Entity:
-    properties: dict[str, Value] = {
-        "SubjectLine": message.subject,
-        "ListName": message.list_name,
-        "Status": message.status.value,
-        "BodyVersion": message.body_version,
-        "HasHtml": message.has_html,
-        "HasText": message.has_text,
-        "CreatedAt": message.created_at,
-        "Reason": message.reason,
-        "QueuedPages": message.queued_pages,
-        "Resumptions": message.resumptions,
-    }
-    optional: dict[str, Value | None] = {
-        "ScheduledDate": message.scheduled_at,
-        "HasSource": message.has_source or None,
-        "Format": None if message.format is MessageFormat.HTML else message.format.value,
-        "Template": message.template or None,
-        "Preheader": message.preheader or None,
-        "FromName": message.from_name or None,
-        "ReplyTo": message.reply_to or None,
-        "EditedAt": message.edited_at,
-        "EditedBy": message.edited_by or None,
-        "VersionAt": message.version_at,
-        "ReadyBy": message.ready_by or None,
-        "Published": message.published or None,
-        "WebKey": message.web_key or None,
-        "FromEmailAddress": message.from_address,
-        "ListDescription": message.list_description,
-        "ListLanguage": None if message.queued_at is None else message.list_language,
-        "ListPostalAddress": message.list_postal_address or None,
-        "PausedFrom": message.paused_from and message.paused_from.value,
-        "QueuedAt": message.queued_at,
-        "CompletedAt": message.completed_at,
-        "RetryOf": message.retry_of,
-        "RetryAt": message.retry_at,
-        "Trace": message.trace or None,
-        **_sum_properties(message.counts),
-    }
-    properties |= {name: value for name, value in optional.items() if value is not None}
-    return Entity(message.day, message_row(message.ref), properties)
-
-
-def message_from(entity: Entity) -> Message:
-    paused_from = read_optional(entity, "PausedFrom", str)
-    from_address = read_optional(entity, "FromEmailAddress", str)
-    retry_of = read_optional(entity, "RetryOf", str)
-    return Message(
-        ref=MessageRef(entity.row.removeprefix(MESSAGE_PREFIX)),
-        list_name=ListName(read(entity, "ListName", str)),
-        subject=read(entity, "SubjectLine", str),
-        scheduled_at=read_optional(entity, "ScheduledDate", datetime),
-        status=MessageStatus(read(entity, "Status", str)),
-        body_version=read(entity, "BodyVersion", str),
-        has_html=read(entity, "HasHtml", bool),
-        has_text=read(entity, "HasText", bool),
-        has_source=read_optional(entity, "HasSource", bool) or False,
-        format=MessageFormat(read_optional(entity, "Format", str) or MessageFormat.HTML),
-        template=read_optional(entity, "Template", str) or "",
-        preheader=read_optional(entity, "Preheader", str) or "",
-        from_name=read_optional(entity, "FromName", str) or "",
-        reply_to=read_optional(entity, "ReplyTo", str) or "",
-        edited_at=read_optional(entity, "EditedAt", datetime),
-        edited_by=read_optional(entity, "EditedBy", str) or "",
-        version_at=read_optional(entity, "VersionAt", datetime),
-        ready_by=read_optional(entity, "ReadyBy", str) or "",
-        published=read_optional(entity, "Published", bool) or False,
-        web_key=read_optional(entity, "WebKey", str) or "",
-        created_at=read(entity, "CreatedAt", datetime),
-        from_address=None if from_address is None else Address(from_address),
-        list_description=read_optional(entity, "ListDescription", str),
-        list_language=known_language(read_optional(entity, "ListLanguage", str) or "")
-        or LANGUAGES[0],
-        list_postal_address=read_optional(entity, "ListPostalAddress", str) or "",
-        paused_from=None if paused_from is None else MessageStatus(paused_from),
-        reason=read(entity, "Reason", str),
-        queued_pages=read(entity, "QueuedPages", int),
-        resumptions=read(entity, "Resumptions", int),
-        queued_at=read_optional(entity, "QueuedAt", datetime),
-        completed_at=read_optional(entity, "CompletedAt", datetime),
-        retry_of=None if retry_of is None else MessageRef(retry_of),
-        retry_at=read_optional(entity, "RetryAt", datetime),
-        trace=read_optional(entity, "Trace", str) or "",
-        counts=counts_from(entity) if "Planned" in entity.properties else None,
-        etag=entity.etag,
-    )
+    CreatedAt: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    Attributes: str = ""
 
 
 # -- pages ----------------------------------------------------------------------------------------
@@ -384,10 +298,11 @@ def counts_from(entity: Entity) -> Counts:
 
 
 def counts_properties(counts: Counts) -> dict[str, Value]:
-    return {**_sum_properties(counts), "Done": counts.pending == 0}
+    return {**sum_properties(counts), "Done": counts.pending == 0}
 
 
-def _sum_properties(counts: Counts | None) -> dict[str, Value]:
+def sum_properties(counts: Counts | None) -> dict[str, Value]:
+    """Return the properties of a sum; none before there is one."""
     if counts is None:
         return {}
     properties: dict[str, Value] = {key: getattr(counts, name) for key, name in _COUNTS.items()}

@@ -119,3 +119,57 @@ def test_the_subscribers_of_a_segment_come_in_parts(client: httpx2.Client) -> No
             break
         params["after"] = part["next"]
     assert emails == [f"p{number}@example.org" for number in (1, 3, 5)]
+
+
+def test_a_message_goes_to_a_segment_without_the_subscribers_of_other_lists(
+    client: httpx2.Client,
+) -> None:
+    add(client, "ann@example.org", city="Bern")
+    add(client, "bob@example.org", city="Bern")
+    add(client, "cec@example.org", city="Basel")
+    assert client.post("/lists", json={**NEWS, "name": "vip"}).status_code == 201
+    vip = {"email": "bob@example.org", "verified": True}
+    assert client.post("/lists/vip/subscribers", json=vip).status_code == 201
+    bern = {"name": "bern", "rule": 'city = "Bern"'}
+    assert client.post("/lists/news/segments", json=bern).status_code == 201
+    message = {
+        "list": "news", "subject": "Hi", "html": "<p>Hi</p>", "scheduled_at": "2999-01-01T00:00Z",
+        "segment": "bern", "exclude_lists": ["vip"],
+    }  # fmt: skip
+    made = client.post("/messages", json=message)
+    assert made.status_code == 201, made.text
+    shown = {name: made.json()[name] for name in ("segment", "exclude_segments", "exclude_lists")}
+    assert shown == {"segment": "bern", "exclude_segments": [], "exclude_lists": ["vip"]}
+    place = f"/messages/{made.json()['ref']}"
+    assert client.get(f"{place}/preflight").json()["audience"] == {
+        "will_receive": 1,
+        "excluded": {"outside_segment": 1, "excluded_list": 1},
+    }
+    kept = client.delete("/lists/news/segments/bern")
+    assert kept.status_code == 409
+    assert "which needs it, is Pending" in kept.json()["detail"]
+
+    turned = client.patch(place, json={"segment": None, "exclude_segments": ["bern"]})
+    assert turned.status_code == 200, turned.text
+    assert turned.json()["segment"] is None
+    assert client.get(f"{place}/preflight").json()["audience"]["will_receive"] == 1
+    everybody = client.patch(place, json={"exclude_segments": [], "exclude_lists": []})
+    assert (everybody.json()["exclude_segments"], everybody.json()["exclude_lists"]) == ([], [])
+
+
+def test_an_audience_that_does_not_exist_is_refused_by_its_field(client: httpx2.Client) -> None:
+    message = {"list": "news", "subject": "Hi", "html": "<p>Hi</p>"}
+    for audience in ({"segment": "none"}, {"exclude_lists": ["none"]}, {"exclude_lists": ["news"]}):
+        refused = client.post("/messages", json={**message, **audience})
+        assert refused.status_code == 422, refused.text
+        assert [each["field"] for each in refused.json()["errors"]] == [*audience]
+    draft = client.post("/messages", json={**message, "draft": True, "segment": "none"})
+    assert draft.status_code == 201
+    place = f"/messages/{draft.json()['ref']}"
+    early = client.post(f"{place}/schedule", json={})
+    assert early.status_code == 422
+    assert early.json()["errors"] == [
+        {"field": "segment", "problem": "there is no segment 'none' of the list news"}
+    ]
+    found = client.get(f"{place}/preflight").json()
+    assert [each["code"] for each in found["findings"]] == ["incomplete-segment"]

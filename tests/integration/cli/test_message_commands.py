@@ -253,3 +253,22 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     _, said = process.communicate(timeout=30 * BUSY)
     assert process.returncode == 0
     assert b"\nStopped.\n" in said
+
+
+def test_a_message_goes_to_a_segment_except_another_list(cli: CommandLine) -> None:
+    cli.ok("list", "create", "vip", "--description", "Friends", "--from", "vip@contoso.com")
+    cli.ok("segment", "create", "news", "gmail", 'email ends with "@gmail.com"')
+    audience = ("--segment", "gmail", "--exclude-list", "vip")
+    ref = create(cli, "--at", FAR, *audience)
+    shown = cli.json("message", "show", ref)
+    assert (shown["segment"], shown["exclude_lists"]) == ("gmail", ["vip"])
+    assert "segment gmail, except list vip" in cli.ok("message", "show", ref)
+    cli.ok("message", "edit", ref, "--segment", "", "--exclude-segment", "gmail")
+    shown = cli.json("message", "show", ref)
+    assert (shown["segment"], shown["exclude_segments"]) == (None, ["gmail"])
+    cli.ok("message", "edit", ref, "--exclude-list", "", "--exclude-segment", "")
+    assert "except" not in cli.ok("message", "show", ref)
+    wrong = ("message", "create", "news", "--subject", "Hi", "--html", "body.htm")
+    assert cli.fails(*wrong, "--segment", "gmx") == (
+        "segment: there is no segment 'gmx' of the list news"
+    )

@@ -18,7 +18,7 @@ from postroom.domain.messages.pages import (
     WorkItem,
     parse_work_item,
 )
-from postroom.scheduler import fan_out
+from postroom.scheduler import fan_out, members
 from postroom.scheduler.fan_out import FanOut
 from postroom.sender.pages.claims import Claims
 from postroom.sender.pages.settling import settled
@@ -33,7 +33,7 @@ from tests.integration.usecases.making import bodies_of, rows_of
 def use_small_pages(monkeypatch: pytest.MonkeyPatch, size: int, pages: int) -> None:
     """The same with fewer emails a page, and fewer pages a window: more to be interrupted."""
     monkeypatch.setattr(fan_out, "PAGE_SIZE", size)
-    monkeypatch.setattr(fan_out, "_WINDOW", size * pages)
+    monkeypatch.setattr(members, "_WINDOW", size * pages)
 
 
 async def fan_out_whole(store: Store, ref: str) -> Message:

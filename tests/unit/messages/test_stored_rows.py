@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from postroom.domain.audience.brand import Brand
 from postroom.services import entities
+from postroom.services.messages.message_entities import message_entity, message_from
 from postroom.storage import Entity, Value
 
 NOW = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -45,6 +46,6 @@ def test_a_message_that_was_queued_before_lists_had_a_language_is_english() -> N
         "ListDescription": "The news",
         "QueuedAt": NOW,
     }
-    found = entities.message_from(Entity("2026-11-15", "message639000000000000000", row))
+    found = message_from(Entity("2026-11-15", "message639000000000000000", row))
     assert (found.list_language, found.list_postal_address) == ("en", "")
-    assert entities.message_entity(found).properties == {**row, "ListLanguage": "en"}
+    assert message_entity(found).properties == {**row, "ListLanguage": "en"}

@@ -12,7 +12,9 @@ from postroom.cli.messages.emails import decide, email, emails
 from postroom.cli.messages.options import (
     AUTHOR,
     BODY_FILE,
+    audience_options,
     content_change,
+    given_audience,
     lines_options,
     published_option,
     read_bodies,
@@ -50,6 +52,7 @@ for command in (schedule, unschedule, duplicate, preflight, test, emails, email,
 @click.argument("list_name", metavar="LIST", required=False)
 @click.option("--draft", is_flag=True, help="Keep it as a draft. It may lack anything.")
 @click.option("--subject", help="Required, except in a draft.")
+@audience_options
 @lines_options
 @source_options
 @click.option("--html", type=BODY_FILE, help="The HTML body, a .htm file.")
@@ -70,6 +73,9 @@ def create(
     list_name: str | None,
     draft: bool,
     subject: str | None,
+    segment: str | None,
+    exclude_lists: tuple[str, ...],
+    exclude_segments: tuple[str, ...],
     preheader: str | None,
     from_name: str | None,
     reply_to: str | None,
@@ -82,7 +88,9 @@ def create(
     published: bool | None,
     as_json: bool,
 ) -> None:
-    """Schedule a message to all verified subscribers of a list, or keep it as a draft.
+    """Schedule a message to the verified subscribers of a list, or keep it as a draft.
+
+    With --segment, only those in the segment when sending starts get it.
 
     Subject and bodies may contain the merge fields {{email}} and {{list_description}}, bodies also
     {{unsubscribe_url}}; without it the link is added at the end. A time in the past means now; a
@@ -111,6 +119,7 @@ def create(
             format=None if body_format is None else MessageFormat(body_format),
             template=template,
             list_name=list_name,
+            **given_audience(segment, exclude_segments, exclude_lists),
             subject=subject,
             preheader=preheader,
             from_name=from_name,
@@ -204,6 +213,7 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @click.argument("ref")
 @click.option("--list", "list_name", help="The new list.")
 @click.option("--subject")
+@audience_options
 @lines_options
 @click.option("--html", type=BODY_FILE, help="The new HTML body.")
 @click.option("--text", type=BODY_FILE, help="The new text body. A generated one follows the HTML.")
@@ -216,6 +226,9 @@ def edit(
     ref: str,
     list_name: str | None,
     subject: str | None,
+    segment: str | None,
+    exclude_lists: tuple[str, ...],
+    exclude_segments: tuple[str, ...],
     preheader: str | None,
     from_name: str | None,
     reply_to: str | None,
@@ -227,15 +240,20 @@ def edit(
 ) -> None:
     """Change a message that is Draft or Pending, or Paused with nothing sent yet.
 
-    It can be published or unpublished at any time. An empty preheader, name or Reply-To removes it.
+    It can be published or unpublished at any time. An empty preheader, name, Reply-To, segment or
+    exclusion removes it.
     """
-    lines = {"preheader": preheader, "from_name": from_name, "reply_to": reply_to}
-    if all(
-        each is None for each in (list_name, subject, html, text, at, published, *lines.values())
-    ):
+    others = {
+        "preheader": preheader,
+        "from_name": from_name,
+        "reply_to": reply_to,
+        "published": published,
+        **given_audience(segment, exclude_segments, exclude_lists),
+    }
+    if all(each is None for each in (list_name, subject, html, text, at, *others.values())):
         raise click.UsageError(
-            "nothing to change: give --list, --subject, --preheader, --from-name, --reply-to,"
-            " --html, --text, --at or --published"
+            "nothing to change: give --list, --segment, --exclude-list, --exclude-segment,"
+            " --subject, --preheader, --from-name, --reply-to, --html, --text, --at or --published"
         )
 
     async def work(services: Services) -> tuple[Message, SendingState]:
@@ -244,8 +262,7 @@ def edit(
             list_name=list_name,
             subject=subject,
             scheduled_at=at,
-            published=published,
-            **lines,
+            **others,
         )
         await services.composing.change(ref, change, AUTHOR)
         return await read_state(services, ref)

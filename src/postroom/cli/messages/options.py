@@ -97,6 +97,43 @@ published_option = click.option(
 )
 
 
+def audience_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for the part of a list that gets a message."""
+    for option in (
+        click.option(
+            "--exclude-segment",
+            "exclude_segments",
+            metavar="NAME",
+            multiple=True,
+            help="Leave out subscribers of this segment. Can be repeated.",
+        ),
+        click.option(
+            "--exclude-list",
+            "exclude_lists",
+            metavar="LIST",
+            multiple=True,
+            help="Leave out confirmed subscribers of this other list. Can be repeated.",
+        ),
+        click.option("--segment", metavar="NAME", help="Send only to this segment of the list."),
+    ):
+        command = option(command)
+    return command
+
+
+def given_audience(
+    segment: str | None, exclude_segments: tuple[str, ...], exclude_lists: tuple[str, ...]
+) -> dict[str, Any]:
+    """Return the options of the audience that were given; an empty name stands for none."""
+    excluded = {"exclude_segments": exclude_segments, "exclude_lists": exclude_lists}
+    return {
+        "segment": segment,
+        **{
+            option: tuple(filter(None, names)) if names else None
+            for option, names in excluded.items()
+        },
+    }
+
+
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for a body in any format."""
     for option in (

@@ -110,6 +110,7 @@ def _view(message: Message, state: SendingState, speed: SpeedMeter | None = None
                 "status": output.state(message.status.value),
                 "reason": output.plain(message.reason) if message.reason else None,
                 "list": message.list_name,
+                "audience": None if message.audience.is_everybody else str(message.audience),
                 "subject": output.plain(message.subject),
                 "bodies": " and ".join(_bodies(message)),
                 "scheduled": output.when(message.scheduled_at),

@@ -19,6 +19,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import NotNow
 from postroom.domain.languages import LANGUAGES
+from postroom.domain.messages.audiences import Audience, AudienceRules
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
 
@@ -96,6 +97,9 @@ class Message(msgspec.Struct, frozen=True):
     began (`services/messages/message_versions.py`); `ready_by` handed it over for sending. With
     `has_source`, what the author wrote is stored besides the HTML that was made of it.
 
+    `segment`, `exclude_segments` and `exclude_lists` are its `audience`; `audience_rules` are the
+    rules of these segments, copied when the message is queued.
+
     `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
     `from_address` and the fields that begin with `list_` are copied from the list when the message
     is queued. `queued_pages` counts the pages whose work items are certainly in the queue.
@@ -120,6 +124,10 @@ class Message(msgspec.Struct, frozen=True):
     has_source: bool = False
     format: MessageFormat = MessageFormat.HTML
     template: str = ""
+    segment: str = ""
+    exclude_segments: tuple[str, ...] = ()
+    exclude_lists: tuple[ListName, ...] = ()
+    audience_rules: AudienceRules | None = None
     preheader: str = ""
     from_name: str = ""
     reply_to: str = ""
@@ -144,6 +152,10 @@ class Message(msgspec.Struct, frozen=True):
     trace: str = ""
     counts: Counts | None = None
     etag: str = ""
+
+    @property
+    def audience(self) -> Audience:
+        return Audience(self.segment, self.exclude_segments, self.exclude_lists)
 
     @property
     def day(self) -> str:

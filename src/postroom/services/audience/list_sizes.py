@@ -1,4 +1,4 @@
-"""The sizes of lists, and estimates of how long sending to them takes.
+"""The sizes of lists.
 
 Small lists are counted at once, large ones have a count that is kept up to date. A large list
 without a count (just imported, for example) is counted once while the page waits.
@@ -13,11 +13,9 @@ from typing import Final
 
 import msgspec
 
-from postroom.domain.audience.lists import ListName, parse_list_name
-from postroom.domain.messages.messages import Message
+from postroom.domain.audience.lists import ListName
 from postroom.services import entities
 from postroom.services.audience.list_growth import GrowthService, ListCounts, ListSize
-from postroom.services.messages.message_times import MessageTimes
 from postroom.storage import KeyRange, Store
 
 _SMALL: Final = 500  # subscribers, which are counted at once
@@ -87,45 +85,3 @@ def _size(counted: ListSize) -> CurrentSize:
     return CurrentSize(
         counted.subscribers, counted.verified, counted.recipients, counted.counted_at
     )
-
-
-_LOOKED_AT: Final = 10  # messages, newest first
-_ENOUGH: Final = 100  # emails: with fewer, starting and stopping would distort the rate
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """`recipients` is exact unless there is a `counted_at`: see `CurrentSize`.
-
-    `per_second` is the configured limit, or the rate of recent messages; None if neither is known.
-    """
-
-    recipients: int
-    counted_at: datetime | None
-    per_second: float | None
-
-    @property
-    def seconds(self) -> float | None:
-        return self.recipients / self.per_second if self.per_second else None
-
-
-class EstimateService:
-    def __init__(self, sizes: ListSizes, times: MessageTimes) -> None:
-        self._sizes = sizes
-        self._times = times
-
-    async def of(self, list_name: str, limit: float | None) -> Estimate:
-        """Return the estimate for a message to a list; `limit` is the configured rate."""
-        name = parse_list_name(list_name)
-        size = (await self._sizes.of([name]))[name]
-        return Estimate(size.recipients, size.counted_at, limit or await self._measured())
-
-    async def _measured(self) -> float | None:
-        recent = await self._times.done(limit=_LOOKED_AT)
-        return next((rate for rate in map(_rate, recent.messages) if rate is not None), None)
-
-
-def _rate(message: Message) -> float | None:
-    counts, began, ended = message.counts, message.queued_at, message.completed_at
-    if counts is None or began is None or ended is None or counts.accepted < _ENOUGH:
-        return None
-    return counts.accepted / max((ended - began).total_seconds(), 0.001)

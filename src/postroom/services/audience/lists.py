@@ -238,7 +238,15 @@ class ListService:
 
     async def _check_no_message_needs(self, name: ListName) -> None:
         async for message in self._messages.open_messages():
-            if message.list_name == name and message.status not in FINAL:
+            if message.status in FINAL:
+                continue
+            if name in message.exclude_lists:
+                raise NotNow(
+                    f"the list {name!r} cannot be deleted while the message {message.ref}, which"
+                    f" excludes it, is {message.status}: change or cancel the message, or wait"
+                    " until it is sent"
+                )
+            if message.list_name == name:
                 raise NotNow(
                     f"the list {name!r} cannot be deleted while its message {message.ref} is"
                     f" {message.status}: cancel the message, or wait until it is sent"

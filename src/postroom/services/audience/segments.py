@@ -22,12 +22,14 @@ from postroom.domain.audience.rules import (
 )
 from postroom.domain.audience.rules.evaluating import Reason, Selects
 from postroom.domain.audience.segments import Segment, parse_segment_name
-from postroom.domain.errors import Exists, NoSuch, Overtaken
+from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.domain.messages.messages import FINAL
 from postroom.services import entities
 from postroom.services.audience.list_fields import FieldService
 from postroom.services.audience.lists import ListService
 from postroom.services.audience.subscriber_search import FoundSubscribers, SubscriberState
 from postroom.services.audience.subscriptions import SubscriptionService
+from postroom.services.messages.message_rows import MessageRows
 from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
 
 _PREFIX: Final = "segment:"
@@ -74,7 +76,9 @@ class SegmentService:
         lists: ListService,
         fields: FieldService,
         subscriptions: SubscriptionService,
+        messages: MessageRows,
     ) -> None:
+        self._messages = messages
         self._table = store.table(entities.LISTS)
         self._lists = lists
         self._fields = fields
@@ -136,14 +140,26 @@ class SegmentService:
         return msgspec.structs.replace(old, rule=rule, etag=saved)
 
     async def remove(self, list_name: str, name: str, etag: str | None = None) -> None:
-        """Delete a segment; its subscribers stay. `NoSuch`; with `etag`, `Overtaken`."""
+        """Delete a segment; its subscribers stay. `NoSuch`, `NotNow`; with `etag`, `Overtaken`."""
         old = await self.get(list_name, name)
+        await self._check_no_message_needs(old)
         try:
             await self._table.delete(old.list_name, _PREFIX + name, etag)
         except NotFound as exc:
             raise NoSuch("segment", name) from exc
         except Conflict as exc:
             raise Overtaken("segment", name) from exc
+
+    async def _check_no_message_needs(self, segment: Segment) -> None:
+        """Raise `NotNow` if the rule of a segment is still needed for a scheduled message."""
+        async for message in self._messages.open_messages():
+            is_used = segment.name in message.audience.segments and message.queued_at is None
+            if is_used and message.list_name == segment.list_name and message.status not in FINAL:
+                raise NotNow(
+                    f"the segment {segment.name!r} cannot be deleted while the message"
+                    f" {message.ref}, which needs it, is {message.status}: change or cancel the"
+                    " message, or wait until it is sent"
+                )
 
     # -- what a rule selects -----------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from postroom.composing.brand import EmailBrand
 from postroom.composing.layouts import Layout
 from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import Incomplete, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.messages.audiences import Audience
 from postroom.domain.messages.messages import (
     DRAFTS,
     Message,
@@ -43,6 +44,7 @@ from postroom.services.messages.draft_contents import (
 )
 from postroom.services.messages.email_brand import email_brand
 from postroom.services.messages.lifecycle import (
+    Audiences,
     MessageService,
     WrittenIn,
     has_generated_text,
@@ -74,12 +76,14 @@ class ComposingService:
         messages: MessageService,
         templates: TemplateService,
         publishing: PublishingService,
+        audiences: Audiences,
         base_url: str = "",
     ) -> None:
         self._rows = rows
         self._messages = messages
         self._templates = templates
         self._publishing = publishing
+        self._audiences = audiences
         self._base_url = base_url
         self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
@@ -103,6 +107,7 @@ class ComposingService:
             list_name=ListName(content.list_name),
             subject=content.subject,
             scheduled_at=content.scheduled_at,
+            **msgspec.structs.asdict(content.audience),
             status=MessageStatus.DRAFT,
             created_at=now,
             format=content.format,
@@ -155,6 +160,7 @@ class ComposingService:
             content.subject,
             bodies,
             at,
+            audience=content.audience,
             lines=content.lines,
             written_in=WrittenIn(content.format, content.template),
             published=content.published,
@@ -188,11 +194,13 @@ class ComposingService:
             )
         if given.keys() == {"published"}:
             return await self._publishing.publish(ref, given["published"], etag=etag)
+        audience = {name: given[name] for name in Audience.__struct_fields__ if name in given}
         lines = {name: given[name] for name in InboxLines.__struct_fields__ if name in given}
         current = InboxLines(message.preheader, message.from_name, message.reply_to)
         return await self._messages.edit(
             ref,
             list_name=given.get("list_name"),
+            audience=msgspec.structs.replace(message.audience, **audience) if audience else None,
             subject=given.get("subject"),
             bodies=NewBodies(given.get("body"), given.get("text")),
             lines=msgspec.structs.replace(current, **lines) if lines else None,
@@ -267,7 +275,10 @@ class ComposingService:
         try:
             if content.list_name:
                 brand = await self.brand(content.list_name)
-        except (NoSuch, Invalid):
+                await self._audiences.checked(content.list_name, content.audience)
+        except Invalid as exc:
+            problems[exc.field] = exc.problem
+        except NoSuch:
             problems["list"] = f"there is no list {content.list_name!r}: choose another one"
         try:
             layout = await self.layout(content)

@@ -7,6 +7,7 @@ checked when the message is scheduled.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,7 +17,14 @@ from msgspec import UNSET, UnsetType
 from postroom.composing.brand import EmailBrand
 from postroom.composing.compiler import compile_source
 from postroom.composing.layouts import Layout
+from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Incomplete, Invalid
+from postroom.domain.messages.audiences import (
+    Audience,
+    parse_excluded_lists,
+    parse_excluded_segments,
+    parse_segment,
+)
 from postroom.domain.messages.messages import (
     LONGEST_FROM_NAME,
     LONGEST_PREHEADER,
@@ -38,6 +46,11 @@ from postroom.services.messages.message_contents import (
 from postroom.services.messages.published_messages import check_content
 
 _MOST_ERRORS: Final = 5
+_AUDIENCE: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "segment": parse_segment,
+    "exclude_segments": parse_excluded_segments,
+    "exclude_lists": parse_excluded_lists,
+}
 _LONGEST = {
     "list_name": 100,
     "subject": LONGEST_SUBJECT,
@@ -53,6 +66,9 @@ class Content(msgspec.Struct, frozen=True):
     one is named; an empty `text` is generated."""
 
     list_name: str = ""
+    segment: str = ""
+    exclude_segments: tuple[str, ...] = ()
+    exclude_lists: tuple[ListName, ...] = ()
     subject: str = ""
     preheader: str = ""
     from_name: str = ""
@@ -65,6 +81,10 @@ class Content(msgspec.Struct, frozen=True):
     scheduled_at: datetime | None = None
 
     @property
+    def audience(self) -> Audience:
+        return Audience(self.segment, self.exclude_segments, self.exclude_lists)
+
+    @property
     def lines(self) -> InboxLines:
         return InboxLines(self.preheader, self.from_name, self.reply_to)
 
@@ -73,6 +93,9 @@ class ContentChange(msgspec.Struct, frozen=True):
     """The same fields; those that are not set stay as they are."""
 
     list_name: str | UnsetType = UNSET
+    segment: str | UnsetType = UNSET
+    exclude_segments: Sequence[str] | UnsetType = UNSET
+    exclude_lists: Sequence[str] | UnsetType = UNSET
     subject: str | UnsetType = UNSET
     preheader: str | UnsetType = UNSET
     from_name: str | UnsetType = UNSET
@@ -102,8 +125,9 @@ def change_to(content: Content) -> ContentChange:
 
 def storable(change: ContentChange) -> dict[str, Any]:
     """Return the values of a draft as they can be stored: on one line, with one kind of line end.
-    `Invalid` only for what is too long, so that nearly everything is saved."""
+    `Invalid` only for what is too long or cannot be a name, so that nearly everything is saved."""
     found = change.given
+    found |= {field: parse(found[field]) for field, parse in _AUDIENCE.items() if field in found}
     for field, longest in _LONGEST.items():
         if field in found:
             found[field] = _line(field, found[field], longest)
@@ -189,6 +213,9 @@ def content_of(message: Message, bodies: NewBodies) -> Content:
     """Return what the author wrote, with the text that is stored."""
     return Content(
         list_name=message.list_name,
+        segment=message.segment,
+        exclude_segments=message.exclude_segments,
+        exclude_lists=message.exclude_lists,
         subject=message.subject,
         preheader=message.preheader,
         from_name=message.from_name,

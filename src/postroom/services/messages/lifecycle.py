@@ -6,15 +6,15 @@ what one may consist of, and `outcomes.py` what happened to its emails.
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from postroom import clock
 from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.domain.messages.messages import (
     Message,
     MessageFormat,
@@ -48,14 +48,10 @@ from postroom.services.messages.message_contents import (
 )
 from postroom.services.messages.message_rows import MessagePage, MessagePart, MessageRows
 from postroom.services.messages.message_versions import MessageVersions
-from postroom.services.messages.page_rows import FREE, Page, PageRows
 from postroom.services.messages.published_messages import PublishedIndex, check_content
+from postroom.services.messages.unsent_check import UnsentCheck
 from postroom.storage import AlreadyExists, Conflict, Store
 from postroom.storage.limits import QUEUE_SECONDS
-
-_PAUSE_SECONDS: Final = 1.0
-"""Within this time every sender has noticed a pause, or has claimed the page that it starts with:
-senders remember a message's status for half a second."""
 
 
 class WrittenIn(msgspec.Struct, frozen=True):
@@ -68,12 +64,23 @@ class WrittenIn(msgspec.Struct, frozen=True):
 AS_HTML: Final = WrittenIn()
 
 
+class Audiences(Protocol):
+    async def checked(self, list_name: str, audience: Audience) -> Audience:
+        """Return an audience as it is stored. `Invalid` if the list cannot have it."""
+
+
 class MessageService:
     """Messages as people and senders deal with them."""
 
     def __init__(
-        self, store: Store, rows: MessageRows, events: EventService, holds: HoldService
+        self,
+        store: Store,
+        rows: MessageRows,
+        events: EventService,
+        holds: HoldService,
+        audiences: Audiences,
     ) -> None:
+        self._audiences = audiences
         self._rows = rows
         self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
@@ -104,6 +111,7 @@ class MessageService:
         bodies: NewBodies,
         scheduled_at: datetime,
         *,
+        audience: Audience = EVERYBODY,
         lines: InboxLines = NO_LINES,
         written_in: WrittenIn = AS_HTML,
         published: bool = False,
@@ -125,6 +133,7 @@ class MessageService:
         subject, bodies, scheduled_at = await self.checked(list_name, subject, bodies, scheduled_at)
         if published:
             check_content(subject, lines.preheader, bodies)
+        audience = await self._audiences.checked(list_name, audience)
         message = Message(
             ref=await self._rows.reserve_ref(day_of(scheduled_at), ref),
             list_name=parse_list_name(list_name),
@@ -142,6 +151,7 @@ class MessageService:
             reply_to=lines.reply_to,
             published=published,
             web_key=new_web_key(),
+            **msgspec.structs.asdict(audience),
             retry_of=retry_of,
             trace=spans.traceparent(),
         )
@@ -168,6 +178,7 @@ class MessageService:
         ref: str,
         *,
         list_name: str | None = None,
+        audience: Audience | None = None,
         subject: str | None = None,
         bodies: NewBodies | None = None,
         lines: InboxLines | None = None,
@@ -176,8 +187,8 @@ class MessageService:
         etag: str | None = None,
     ) -> Message:
         """Change what is given, while the message is Pending, or Paused and none of it was sent
-        (drafts: `ComposingService.save`). Once its recipients have been planned, list and time
-        stay. `Overtaken`, `NotNow`.
+        (drafts: `ComposingService.save`). Once its recipients have been planned, list, audience
+        and time stay. `Overtaken`, `NotNow`.
 
         A text that was generated from the HTML is generated again with it, unless one is given.
 
@@ -193,7 +204,7 @@ class MessageService:
         if list_name is not None:
             await self.check_list(list_name)
         if old.queued_at is not None:
-            _check_kept(old, list_name, scheduled_at)
+            _check_kept(old, list_name, audience, scheduled_at)
             await self._unsent.check(old)
         new = msgspec.structs.replace(
             old,
@@ -203,6 +214,9 @@ class MessageService:
             published=old.published if published is None else published,
             web_key=old.web_key or new_web_key(),
         )
+        if audience is not None or new.list_name != old.list_name:
+            audience = await self._audiences.checked(new.list_name, audience or old.audience)
+            new = msgspec.structs.replace(new, **msgspec.structs.asdict(audience))
         if lines is not None:
             new = msgspec.structs.replace(new, **msgspec.structs.asdict(checked_lines(lines)))
         if bodies is not None and (bodies.html is not None or bodies.text is not None):
@@ -353,11 +367,15 @@ class MessageService:
         await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))
 
 
-def _check_kept(old: Message, list_name: str | None, scheduled_at: datetime | None) -> None:
-    """Raise `Invalid` if an edit changes the list or time of a message with planned recipients."""
+def _check_kept(
+    old: Message, list_name: str | None, audience: Audience | None, scheduled_at: datetime | None
+) -> None:
+    """Raise `Invalid` if an edit changes who gets a message with planned recipients, or when."""
     why = "can no longer be changed: the recipients have been planned"
     if list_name is not None and parse_list_name(list_name) != old.list_name:
         raise Invalid("list", why)
+    if audience is not None and audience != old.audience:
+        raise Invalid("segment", why)
     if scheduled_at is not None and checked_time(scheduled_at) != old.scheduled_at:
         raise Invalid("scheduled_at", why)
 
@@ -367,31 +385,3 @@ async def has_generated_text(bodies: NewBodies) -> bool:
     if not bodies.html or not bodies.text:
         return False
     return (await with_text(NewBodies(bodies.html))).text == bodies.text
-
-
-class UnsentCheck:
-    """Checks that none of a paused message was sent, so that it can still be edited."""
-
-    def __init__(self, store: Store) -> None:
-        self._pages = PageRows(store)
-
-    async def check(self, message: Message) -> None:
-        """Raise `NotNow` if some of a message was sent, may have been, or is being sent."""
-        await self._look(message)
-        await asyncio.sleep(_PAUSE_SECONDS)
-        await self._look(message)
-
-    async def _look(self, message: Message) -> None:
-        async for page in self._pages.whole(message):
-            if page.claim != FREE:
-                raise NotNow("a sender is still busy with this message: try again in a moment")
-            if _was_sent(page):
-                raise NotNow("some of this message has been sent, so it can no longer be edited")
-
-
-def _was_sent(page: Page) -> bool:
-    """Return whether an email of the page was sent, or may have been and is pending again."""
-    counts = page.counts
-    if counts.accepted or counts.refused or counts.in_doubt:
-        return True
-    return not page.emails.is_new and any(state.was_in_doubt for _, state in page.emails)

@@ -19,6 +19,7 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
+from postroom.services.messages.message_entities import message_entity, message_from
 from postroom.storage import AlreadyExists, Conflict, Entity, KeyRange, NotFound, Store
 
 
@@ -51,7 +52,7 @@ class MessageRows:
     async def get(self, ref: str) -> Message:
         """Return a message, open or finished. `NoSuch`."""
         _, found = await self._locate(ref)
-        return entities.message_from(found)
+        return message_from(found)
 
     async def get_for_change(self, ref: str) -> Message:
         """Return a message that the caller is going to save. If an edit that gave it another day
@@ -59,7 +60,7 @@ class MessageRows:
 
         async def get_in_place() -> Message:
             entry, found = await self._locate(ref)
-            message = entities.message_from(found)
+            message = message_from(found)
             if message.day != found.partition:
                 await self._move_to_its_day(entry, found, message)
                 raise Overtaken("message", ref)  # read what is there now
@@ -88,7 +89,7 @@ class MessageRows:
     async def save(self, message: Message) -> Message:
         """Replace the row under its ETag. `Overtaken`."""
         try:
-            etag = await self._messages.replace(entities.message_entity(message), message.etag)
+            etag = await self._messages.replace(message_entity(message), message.etag)
         except Conflict as exc:
             raise Overtaken("message", message.ref) from exc
         return msgspec.structs.replace(message, etag=etag)
@@ -97,7 +98,7 @@ class MessageRows:
         """Replace the row of a finished message under its ETag. `Overtaken`, also if the scheduler
         has yet to move it into the archive."""
         try:
-            etag = await self._archive.replace(entities.message_entity(message), message.etag)
+            etag = await self._archive.replace(message_entity(message), message.etag)
         except Conflict as exc:
             raise Overtaken("message", message.ref) from exc
         return msgspec.structs.replace(message, etag=etag)
@@ -107,7 +108,7 @@ class MessageRows:
 
         It is written there before it is removed here, so it is somewhere at every moment.
         """
-        await self._archive.upsert(entities.message_entity(message))
+        await self._archive.upsert(message_entity(message))
         entry = _entry(message)
         ended = {entities.ENDED_AT: message.completed_at or clock.now()}
         await self._index.upsert(Entity(entities.DONE, entry.row, ended))
@@ -148,7 +149,7 @@ class MessageRows:
     async def insert(self, message: Message) -> Message:
         """Add a new message; its own row is written last. `AlreadyExists`."""
         await self._index.upsert(_entry(message))
-        etag = await self._messages.insert(entities.message_entity(message))
+        etag = await self._messages.insert(message_entity(message))
         return msgspec.structs.replace(message, etag=etag)
 
     async def remove(self, message: Message) -> None:
@@ -171,7 +172,7 @@ class MessageRows:
         if after.row != before.row:
             leaving = await self._index.get(before.partition, before.row)
             announced = await self._announce(after)
-        entity = entities.message_entity(new)
+        entity = message_entity(new)
         try:
             # Still on its old day: nobody can save it until `get_for_change` has moved it.
             etag = await self._messages.replace(

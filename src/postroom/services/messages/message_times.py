@@ -18,6 +18,7 @@ from postroom.domain.messages.messages import DRAFTS, Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
 from postroom.services import entities
 from postroom.services.messages.lifecycle import MessageService
+from postroom.services.messages.message_entities import message_from
 from postroom.services.messages.message_rows import MessagePart
 from postroom.storage import Entity, KeyRange, Store
 
@@ -79,7 +80,7 @@ class MessageTimes:
             return drafts if len(drafts) <= most else None
         found: list[Message] = []
         async for entity in (self._archive if part is MessagePart.DONE else self._open_ones).scan():
-            message = entities.message_from(entity)
+            message = message_from(entity)
             if message.status is not MessageStatus.DRAFT:
                 found.append(message)
             if len(found) > most:
@@ -102,7 +103,7 @@ class MessageTimes:
         """Return drafts in the order in which they were created, one more than `most` at most."""
         rows: dict[str, Message] = {}
         async for entity in self._open_ones.scan(KeyRange.only(DRAFTS)):
-            message = entities.message_from(entity)
+            message = message_from(entity)
             rows[message.ref] = message
             if len(rows) > most:
                 break

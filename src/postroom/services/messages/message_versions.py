@@ -24,6 +24,7 @@ from postroom.domain.messages.messages import Message
 from postroom.domain.messages.refs import MessageRef
 from postroom.services import entities
 from postroom.services.messages.message_contents import MessageBodies
+from postroom.services.messages.message_entities import message_entity, message_from
 from postroom.storage import Entity, KeyRange, NotFound, Store
 
 KEPT: Final = 20
@@ -86,10 +87,10 @@ def is_over(draft: Message, now: datetime, who: str) -> bool:
 
 
 def _entity(draft: Message) -> Entity:
-    properties = entities.message_entity(draft).properties
+    properties = message_entity(draft).properties
     return Entity(draft.ref, version_name(draft), properties)
 
 
 def _version(entity: Entity) -> Message:
     row = entities.message_row(MessageRef(entity.partition))
-    return entities.message_from(Entity(entity.partition, row, entity.properties, entity.etag))
+    return message_from(Entity(entity.partition, row, entity.properties, entity.etag))

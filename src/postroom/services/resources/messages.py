@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from postroom.composing.findings import Level
+from postroom.domain.messages.audiences import Exclusion
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.services.messages.hold_rows import reason_of
@@ -51,6 +52,15 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
 
     ref: Annotated[str, Meta(pattern="^[0-9]{18}$")]
     list: Annotated[str | None, Meta(description="Null only for a draft without a list.")]
+    segment: Annotated[
+        str | None, Meta(description="Only subscribers of this segment of the list get it.")
+    ]
+    exclude_segments: Annotated[
+        Sequence[str], Meta(description="Subscribers of these segments of the list do not get it.")
+    ]
+    exclude_lists: Annotated[
+        Sequence[str], Meta(description="Confirmed subscribers of these lists do not get it.")
+    ]
     subject: str
     preheader: str
     from_name: Annotated[str, Meta(description="Empty: the list's description.")]
@@ -120,7 +130,10 @@ class AudienceResource(Resource, frozen=True):
     """How many subscribers get a message, and how many do not, by reason."""
 
     will_receive: int
-    excluded: Annotated[Mapping[str, int], Meta(description="By reason: `unconfirmed`, `blocked`.")]
+    excluded: Annotated[
+        Mapping[str, int],
+        Meta(description=f"By reason: {', '.join(f'`{each}`' for each in Exclusion)}."),
+    ]
 
 
 class PreflightResource(Resource, frozen=True):
@@ -173,6 +186,9 @@ def describe_message_summary(message: Message) -> MessageSummary:
     return MessageSummary(
         ref=message.ref,
         list=message.list_name or None,
+        segment=message.segment or None,
+        exclude_segments=message.exclude_segments,
+        exclude_lists=message.exclude_lists,
         subject=message.subject,
         preheader=message.preheader,
         from_name=message.from_name,

@@ -74,7 +74,7 @@ async def _ask(visit: Visit, ref: str, *, status: int = 200) -> Response:
         passed=None if is_later else at,
         **panel,
         refused=refusals(panel["preflight"], is_later=is_later),
-        estimate=await visit.services.estimates.of(message.list_name, limit),
+        estimate=await visit.services.estimates.of(message.list_name, limit, message.audience),
         pictures=await broken_pictures(bodies),
     )
 

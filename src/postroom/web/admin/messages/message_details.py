@@ -87,7 +87,8 @@ async def details(visit: Visit) -> Response:
     progress = await visit.services.progress.of(message)
     retried_by = await visit.services.retries.retry_of(message) if message.status in FINAL else None
     estimate = None
-    if message.queued_at is None and message.status not in FINAL:
+    is_waiting = message.queued_at is None and message.status not in FINAL
+    if is_waiting and message.audience.is_everybody:  # a part of a list takes a while to count
         limit = visit.context.settings.sender.rate
         estimate = await visit.services.estimates.of(message.list_name, limit)
     return visit.render(

@@ -9,9 +9,11 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
+from msgspec import UNSET
 from starlette.datastructures import UploadFile
 
 from postroom.domain.errors import DomainError, Incomplete, Invalid
+from postroom.domain.messages.audiences import Audience
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.units import is_skipped
 from postroom.mail.body_files import html_from_file, text_from_file
@@ -104,7 +106,9 @@ class Draft(msgspec.Struct):
 
     @property
     def change(self) -> ContentChange:
-        return change_to(self.content)
+        """What the form sets: everything but the audience."""
+        unset = dict.fromkeys(Audience.__struct_fields__, UNSET)
+        return msgspec.structs.replace(change_to(self.content), **unset)
 
 
 def shown_content(content: Content) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import ConfigDict, Field
 
 from postroom.domain.errors import Incomplete
+from postroom.domain.messages.audiences import MOST_EXCLUDED
 from postroom.domain.messages.messages import MessageFormat
 from postroom.sender.draft_mail import MOST_TESTS
 from postroom.services.messages.draft_contents import ContentChange
@@ -20,6 +21,7 @@ from postroom.web.api.fields import (
     ListName,
     Moment,
     Preheader,
+    SegmentName,
     Subject,
     Text,
     without_null,
@@ -56,6 +58,24 @@ Template = Annotated[
         pattern="^[a-z0-9][a-z0-9-]{0,62}$",
         description="The template that the body is put into.",
         examples=["newsletter"],
+    ),
+]
+
+Segment = Annotated[
+    SegmentName, Field(description="Send only to subscribers of this segment of the list.")
+]
+ExcludedSegments = Annotated[
+    list[SegmentName],
+    Field(
+        max_length=MOST_EXCLUDED,
+        description="Do not send to subscribers of these segments of the list.",
+    ),
+]
+ExcludedLists = Annotated[
+    list[ListName],
+    Field(
+        max_length=MOST_EXCLUDED,
+        description="Do not send to confirmed subscribers of these other lists.",
     ),
 ]
 
@@ -96,6 +116,9 @@ class NewMessage(Body):
         bool, Field(description="Keep it as a draft, which is not sent until it is scheduled.")
     ] = False
     list: ListName | None = None
+    segment: Segment | None = None
+    exclude_segments: ExcludedSegments | None = None
+    exclude_lists: ExcludedLists | None = None
     subject: Subject | None = None
     preheader: Preheader | None = None
     from_name: FromName | None = None
@@ -121,14 +144,17 @@ class NewMessage(Body):
 class MessageChange(Change):
     """Fields that are left out stay as they are, but a text that was generated from the HTML is
     generated again. An empty body is removed. Null removes a preheader, name,
-    Reply-To or template."""
+    Reply-To, template or segment."""
 
     model_config = ConfigDict(strict=True, extra="forbid", json_schema_extra=_some_with_one_source)
     nullable: ClassVar[frozenset[str]] = frozenset(
-        {"preheader", "from_name", "reply_to", "template"}
+        {"preheader", "from_name", "reply_to", "segment", "template"}
     )
 
     list: ListName | None = None
+    segment: Segment | None = None
+    exclude_segments: ExcludedSegments | None = None
+    exclude_lists: ExcludedLists | None = None
     subject: Subject | None = None
     preheader: Preheader | None = None
     from_name: FromName | None = None
@@ -185,7 +211,10 @@ def content_change(body: NewMessage | MessageChange, now: datetime) -> ContentCh
         given["scheduled_at"] = storable(given["scheduled_at"], now)
     if "list" in given:
         given["list_name"] = given.pop("list") or ""
-    for name in ("preheader", "from_name", "reply_to", "subject", "template", "text"):
+    for name in ("preheader", "from_name", "reply_to", "segment", "subject", "template", "text"):
         if name in given:
             given[name] = given[name] or ""
+    for name in ("exclude_segments", "exclude_lists"):
+        if name in given:
+            given[name] = tuple(given[name] or ())
     return ContentChange(**given)

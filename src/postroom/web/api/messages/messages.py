@@ -78,7 +78,10 @@ _MOST_READS = 1_000  # slices of messages for one response, of which a status ma
     ),
 )
 async def create_message(request: Request, body: NewMessage) -> Response:
-    """Schedule a message to all verified subscribers of a list, or create a draft.
+    """Schedule a message to the verified subscribers of a list, or create a draft.
+
+    With `segment`, only subscribers of that segment get it; those of `exclude_segments` and
+    `exclude_lists` do not. Who belongs to them is decided when sending starts.
 
     Without `scheduled_at`, or with a time in the past, sending starts now; `note` says so for a
     time in the past.
@@ -158,8 +161,8 @@ async def read_bodies(request: Request, ref: RefPath) -> Response:
 async def change_message(request: Request, ref: RefPath, body: MessageChange) -> Response:
     """Change a message while it is Draft or Pending, or Paused and none of it has been sent.
 
-    Once its recipients are planned (`queued_at` is set), list and time cannot change. `published`
-    alone can be changed at any time.
+    Once its recipients are planned (`queued_at` is set), list, audience and time cannot change.
+    `published` alone can be changed at any time.
     """
     services = services_of(request)
     body.check()

@@ -1,0 +1,121 @@
+"""Messages as rows of the store."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.lists import ListName
+from postroom.domain.languages import LANGUAGES, known_language
+from postroom.domain.messages.audiences import AudienceRules
+from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
+from postroom.domain.messages.refs import MessageRef
+from postroom.services import entities
+from postroom.services.entities import read, read_optional
+from postroom.storage import Entity, Value
+
+
+def message_entity(message: Message) -> Entity:
+    properties: dict[str, Value] = {
+        "SubjectLine": message.subject,
+        "ListName": message.list_name,
+        "Status": message.status.value,
+        "BodyVersion": message.body_version,
+        "HasHtml": message.has_html,
+        "HasText": message.has_text,
+        "CreatedAt": message.created_at,
+        "Reason": message.reason,
+        "QueuedPages": message.queued_pages,
+        "Resumptions": message.resumptions,
+    }
+    optional: dict[str, Value | None] = {
+        "ScheduledDate": message.scheduled_at,
+        "HasSource": message.has_source or None,
+        "Format": None if message.format is MessageFormat.HTML else message.format.value,
+        "Template": message.template or None,
+        "Segment": message.segment or None,
+        "ExcludeSegments": ",".join(message.exclude_segments) or None,
+        "ExcludeLists": ",".join(message.exclude_lists) or None,
+        "AudienceRules": None
+        if message.audience_rules is None
+        else msgspec.json.encode(message.audience_rules).decode(),
+        "Preheader": message.preheader or None,
+        "FromName": message.from_name or None,
+        "ReplyTo": message.reply_to or None,
+        "EditedAt": message.edited_at,
+        "EditedBy": message.edited_by or None,
+        "VersionAt": message.version_at,
+        "ReadyBy": message.ready_by or None,
+        "Published": message.published or None,
+        "WebKey": message.web_key or None,
+        "FromEmailAddress": message.from_address,
+        "ListDescription": message.list_description,
+        "ListLanguage": None if message.queued_at is None else message.list_language,
+        "ListPostalAddress": message.list_postal_address or None,
+        "PausedFrom": message.paused_from and message.paused_from.value,
+        "QueuedAt": message.queued_at,
+        "CompletedAt": message.completed_at,
+        "RetryOf": message.retry_of,
+        "RetryAt": message.retry_at,
+        "Trace": message.trace or None,
+        **entities.sum_properties(message.counts),
+    }
+    properties |= {name: value for name, value in optional.items() if value is not None}
+    return Entity(message.day, entities.message_row(message.ref), properties)
+
+
+def message_from(entity: Entity) -> Message:
+    paused_from = read_optional(entity, "PausedFrom", str)
+    from_address = read_optional(entity, "FromEmailAddress", str)
+    retry_of = read_optional(entity, "RetryOf", str)
+    rules = read_optional(entity, "AudienceRules", str)
+    return Message(
+        ref=MessageRef(entity.row.removeprefix(entities.MESSAGE_PREFIX)),
+        list_name=ListName(read(entity, "ListName", str)),
+        subject=read(entity, "SubjectLine", str),
+        scheduled_at=read_optional(entity, "ScheduledDate", datetime),
+        status=MessageStatus(read(entity, "Status", str)),
+        body_version=read(entity, "BodyVersion", str),
+        has_html=read(entity, "HasHtml", bool),
+        has_text=read(entity, "HasText", bool),
+        has_source=read_optional(entity, "HasSource", bool) or False,
+        format=MessageFormat(read_optional(entity, "Format", str) or MessageFormat.HTML),
+        template=read_optional(entity, "Template", str) or "",
+        segment=read_optional(entity, "Segment", str) or "",
+        exclude_segments=_names(entity, "ExcludeSegments"),
+        exclude_lists=tuple(map(ListName, _names(entity, "ExcludeLists"))),
+        audience_rules=None if rules is None else msgspec.json.decode(rules, type=AudienceRules),
+        preheader=read_optional(entity, "Preheader", str) or "",
+        from_name=read_optional(entity, "FromName", str) or "",
+        reply_to=read_optional(entity, "ReplyTo", str) or "",
+        edited_at=read_optional(entity, "EditedAt", datetime),
+        edited_by=read_optional(entity, "EditedBy", str) or "",
+        version_at=read_optional(entity, "VersionAt", datetime),
+        ready_by=read_optional(entity, "ReadyBy", str) or "",
+        published=read_optional(entity, "Published", bool) or False,
+        web_key=read_optional(entity, "WebKey", str) or "",
+        created_at=read(entity, "CreatedAt", datetime),
+        from_address=None if from_address is None else Address(from_address),
+        list_description=read_optional(entity, "ListDescription", str),
+        list_language=known_language(read_optional(entity, "ListLanguage", str) or "")
+        or LANGUAGES[0],
+        list_postal_address=read_optional(entity, "ListPostalAddress", str) or "",
+        paused_from=None if paused_from is None else MessageStatus(paused_from),
+        reason=read(entity, "Reason", str),
+        queued_pages=read(entity, "QueuedPages", int),
+        resumptions=read(entity, "Resumptions", int),
+        queued_at=read_optional(entity, "QueuedAt", datetime),
+        completed_at=read_optional(entity, "CompletedAt", datetime),
+        retry_of=None if retry_of is None else MessageRef(retry_of),
+        retry_at=read_optional(entity, "RetryAt", datetime),
+        trace=read_optional(entity, "Trace", str) or "",
+        counts=entities.counts_from(entity) if "Planned" in entity.properties else None,
+        etag=entity.etag,
+    )
+
+
+def _names(entity: Entity, name: str) -> tuple[str, ...]:
+    """Return names that are stored in one property: none of them contains a comma."""
+    return tuple(filter(None, (read_optional(entity, name, str) or "").split(",")))

@@ -1,0 +1,302 @@
+"""The audience of a message: checked, counted, fixed when it is queued, and never asked twice."""
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.field_types import FieldType, FieldValue
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists import ListName
+from postroom.domain.audience.rules import Rule, text_of
+from postroom.domain.errors import Invalid, NotNow
+from postroom.domain.messages.audiences import EVERYBODY, Audience
+from postroom.domain.messages.messages import Message, MessageStatus
+from postroom.scheduler.fan_out import NO_MATCH
+from postroom.services import entities
+from postroom.services.audience.subscriber_rows import new_subscriber
+from postroom.services.messages.draft_contents import ContentChange
+from postroom.storage import Insert, Store
+from postroom.wiring import Services
+from tests.contract.conftest import ON_ONE_ENGINE, StoreAddress, open_at
+from tests.integration.usecases.faults import Fate, Fated, cut_after_each_write, dies
+from tests.integration.usecases.making import BODIES, FROM, address_of, days, fill, make_list, now
+from tests.integration.usecases.pages import check_pages, fan_out_whole, use_small_pages
+from tests.unit.audience.test_rules import FIELDS, model, rows, rules
+
+NEWS = ListName("news")
+BERN = Audience("bern")
+NAMES = itertools.count()
+DECLARED = [
+    Field(name, kind, choices=("a",) if kind in (FieldType.CHOICE, FieldType.CHOICES) else ())
+    for name, kind in FIELDS.items()
+    if name not in ("email", "joined")
+]
+
+
+async def schedule(services: Services, audience: Audience, at: datetime | None = None) -> Message:
+    return await services.messages.create(NEWS, "News", BODIES, at or now(), audience=audience)
+
+
+async def live_in(services: Services, city: str, numbers: range) -> None:
+    for number in numbers:
+        await services.subscriptions.edit(NEWS, address_of(number), attributes={"city": city})
+
+
+@pytest.fixture
+async def news(services: Services, store: Store) -> ListName:
+    """A list of 12, of whom the first 6 live in Bern."""
+    await services.lists.create(NEWS, "The news", FROM)
+    await services.fields.declare(NEWS, [Field("city")])
+    await services.segments.create(NEWS, "bern", 'city = "Bern"')
+    await fill(store, NEWS, 12)
+    await live_in(services, "Bern", range(6))
+    return NEWS
+
+
+# -- the same people everywhere --------------------------------------------------------------
+
+
+async def put_people(store: Store, name: ListName, people: list[Mapping[str, Any]]) -> None:
+    operations = []
+    for number, values in enumerate(people):
+        known = {key: value for key, value in values.items() if key not in ("email", "joined")}
+        joined = values.get("joined") or date(2026, 3, 31)
+        new = msgspec.structs.replace(
+            new_subscriber(name, address_of(number), verified=number % 5 != 4),
+            attributes={
+                key: value.isoformat() if isinstance(value, date) else value
+                for key, value in known.items()
+                if value is not None
+            },
+            created_at=datetime.combine(joined, time(12), UTC),
+            blocked="bounced" if number % 7 == 6 else "",
+        )
+        operations.append(Insert(entities.subscriber_entity(new)))
+    await store.table(entities.LISTS).apply(operations)
+
+
+def known_values(number: int, values: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+    joined = values.get("joined") or date(2026, 3, 31)
+    return {**values, "email": address_of(number), "joined": joined}
+
+
+async def compare(
+    services: Services, people: list[Mapping[str, Any]], wanted: Rule, unwanted: Rule
+) -> None:
+    store = services.store
+    name = ListName(f"list{next(NAMES)}")
+    other = ListName(f"{name}-others")
+    for each in (name, other):
+        await services.lists.create(each, "The news", FROM)
+    await services.fields.declare(name, DECLARED)
+    await services.segments.create(name, "wanted", text_of(wanted))
+    await services.segments.create(name, "unwanted", text_of(unwanted))
+    await put_people(store, name, people)
+    await put_people(store, other, people[:2])
+
+    selected = [
+        address_of(number)
+        for number, values in enumerate(people)
+        if model(wanted, known_values(number, values))
+    ]
+    preview = await services.segments.preview(name, text_of(wanted))
+    assert (preview.count, preview.sample) == (len(selected), selected[:20])
+    for number in range(len(people)):
+        explained = await services.segments.explain(name, "wanted", address_of(number))
+        assert explained.reason.holds == (address_of(number) in selected)
+
+    expected = [
+        address_of(number)
+        for number, values in enumerate(people)
+        if address_of(number) in selected
+        and number >= 2
+        and number % 5 != 4
+        and number % 7 != 6
+        and not model(unwanted, known_values(number, values))
+    ]
+    audience = Audience("wanted", ("unwanted",), (other,))
+    counted = await services.audiences.count(name, audience)
+    assert counted.will_receive == len(expected)
+    assert sum(counted.excluded.values()) == len(people) - len(expected)
+    message = await services.messages.create(name, "News", BODIES, now(), audience=audience)
+    done = await fan_out_whole(store, message.ref)
+    assert await check_pages(store, done) == expected
+    assert (done.reason == NO_MATCH) == (not expected)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres", "azure"], indirect=True)
+@settings(
+    max_examples=6,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(people=st.lists(rows, min_size=8, max_size=10), wanted=rules, unwanted=rules)
+def test_count_preview_explanation_and_fan_out_select_the_same_people(
+    address: StoreAddress, people: list[Mapping[str, Any]], wanted: Rule, unwanted: Rule
+) -> None:
+    async def run() -> None:
+        async with await open_at(address) as store:
+            await compare(Services(store), people, wanted, unwanted)
+
+    asyncio.run(run())
+
+
+# -- fixed when the message is queued --------------------------------------------------------
+
+
+async def test_a_fan_out_cut_after_any_write_asks_nobody_on_its_pages_again(
+    services: Services, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is on a page stays there, and nobody gets two, though all who are left change places."""
+    use_small_pages(monkeypatch, size=2, pages=2)
+    await services.lists.create(NEWS, "The news", FROM)
+    await services.fields.declare(NEWS, [Field("city")])
+    await services.segments.create(NEWS, "bern", 'city = "Bern"')
+    await fill(store, NEWS, 12)
+
+    async def attempt(fate: Fate, writes: int) -> None:
+        await live_in(services, "Bern", range(6))
+        await live_in(services, "Basel", range(6, 12))
+        message = await schedule(services, BERN)
+        died = await dies(fan_out_whole(Fated(store, fate), message.ref))
+        before = await planned(services, message)
+        await live_in(services, "Basel", range(6))
+        await live_in(services, "Bern", range(6, 12))
+        done = await fan_out_whole(store, message.ref)
+        after = await check_pages(store, done)
+        assert after[: len(before)] == before
+        assert died == fate.is_dead
+        moved = [address_of(number) for number in range(6, 12)]
+        everybody = [address_of(number) for number in range(6)]
+        assert after == (before + moved if died else everybody)
+
+    await cut_after_each_write(attempt, stride=2)
+
+
+async def planned(services: Services, message: Message) -> list[Address]:
+    current = await services.messages.get(message.ref)
+    return [
+        address async for page in services.pages.whole(current) for address in page.emails.addresses
+    ]
+
+
+@ON_ONE_ENGINE
+async def test_the_rule_and_its_fields_are_those_of_the_moment_of_queuing(
+    services: Services, store: Store, news: ListName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, size=2, pages=1)
+    message = await schedule(services, BERN)
+    assert await dies(fan_out_whole(Fated(store, Fate(4)), message.ref))
+    queuing = await services.messages.get(message.ref)
+    assert queuing.audience_rules is not None
+    assert queuing.audience_rules.segment == 'city = "Bern"'
+    await services.segments.change(NEWS, "bern", "city is empty")
+    await services.fields.declare(NEWS, [Field("city", FieldType.DATE)])
+    done = await fan_out_whole(store, message.ref)
+    assert await check_pages(store, done) == [address_of(number) for number in range(6)]
+
+
+@ON_ONE_ENGINE
+async def test_a_message_stored_by_an_earlier_version_goes_to_everybody(
+    services: Services, store: Store, news: ListName
+) -> None:
+    message = await schedule(services, EVERYBODY)
+    row = await store.table(entities.MESSAGES).get(message.day, entities.message_row(message.ref))
+    assert row is not None
+    assert not {"Segment", "ExcludeSegments", "ExcludeLists", "AudienceRules"} & set(row.properties)
+    done = await fan_out_whole(store, message.ref)
+    assert len(await check_pages(store, done)) == 12
+    assert done.audience_rules is None
+
+
+# -- what can go wrong before ----------------------------------------------------------------
+
+
+@ON_ONE_ENGINE
+@pytest.mark.parametrize(
+    ("audience", "field", "problem"),
+    [
+        (Audience("berne"), "segment", "there is no segment 'berne' of the list news"),
+        (Audience("bern", ("old",)), "exclude_segments", "there is no segment 'old'"),
+        (Audience("", (), (ListName("x"),)), "exclude_lists", "there is no list 'x'"),
+        (Audience("", (), (NEWS,)), "exclude_lists", "news is the list that gets the message"),
+        (Audience("be rn"), "segment", "must have 1 to 100 letters"),
+        (
+            Audience("", tuple(f"s{number}" for number in range(11))),
+            "exclude_segments",
+            "must have at most 10 names, not 11",
+        ),
+    ],
+)
+async def test_an_audience_that_does_not_exist_is_refused(
+    services: Services, news: ListName, audience: Audience, field: str, problem: str
+) -> None:
+    with pytest.raises(Invalid, match=problem) as caught:
+        await schedule(services, audience)
+    assert caught.value.field == field
+    with pytest.raises(Invalid, match=problem):
+        await services.audiences.count(NEWS, audience)
+
+
+@ON_ONE_ENGINE
+async def test_what_a_scheduled_message_needs_cannot_be_deleted(
+    services: Services, store: Store, news: ListName
+) -> None:
+    other = await make_list(services, "other")
+    message = await schedule(services, Audience("", ("bern",), (other,)), days(1))
+    with pytest.raises(NotNow, match="the segment 'bern' cannot be deleted while the message"):
+        await services.segments.remove(NEWS, "bern")
+    with pytest.raises(NotNow, match="which excludes it, is Pending"):
+        await services.lists.delete(other)
+    await services.messages.edit(message.ref, audience=EVERYBODY)
+    await services.segments.remove(NEWS, "bern")
+    await services.lists.delete(other)
+
+
+@ON_ONE_ENGINE
+async def test_a_message_whose_segment_is_gone_pauses_and_can_be_put_right(
+    services: Services, store: Store, news: ListName
+) -> None:
+    message = await schedule(services, BERN)
+    await store.table(entities.LISTS).delete(NEWS, "segment:bern")
+    paused = await fan_out_whole(store, message.ref)
+    assert paused.status is MessageStatus.PAUSED
+    assert paused.reason == "its audience is unknown: there is no segment 'bern' of the list news"
+    await services.segments.create(NEWS, "bern", 'city = "Bern"')
+    await services.messages.resume(message.ref)
+    done = await fan_out_whole(store, message.ref)
+    assert len(await check_pages(store, done)) == 6
+    with pytest.raises(NotNow):
+        await services.messages.edit(message.ref, audience=EVERYBODY)
+
+
+@ON_ONE_ENGINE
+async def test_a_draft_keeps_its_audience_until_it_is_sent(
+    services: Services, store: Store, news: ListName
+) -> None:
+    other = await make_list(services, "other")
+    await services.subscriptions.add(other, address_of(1), verified=True)
+    await services.subscriptions.add(other, address_of(2))  # not confirmed
+    change = ContentChange(list_name=NEWS, subject="Hi", body="<p>Hi</p>", text="Hi")
+    draft = await services.composing.create(
+        msgspec.structs.replace(change, segment="bern", exclude_lists=[other, other]), "ann"
+    )
+    assert draft.audience == Audience("bern", (), (other,))
+    copy = await services.composing.duplicate(draft.ref, "ann")
+    assert copy.audience == draft.audience
+    counted = await services.audiences.count(NEWS, draft.audience)
+    assert counted.will_receive == 5
+    assert counted.excluded == {"outside_segment": 6, "excluded_list": 1}
+    await services.composing.schedule(draft.ref)
+    done = await fan_out_whole(store, draft.ref)
+    expected = [address_of(number) for number in range(6) if number != 1]
+    assert await check_pages(store, done) == expected
