@@ -14,7 +14,7 @@ from postroom.domain.messages.pages import SEND_QUEUE, WorkItem
 from postroom.scheduler.held_pages import HeldPages
 from postroom.sender.faults.restoring import Restoring
 from postroom.services.events import Severity
-from postroom.services.messages import lifecycle
+from postroom.services.messages import unsent_check
 from postroom.services.messages.holds import (
     ACCOUNT,
     Fault,
@@ -137,7 +137,7 @@ async def test_deferred_emails_are_due_at_once_on_request(services: Services) ->
 async def test_a_paused_message_can_be_edited_until_some_of_it_was_sent(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(unsent_check, "_PAUSE_SECONDS", 0.01)
     message = await being_sent(services)
     with pytest.raises(NotNow):
         await services.messages.edit(message.ref, subject="While it is sent")
