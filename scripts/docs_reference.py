@@ -74,7 +74,7 @@ def commands_page() -> str:
         "|---|---|",
         "| `--json` | Print data for programs. |",
         "| `--store` | The URL of the store. |",
-        "| `--data` | The folder of local data. |",
+        "| `--data` | The folder for local data. |",
         "",
     ]
     context = click.Context(command_line, info_name="postroom")

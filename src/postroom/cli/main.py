@@ -53,7 +53,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "template": (
             "messages.templates:templates",
-            "Manage the designs that messages can be put into.",
+            "Manage the templates of messages.",
         ),
         "picture": ("messages.pictures:pictures", "Manage the pictures of messages."),
         "trace": ("audience.subscribers:trace", "Show everything that happened to one address."),
@@ -63,13 +63,13 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "apikey": ("accounts.api_keys:apikeys", "Manage API keys."),
     },
     "Host": {
-        "app": ("queues.apps:apps", "Manage applications that queues activate."),
+        "app": ("queues.apps:apps", "Manage the applications that queues start."),
     },
     "Inspect the store": {
         "queue": ("queues.queues:queues", "Inspect queues, and manage access to them."),
         "store": (
             "operations.store:stores",
-            "Copy the store to another engine, re-encrypt its secrets.",
+            "Copy the store to another engine, or re-encrypt its secrets.",
         ),
         "cost": (
             "operations.cost:cost",

@@ -34,7 +34,7 @@ class Invalid(DomainError, ValueError):
 
 
 class Incomplete(Invalid):
-    """A draft that cannot be sent yet. `problems` has what is wrong by field."""
+    """A draft that cannot be sent yet. `problems` says what is wrong, by field."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         field, problem = next(iter(problems.items()))

@@ -35,7 +35,7 @@ class Poison(PostroomError):
 
 
 class RetryLater(PostroomError):
-    """Raised by a handler: a failed attempt; the next one not before `seconds` from now."""
+    """Raised by a handler: a failed attempt; the next one is made in `seconds` at the earliest."""
 
     def __init__(self, seconds: float, reason: str = "") -> None:
         super().__init__(reason or f"retry in {seconds:g} s")

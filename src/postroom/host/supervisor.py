@@ -131,7 +131,7 @@ class Supervisor:
     # -- messages ---------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Wait for messages and route their queues, for ever."""
+        """Wait for messages and route their queues, forever."""
         while True:
             await _retrying(self._look, "cannot read the queues")
 

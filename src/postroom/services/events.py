@@ -116,7 +116,7 @@ class EventService:
             log.warning("an event could not be recorded (%s): %s: %s", exc, part, text)
 
     async def settle(self, *, seconds: float = 5.0) -> None:
-        """Wait until noted events are written, but not for ever; for a clean shutdown."""
+        """Wait until noted events are written, but not forever; for a clean shutdown."""
         if self._writer is not None and not self._writer.done():
             await asyncio.wait({self._writer}, timeout=seconds)
             self._writer.cancel()

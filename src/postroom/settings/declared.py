@@ -110,13 +110,13 @@ class StorageSettings(SettingGroup, frozen=True):
     keep_archive: timedelta | None = setting(
         "keep_archive",
         "",
-        "How long records of finished messages are kept, such as 730d; empty: for ever.",
+        "How long records of finished messages are kept, such as 730d; empty: forever.",
         parsing.optional(parse_duration),
     )
     keep_events: timedelta | None = setting(
         "keep_events",
         "90d",
-        "How long events and the history of deleted queue messages are kept; empty: for ever.",
+        "How long events and the history of deleted queue messages are kept; empty: forever.",
         parsing.optional(parse_duration),
     )
 
@@ -169,7 +169,7 @@ class WebSettings(SettingGroup, frozen=True):
     port: int = setting(
         "port",
         "8420",
-        "The port of the web pages and the API; 0: any that is free.",
+        "The port of the web pages and the API; 0: any free port.",
         parsing.whole_number(1, 65535, also=0),
     )
     bind: str = setting(
@@ -181,7 +181,7 @@ class WebSettings(SettingGroup, frozen=True):
     trusted_proxies: parsing.TrustedProxies = setting(
         "trusted_proxies",
         "",
-        "Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed,"
+        "Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted,"
         " such as 10.0.0.1,10.1.0.0/16.",
         parsing.TrustedProxies,
     )
@@ -208,7 +208,7 @@ class WebSettings(SettingGroup, frozen=True):
     api_rate: int = setting(
         "api_rate",
         "1000",
-        "API calls per second and key, averaged over a minute.",
+        "API calls per second for each key, averaged over a minute.",
         parsing.whole_number(1, 1_000_000),
     )
 
@@ -233,7 +233,7 @@ class TransportSettings(SettingGroup, frozen=True):
         "connections_in_all",
         "36",
         "Connections of all senders together, for providers that limit them per account, such as"
-        " Microsoft 365 (3). When a fault begins, each may touch one recipient; empty: no common"
+        " Microsoft 365 (3). When a fault begins, each may affect one recipient; empty: no common"
         " limit.",
         parsing.optional(parsing.whole_number(1, 100_000)),
     )
@@ -249,7 +249,7 @@ class TransportSettings(SettingGroup, frozen=True):
     online_checks: str = setting(
         "online_checks",
         "yes",
-        "Whether a message's links and its sender's DNS records are tried before sending: yes, no.",
+        "Whether a message's links and its sender's DNS records are checked first: yes or no.",
         parsing.one_of("yes", "no"),
     )
 
@@ -266,14 +266,14 @@ class SendingSettings(SettingGroup, frozen=True):
     rate: float | None = setting(
         "rate",
         "",
-        "Emails per second, of all senders together; 0 or empty: no limit.",
+        "Emails per second, for all senders together; 0 or empty: no limit.",
         parsing.rate,
     )
     rate_per_domain: dict[str, float] = setting(
         "rate_per_domain",
         "",
-        "Emails per second to a recipient domain, of all senders together:"
-        " gmail.com=20,outlook.com=10,*=5 (* is each of the others).",
+        "Emails per second to a recipient domain, for all senders together:"
+        " gmail.com=20,outlook.com=10,*=5 (* is each other domain).",
         parsing.rates_by_domain,
     )
     retry_first: timedelta = setting(
@@ -335,7 +335,7 @@ class AlertSettings(SettingGroup, frozen=True):
     email: Address | None = setting(
         "alert_email",
         "",
-        "Gets an email when a message pauses itself, a queue faults or a breaker opens.",
+        "Gets an email for every event that is a warning or an error.",
         parsing.optional(parsing.email_address),
     )
     from_address: Address | None = setting(

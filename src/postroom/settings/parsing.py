@@ -92,7 +92,7 @@ def _positive_rate(text: str) -> float:
 
 
 def rates_by_domain(text: str) -> dict[str, float]:
-    """Parse `gmail.com=20,*=5`: emails per second and domain; `*` is each of the others."""
+    """Parse `gmail.com=20,*=5`: emails per second for each domain; `*` is each other domain."""
     rates: dict[str, float] = {}
     for pair in text.split(",") if text.strip() else ():
         domain, separator, number = pair.partition("=")
@@ -134,7 +134,7 @@ def dns_label(text: str) -> str:
 
 
 class TrustedProxies:
-    """Addresses and networks whose X-Forwarded-* headers are believed, or `*` for all."""
+    """Addresses and networks whose X-Forwarded-* headers are trusted, or `*` for all."""
 
     def __init__(self, text: str) -> None:
         self.names = [each.strip() for each in text.split(",") if each.strip()]

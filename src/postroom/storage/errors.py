@@ -120,7 +120,7 @@ class StoreClosed(StoreUnavailable):
 
 
 class StoreMissing(StoreOutage, FileNotFoundError):
-    """The file of a store was deleted or replaced while it was in use, or since then."""
+    """The file of a store was deleted or replaced while it was in use, or has disappeared."""
 
 
 class AccessDenied(StoreOutage, PermissionError):

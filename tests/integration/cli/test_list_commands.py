@@ -70,6 +70,16 @@ def test_a_list_has_a_brand(cli: CommandLine) -> None:
     )
 
 
+def test_each_flag_of_a_list_has_its_own_opposite(cli: CommandLine) -> None:
+    start = ("list", "create", "a", "--description", "A", "--from", "a@a.org")
+    made = cli.json(*start, "--private", "--ask-name", "--noindex")
+    assert (made["public"], made["ask_name"], made["noindex"]) == (False, True, True)
+    changed = cli.json("list", "edit", "a", "--no-ask-name", "--index")
+    assert (changed["public"], changed["ask_name"], changed["noindex"]) == (False, False, False)
+    assert cli.json("list", "edit", "a", "--public")["public"] is True
+    assert cli.json("list", "edit", "a", "--private")["public"] is False
+
+
 def test_mistakes_with_lists_are_one_line(cli: CommandLine, news: str) -> None:
     same = ("list", "create", news, "--description", "Again", "--from", "news@contoso.com")
     assert cli.fails(*same) == "the list 'news' already exists"

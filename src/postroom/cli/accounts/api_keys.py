@@ -23,7 +23,7 @@ def apikeys() -> None:
 
 
 @apikeys.command()
-@click.option("--name", default="", help="What it is for, to recognise it by.")
+@click.option("--name", default="", help="A name to recognise it by.")
 @click.option(
     "--scope",
     "scopes",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from postroom.wiring import Services
 
 _ROLE = click.Choice(["viewer", "writer", "editor", "administrator"])
-_SEND = click.option("--send", is_flag=True, help="Send the link by email, besides printing it.")
+_SEND = click.option("--send", is_flag=True, help="Also send the link by email.")
 
 
 @click.group("user")
@@ -36,7 +36,7 @@ def users() -> None:
 def add(
     settings: Settings, email: str, role: str, password_stdin: bool, send: bool, as_json: bool
 ) -> None:
-    """Add a user, or print an invitation link to choose a password.
+    """Add a user, or print an invitation link for them to choose a password.
 
     The link works once, for seven days. A password is never an argument: others could see it.
     """

@@ -85,7 +85,7 @@ def import_file(
 
     FILE may be '-' for standard input. Its header line has a column 'email' (or 'E-Mail address'
     or similar) and may have 'verified' (true or false), 'blocked' (the reason) and 'status' with
-    the words of other tools: 'unsubscribed' removes an address from the list; 'blocklisted',
+    the values of other tools: 'unsubscribed' removes an address from the list; 'blocklisted',
     'cleaned' and 'bounced' block it. Columns named like fields of the list fill them. --dry-run
     shows what each column is used for and what would happen.
 

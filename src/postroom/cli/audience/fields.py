@@ -61,15 +61,15 @@ def ls(settings: Settings, list_name: str, as_json: bool) -> None:
     type=click.Choice([each.value for each in FieldType]),
     default=FieldType.TEXT.value,
     show_default=True,
-    help="What its values are.",
+    help="The type of its values.",
 )
-@click.option("--label", default="", help="What forms show. Default: made of the name.")
+@click.option("--label", default="", help="What forms show. Default: derived from the name.")
 @click.option("--required", is_flag=True, help="A new subscriber must have a value.")
 @click.option("--public", is_flag=True, help="Subscribers see it and may change it.")
 @click.option("--default", help="What emails show for subscribers without a value.")
 @click.option("--choice", "choices", multiple=True, help="A value of a choice. Repeatable.")
 @click.option(
-    "--max-length", default=LONGEST_TEXT, show_default=True, help="Most characters of a text."
+    "--max-length", default=LONGEST_TEXT, show_default=True, help="Maximum length of a text."
 )
 @output.json_option
 @with_settings
@@ -123,7 +123,7 @@ def rename(settings: Settings, list_name: str, name: str, new_name: str, as_json
 @output.json_option
 @with_settings
 def remove(settings: Settings, list_name: str, name: str, as_json: bool) -> None:
-    """Remove a field from a list. Its values are hidden, and come back with the field."""
+    """Remove a field from a list. Its values are hidden, and reappear with it."""
     call(settings, lambda s: s.field_changes.remove(list_name, name))
     if as_json:
         output.print_json({"list": list_name, "removed": name})

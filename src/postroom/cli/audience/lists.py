@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PROPERTIES: Final = tuple(each for each in PROPERTIES.values() if each.in_api)
+# The option that turns a flag off, where "--no-" with its name would read badly.
+_OPPOSITES: Final = {"public": "--private", "noindex": "--index"}
 
 
 def _property_options(*, is_new: bool) -> Callable[[F], F]:
@@ -38,12 +40,13 @@ def _property_option(of: ListProperty, *, is_new: bool) -> Callable[[F], F]:
     help_text = of.help.replace("’", "'")
     if of.choices:
         help_text += f" One of {', '.join(of.choices)}."
+    option = "--from" if of.name == "from_address" else f"--{of.name.replace('_', '-')}"
     if of.input is Input.FLAG:
+        opposite = _OPPOSITES.get(of.name, f"--no-{option[2:]}")
         default = of.default if is_new else None
         return click.option(
-            f"--{of.name}/--private", default=default, show_default=is_new, help=help_text
+            f"{option}/{opposite}", of.name, default=default, show_default=is_new, help=help_text
         )
-    option = "--from" if of.name == "from_address" else f"--{of.name.replace('_', '-')}"
     if is_new and of.is_required:
         return click.option(option, of.name, required=True, help=help_text)
     default = (of.default or None) if is_new else None

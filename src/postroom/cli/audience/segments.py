@@ -118,7 +118,7 @@ def preview(settings: Settings, list_name: str, rule: str, as_json: bool) -> Non
 @output.json_option
 @with_settings
 def explain(settings: Settings, list_name: str, name: str, email: str, as_json: bool) -> None:
-    """Say why a subscriber is in a segment or not."""
+    """Explain why a subscriber is or is not in a segment."""
     found = describe_explanation(
         call(settings, lambda s: s.segments.explain(list_name, name, email))
     )

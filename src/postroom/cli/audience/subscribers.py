@@ -53,7 +53,7 @@ def add(
     fields: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Add an address to a list. Only verified subscribers get messages; see `ask`."""
+    """Add an address to a list. Only verified subscribers get messages (see `ask`)."""
     texts = read_pairs(fields, "--field")
 
     async def work(services: Services) -> Subscriber:
@@ -149,9 +149,9 @@ def show(settings: Settings, list_name: str, email: str, as_json: bool) -> None:
 @subscribers.command()
 @click.argument("list_name", metavar="LIST")
 @click.argument("email")
-@click.option("--verify/--unverify", "verified", default=None, help="Whether it gets messages.")
-@click.option("--block", "blocked", metavar="REASON", help="Send nothing to it, for this reason.")
-@click.option("--unblock", is_flag=True, help="Send to it again.")
+@click.option("--verify/--unverify", "verified", default=None, help="Whether they get messages.")
+@click.option("--block", "blocked", metavar="REASON", help="Send them nothing, for this reason.")
+@click.option("--unblock", is_flag=True, help="Send to them again.")
 @_field_option
 @output.json_option
 @with_settings
@@ -165,7 +165,7 @@ def edit(
     fields: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Verify, unverify, block or unblock a subscriber, or change its fields."""
+    """Verify, unverify, block or unblock a subscriber, or change their fields."""
     if blocked is not None and unblock:
         raise click.UsageError("--block and --unblock contradict each other")
     if blocked is not None and not blocked.strip():
@@ -324,7 +324,7 @@ def export_data(settings: Settings, email: str, as_json: bool) -> None:
 def erase(settings: Settings, email: str, yes: bool, as_json: bool) -> None:
     """Erase an address from all lists and from the records of messages.
 
-    The records stay under a pseudonym, so that the sums are still right.
+    The records stay under a pseudonym, so that totals stay correct.
     """
     output.confirm(f"Erase {email} for good?", yes=yes)
     done = call(settings, lambda s: s.personal_data.erase(email))

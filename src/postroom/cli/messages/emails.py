@@ -22,7 +22,7 @@ _OUTCOMES = ("pending", "accepted", "refused", "suppressed", "in_doubt")
 @click.command()
 @click.argument("ref")
 @click.option("--outcome", type=click.Choice(_OUTCOMES), help="Filter by outcome.")
-@click.option("--limit", type=click.IntRange(1), help="The most to show. [default: all]")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number to show. [default: all]")
 @click.option("--after", metavar="ADDRESS", default="", help="Continue after this address.")
 @output.json_option
 @with_settings

@@ -50,7 +50,7 @@ for command in (schedule, unschedule, duplicate, preflight, test, emails, email,
 
 @messages.command()
 @click.argument("list_name", metavar="LIST", required=False)
-@click.option("--draft", is_flag=True, help="Keep it as a draft. It may lack anything.")
+@click.option("--draft", is_flag=True, help="Keep it as a draft, which may be incomplete.")
 @click.option("--subject", help="Required, except in a draft.")
 @audience_options
 @lines_options
@@ -153,8 +153,10 @@ def create(
 def ls(
     settings: Settings, done: bool, drafts: bool, limit: int, after: str | None, as_json: bool
 ) -> None:
-    """Show unfinished messages by time, with --drafts drafts, or with --done finished ones, newest
-    first."""
+    """Show unfinished messages, sorted by time.
+
+    --drafts shows drafts instead, --done finished messages, newest first.
+    """
     from postroom.services.messages.message_rows import MessagePart
 
     if done and drafts:
@@ -216,7 +218,7 @@ def show(settings: Settings, ref: str, watch: bool, as_json: bool) -> None:
 @audience_options
 @lines_options
 @click.option("--html", type=BODY_FILE, help="The new HTML body.")
-@click.option("--text", type=BODY_FILE, help="The new text body. A generated one follows the HTML.")
+@click.option("--text", type=BODY_FILE, help="The new text body. By default it follows the HTML.")
 @click.option("--at", metavar="TIME", callback=read_moment, help="The new time.")
 @published_option
 @output.json_option
@@ -319,7 +321,7 @@ def resume(settings: Settings, ref: str, as_json: bool) -> None:
 @output.json_option
 @with_settings
 def cancel(settings: Settings, ref: str, yes: bool, as_json: bool) -> None:
-    """Cancel a message for good. Emails that are not sent yet are not sent."""
+    """Cancel a message for good. Emails not sent yet will not be sent."""
     output.confirm(f"Cancel message {ref}?", yes=yes)
 
     async def work(services: Services) -> tuple[Message, SendingState]:

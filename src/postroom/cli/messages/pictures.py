@@ -50,7 +50,7 @@ def ls(settings: Settings, search: str, limit: int, after: str | None, as_json: 
 
 @pictures.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path))
-@click.option("--alt", default="", help="What it shows, for people who do not see it.")
+@click.option("--alt", default="", help="What it shows, for people who cannot see it.")
 @output.json_option
 @with_settings
 def add(settings: Settings, file: Path, alt: str, as_json: bool) -> None:

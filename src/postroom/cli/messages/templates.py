@@ -21,7 +21,7 @@ _FORMAT = click.Choice(["mjml", "html"])
 
 @click.group("template")
 def templates() -> None:
-    """Manage the designs that messages can be put into."""
+    """Manage the templates of messages."""
 
 
 @templates.command()
@@ -97,7 +97,7 @@ def edit(
     description: str | None,
     as_json: bool,
 ) -> None:
-    """Change a template of your own. Scheduled messages keep the design that they have."""
+    """Change one of your own templates. Scheduled messages keep their design."""
     if file is None and title is None and description is None:
         raise click.UsageError("nothing to change: give --file, --title or --description")
 
@@ -123,7 +123,7 @@ def edit(
 @output.json_option
 @with_settings
 def delete(settings: Settings, name: str, yes: bool, as_json: bool) -> None:
-    """Delete a template of your own."""
+    """Delete one of your own templates."""
     output.confirm(f"Delete the template {name}?", yes=yes)
     call(settings, lambda s: s.templates.delete(name))
     if as_json:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group("store")
 def stores() -> None:
-    """Copy the store to another engine, re-encrypt its secrets."""
+    """Copy the store to another engine, or re-encrypt its secrets."""
 
 
 class MissingKey(PostroomError):

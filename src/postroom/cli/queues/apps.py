@@ -1,4 +1,4 @@
-"""`postroom app`: applications that queues activate."""
+"""`postroom app`: the applications that queues start."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _app_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group("app")
 def apps() -> None:
-    """Manage applications that queues activate."""
+    """Manage the applications that queues start."""
 
 
 @apps.command()
@@ -216,7 +216,7 @@ def reload(settings: Settings) -> None:
 @click.argument("path")
 @with_settings
 def remove(settings: Settings, path: str) -> None:
-    """Remove an application. Its queues activate the next best match, or wait.
+    """Remove an application. Its queues go to the next best match, or wait.
 
     An application in postroom.toml returns when a host starts again: remove it there, too.
     """
@@ -274,7 +274,7 @@ def show_apps(states: Sequence[AppState], as_json: bool) -> None:
 
 
 async def watch_apps(services: Services, as_json: bool) -> None:
-    """Show changes for ever: live on a terminal, otherwise a line of JSON or a table per change."""
+    """Show changes forever: live on a terminal, otherwise a line of JSON or a table per change."""
     if as_json or not sys.stdout.isatty():
         await _watch_changes(services, as_json)
         return

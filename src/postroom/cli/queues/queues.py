@@ -33,7 +33,7 @@ def queues() -> None:
 @output.json_option
 @with_settings
 def list_queues(settings: Settings, as_json: bool) -> None:
-    """Show all queues: what waits in them, since when, and which application takes it."""
+    """Show all queues: what is waiting, since when, and which application handles it."""
     found = call(settings, lambda s: s.queue_overview.overview())
     if as_json:
         output.print_items(map(describe_queue, found))
@@ -118,7 +118,7 @@ def put(
 
 @queues.command()
 @click.argument("queue")
-@click.option("--id", "identity", help="Only this message; peek shows ids.")
+@click.option("--id", "identity", help="Only this message; `peek` shows IDs.")
 @click.option("--rate", type=float, metavar="N", help="Messages per second at most.")
 @click.option(
     "--from",

@@ -69,7 +69,7 @@ def page_options(*, limit: int) -> Callable[[F], F]:
             default=limit,
             show_default=True,
             type=click.IntRange(1, 1000),
-            help="The most to show.",
+            help="Maximum number to show.",
         )
         following = click.option("--after", help="Continue where earlier output ended.")
         decorated: F = some(following(command))

@@ -31,7 +31,7 @@ T = TypeVar("T")
 def with_settings(command: Callable[..., T]) -> Callable[..., T]:
     """Give a command the options `--store` and `--data`, and its settings as first argument."""
 
-    @click.option("--data", help="The folder of local data.")
+    @click.option("--data", help="The folder for local data.")
     @click.option("--store", help="The URL of the store.")
     @functools.wraps(command)
     def wrapped(*args: Any, store: str | None, data: str | None, **kwargs: Any) -> T:

@@ -77,7 +77,7 @@ FINAL = frozenset({MessageStatus.COMPLETED, MessageStatus.CANCELLED})
 
 
 class MessageFormat(StrEnum):
-    """What the author's source is written in."""
+    """The format of the author's source."""
 
     HTML = "html"
     MARKDOWN = "markdown"

@@ -197,18 +197,20 @@ FIELDS: Mapping[str, AppOption] = {
         decides_what_runs=True,
     ),
     "min_processes": _number(0, 1000, "Minimum processes", "Processes kept running."),
-    "max_processes": _number(1, 1000, "Maximum processes", "On each host."),
+    "max_processes": _number(1, 1000, "Maximum processes", "The maximum on each host."),
     "concurrency": _number(1, 1000, "Concurrency", "Messages that one process handles at a time."),
     "idle_timeout": _duration(
         _TEN_MILLISECONDS, _YEAR, "Idle timeout", "A process without work stops after this time."
     ),
     "handler_timeout": _duration(
-        _TEN_MILLISECONDS, _YEAR, "Handler timeout", "For one message.", none=True
+        _TEN_MILLISECONDS, _YEAR, "Handler timeout", "The most time for one message.", none=True
     ),
-    "receive_retry_count": _number(0, 1000, "Retries per cycle", "After the first attempt."),
-    "max_retry_cycles": _number(0, 1000, "Retry cycles", "After the first cycle."),
+    "receive_retry_count": _number(
+        0, 1000, "Retries per cycle", "Retries after the first attempt."
+    ),
+    "max_retry_cycles": _number(0, 1000, "Retry cycles", "Cycles after the first one."),
     "retry_cycle_delay": _duration(
-        timedelta(0), LONGEST_DELAY, "Delay between cycles", "Between two retry cycles."
+        timedelta(0), LONGEST_DELAY, "Delay between cycles", "The delay between retry cycles."
     ),
     "on_poison": AppOption(
         OptionKind.CHOICE,
@@ -217,7 +219,10 @@ FIELDS: Mapping[str, AppOption] = {
         f"After the last failed attempt: {', '.join(OnPoison)}.",
     ),
     "drain_timeout": _duration(
-        timedelta(0), timedelta(days=1), "Drain timeout", "To finish when a process is stopped."
+        timedelta(0),
+        timedelta(days=1),
+        "Drain timeout",
+        "Time to finish when a process is stopped.",
     ),
     "recycle_after": _duration(
         _SECOND, _YEAR, "Process lifetime", "Replace a process after this time.", none=True
@@ -226,10 +231,10 @@ FIELDS: Mapping[str, AppOption] = {
         1, 10**9, "Messages per process", "Replace a process after this many messages.", none=True
     ),
     "recycle_memory": _size(
-        1_000_000, "Memory per process", "Replace a process that uses more, as in 200MB."
+        1_000_000, "Memory per process", "Replace a process that uses more, such as 200MB."
     ),
     "memory_limit": _size(
-        LEAST_MEMORY, "Memory limit", "A process cannot allocate more, as in 256MB."
+        LEAST_MEMORY, "Memory limit", "A process cannot allocate more, such as 256MB."
     ),
     "cpu_limit": _duration(_SECOND, _YEAR, "CPU limit", "CPU time for one message.", none=True),
     "open_files": _number(
@@ -239,7 +244,7 @@ FIELDS: Mapping[str, AppOption] = {
         _TEXT,
         _user,
         "User",
-        "Run its processes as this user, which only root can.",
+        "Run its processes as this user; the host must run as root.",
         can_be_none=True,
         decides_what_runs=True,
     ),

@@ -89,7 +89,7 @@ class _StandardError:
     """Copies a program's standard error to our own, and keeps the end of it.
 
     All of it is read, so that the program never blocks. The end of the pipe is not awaited: what
-    the program leaves running may keep it open for ever.
+    the program leaves running may keep it open forever.
     """
 
     def __init__(self) -> None:

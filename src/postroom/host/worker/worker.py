@@ -6,7 +6,7 @@ had begun if the process dies.
 
 It ends when the host sends `Drain`, on SIGTERM (the same, and it informs the host), and at once
 when the host has ended or when it cannot answer: the host notices the end of a process, but would
-wait for a missing answer for ever.
+wait for a missing answer forever.
 """
 
 from __future__ import annotations

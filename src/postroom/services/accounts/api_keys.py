@@ -46,7 +46,7 @@ class Scope(StrEnum):
 
 
 SCOPES: dict[Scope, str] = {
-    Scope.SUBSCRIBE: "Sign addresses up, as a website needs it.",
+    Scope.SUBSCRIBE: "Sign addresses up, for a website's form.",
     Scope.LISTS: "Create, change and delete lists.",
     Scope.SUBSCRIBERS: "Add, change and remove subscribers; import and export.",
     Scope.MESSAGES: "Schedule messages and see the outcome of each email.",

@@ -30,7 +30,7 @@ succeeds with a chance of less than one in two thousand per day."""
 
 
 class TooManyCodes(NotNow):
-    """Too many wrong codes of a second factor: the next one is accepted within `seconds`."""
+    """Too many wrong codes of a second factor: the next one is accepted in `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -27,7 +27,7 @@ _APPS_SECTION = re.compile(r"\s*\[\[\s*apps\s*\]\]")
 
 
 class AppFileError(PostroomError):
-    """A file of applications that cannot be used; the text names file and line."""
+    """A file that declares applications and cannot be used; the text names file and line."""
 
 
 def origin_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""An overview of all queues: what waits in them, and which application takes it."""
+"""An overview of all queues: how much is waiting in them, and which application handles it."""
 
 from __future__ import annotations
 

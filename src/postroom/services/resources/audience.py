@@ -120,7 +120,7 @@ class ReasonResource(Resource, frozen=True):
 
 
 class ExplanationResource(Resource, frozen=True):
-    """Why a subscriber is in a segment or not: the rule first, then its parts."""
+    """Why a subscriber is or is not in a segment: the rule first, then its parts."""
 
     email: str
     matches: bool

@@ -65,7 +65,7 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     preheader: str
     from_name: Annotated[str, Meta(description="Empty: the list's description.")]
     reply_to: Annotated[str, Meta(description="Empty: the list's address.")]
-    format: Annotated[MessageFormat, Meta(description="What its source is written in.")]
+    format: Annotated[MessageFormat, Meta(description="The format of its source.")]
     template: Annotated[str | None, Meta(description="The template that its source is put into.")]
     published: Annotated[
         bool, Meta(description="Whether the list's web archive shows it once it is sent.")

@@ -23,8 +23,8 @@ HEADERS = "x-headers"
 _DESCRIPTION = """\
 Every call needs a key in the header `Authorization: Bearer KEY`.
 
-Indexes return `items` and `next`. Pass `next` as `after` to continue, until it is null. `HEAD` is
-`GET` without the body.
+Collections return `items` and `next`. Pass `next` as `after` to continue, until it is null. `HEAD`
+is `GET` without the body.
 
 Resources with an `ETag` can be changed with `If-Match`, so that nobody overwrites someone else's
 change. The headers `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` say how many

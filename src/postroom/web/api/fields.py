@@ -173,7 +173,7 @@ FromName = line(
 )
 TemplateTitle = line(LONGEST_TITLE, "Shown in the gallery.", "Spring letter")
 TemplateDescription = lines(LONGEST_DESCRIPTION, "What it is for.", "For the spring campaign")
-AltText = line(LONGEST_ALT, "What it shows, for people who do not see it.", "A red cat")
+AltText = line(LONGEST_ALT, "What it shows, for people who cannot see it.", "A red cat")
 Note = lines(2000, "A note for the team; subscribers do not see it.", "Met at the fair")
 Reason = line(200, "Why nothing is sent to this address; null unblocks.", "bounced")
 
@@ -337,12 +337,12 @@ Limit = Annotated[
     int,
     BeforeValidator(_digits),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
-    Query(ge=1, le=1000, description="Items to return at most. There may be fewer."),
+    Query(ge=1, le=1000, description="Maximum number of items to return. There may be fewer."),
 ]
 After = Annotated[
     str | None,
     AfterValidator(_token),
     WithJsonSchema({"type": "string", "pattern": _NEXT}),
-    Query(description="Continue with the `next` of the response before, of the same index."),
+    Query(description="Pass the `next` of the previous response of the same collection."),
 ]
 Flag = Annotated[bool | None, BeforeValidator(_truth), WithJsonSchema({"type": "boolean"})]

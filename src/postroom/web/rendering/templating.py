@@ -69,7 +69,7 @@ def make_environment() -> jinja2.Environment:
 
 @cache
 def static(name: str) -> str:
-    """Return the URL of a static file. It changes with the content: cache it for ever."""
+    """Return the URL of a static file. It changes with the content: cache it forever."""
     content = (STATIC / name).read_bytes()
     return f"/static/{name}?v={hashlib.sha256(content).hexdigest()[:10]}"
 

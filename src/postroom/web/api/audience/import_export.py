@@ -79,7 +79,7 @@ async def import_subscribers(
     """Import the addresses of a CSV file into a list.
 
     The header line has a column `email` and may have `verified` (true or false), `blocked` (the
-    reason), and `status` or `state` with the words of other tools: `unsubscribed` removes an
+    reason), and `status` or `state` with the values of other tools: `unsubscribed` removes an
     address from the list; `blocklisted`, `cleaned` and `bounced` block it. Columns that have the
     name or label of a field fill it; a value that does not fit rejects its line. The result names
     the columns that were not used. The file is in UTF-8 or in the encoding that its type names:

@@ -28,8 +28,8 @@ class NewField(Body):
     label: Annotated[
         Text | dict[str, Text],
         Limits(
-            description="What forms show; by default made of the name. An object has a text for"
-            ' each language: `{"en": "City", "de": "Stadt"}`.'
+            description="What forms show; by default derived from the name. An object has a text"
+            ' for each language: `{"en": "City", "de": "Stadt"}`.'
         ),
     ] = ""
     required: bool = False
@@ -63,7 +63,7 @@ async def declare_fields(
 ) -> Response:
     """Replace the fields of a list.
 
-    The values of a field that is left out are hidden, and come back with the field.
+    The values of a field that is left out are hidden, and reappear with the field.
     """
     service = services_of(request).fields
 

@@ -81,7 +81,7 @@ class SegmentRule(Body):
     **call(Scope.SUBSCRIBERS, SegmentResource, 404, 409, status=201, with_etag=True),
 )
 async def create_segment(request: Request, name: ListPath, body: NewSegment) -> Response:
-    """Add a segment. A mistake in the rule is named with its line and column."""
+    """Add a segment. Mistakes in the rule are reported with line and column."""
     created = await services_of(request).segments.create(name, body.name, body.rule)
     location = f"{PLACE}/lists/{quote(created.list_name)}/segments/{quote(created.name)}"
     return respond_with_etag(describe_segment(created), 201, {"Location": location})
@@ -103,7 +103,7 @@ async def read_segments(
     "/lists/{name}/segments/preview", **call(Scope.SUBSCRIBERS, SegmentPreviewResource, 404)
 )
 async def preview_segment(request: Request, name: ListPath, body: SegmentRule) -> Response:
-    """Count the subscribers that a rule selects. A long list takes some seconds."""
+    """Count the subscribers that a rule selects. A long list takes a few seconds."""
     return respond(describe_preview(await services_of(request).segments.preview(name, body.rule)))
 
 
@@ -151,7 +151,7 @@ async def explain_segment(
     segment: SegmentPath,
     email: Annotated[Address, Query(description="The address of a subscriber.")],
 ) -> Response:
-    """Say why a subscriber is in a segment or not, comparison by comparison."""
+    """Explain why a subscriber is or is not in a segment, comparison by comparison."""
     found = await services_of(request).segments.explain(name, segment, email)
     return respond(describe_explanation(found))
 

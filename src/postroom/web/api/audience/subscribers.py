@@ -192,7 +192,7 @@ async def change_subscriber(
     email: AddressPath,
     body: SubscriberChange,
 ) -> Response:
-    """Verify, block or unblock a subscriber, or change its attributes, note or address.
+    """Verify, block or unblock a subscriber, or change their attributes, note or address.
 
     With a new address, the subscriber's links still work.
     """

@@ -36,7 +36,7 @@ class Decision(Body):
     email: fields.Address
     decision: Annotated[
         Literal["sent", "resend"],
-        Field(description="Whether it arrived, or is to be sent again."),
+        Field(description="Whether it was sent, or is to be sent again."),
     ]
 
 

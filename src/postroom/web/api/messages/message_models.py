@@ -175,7 +175,7 @@ class Schedule(Body):
     """When a draft is sent."""
 
     scheduled_at: Annotated[
-        Moment | None, Field(description="Left out: the time of the draft, or now.")
+        Moment | None, Field(description="If omitted: the time of the draft, or now.")
     ] = None
 
 

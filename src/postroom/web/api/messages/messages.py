@@ -117,7 +117,7 @@ async def read_messages(
 ) -> Response:
     """Return all messages: drafts, then unfinished ones by their time, then finished ones.
 
-    A message that is scheduled or finishes while you read the index may appear twice.
+    A message that is scheduled or finishes while you read the collection may appear twice.
     """
     services = services_of(request)
     cursor = Cursor(after, IndexName.MESSAGES)
@@ -138,7 +138,7 @@ async def read_message(request: Request, ref: RefPath) -> Response:
 async def read_bodies(request: Request, ref: RefPath) -> Response:
     """Return the source, the HTML and the text of a message.
 
-    HTML and text are as they are sent, except those of a draft: it has only what its author wrote.
+    HTML and text are as they are sent. A draft has only what its author wrote.
     """
     services = services_of(request)
     message = await services.messages.get(ref)
@@ -201,7 +201,7 @@ async def resume_message(request: Request, ref: RefPath) -> Response:
 
 @router.post("/messages/{ref}/cancel", **_CHANGED)
 async def cancel_message(request: Request, ref: RefPath) -> Response:
-    """Cancel a message for good. Emails that are not sent yet are not sent."""
+    """Cancel a message for good. Emails not sent yet will not be sent."""
     return await _changed(request, ref, services_of(request).messages.cancel)
 
 
@@ -225,7 +225,7 @@ async def try_message_now(request: Request, ref: RefPath) -> Response:
 async def retry_message(request: Request, ref: RefPath) -> Response:
     """Retry deferred emails now, or the refused ones of a finished message.
 
-    For the latter a new message is created (201), only one however often this is called.
+    For the latter, a new message is created (201): only one, however often this is called.
     """
     services = services_of(request)
     retried = await services.retries.retry(ref)

@@ -63,7 +63,7 @@ _FORM: dict[str, Any] = {
                     "alt": {
                         "type": "string",
                         "maxLength": LONGEST_ALT,
-                        "description": "What it shows, for people who do not see it.",
+                        "description": "What it shows, for people who cannot see it.",
                     },
                 },
             }

@@ -27,7 +27,7 @@ async def render_message(
     request: Request,
     ref: RefPath,
     email: Annotated[
-        Address | None, Query(description="A subscriber of the list; left out: an example.")
+        Address | None, Query(description="A subscriber of the list; if omitted, an example.")
     ] = None,
 ) -> Response:
     """Return a message as a subscriber gets it, with merge fields and footer.
@@ -44,8 +44,8 @@ async def render_message(
 async def read_preflight(request: Request, ref: RefPath) -> Response:
     """Return what is wrong with a message, and how many subscribers will receive it.
 
-    With a finding of the level `error`, it cannot be sent or should not be. Links and DNS records
-    are looked up in the background: `checking` says how many were not done within five seconds.
+    If a finding has the level `error`, it cannot or should not be sent. Links and DNS records
+    are checked in the background: `checking` says how many take longer than five seconds.
     """
     found = await context_of(request).preflight.check(ref, seconds=_SECONDS)
     return respond(describe_preflight(found))

@@ -106,7 +106,7 @@ async def read_template(request: Request, name: TemplatePath) -> Response:
     **call(Scope.MESSAGES, TemplateResource, 404, 409, 412, with_etag=True, headers=IF_MATCH),
 )
 async def replace_template(request: Request, name: TemplatePath, body: TemplateChange) -> Response:
-    """Replace a template of your own. Scheduled messages keep the design that they have."""
+    """Replace one of your own templates. Scheduled messages keep their design."""
     services = services_of(request)
     etag = await _matched(request, name)
     await services.templates.replace(name, body.content, author_of(request), etag=etag)
@@ -115,7 +115,7 @@ async def replace_template(request: Request, name: TemplatePath, body: TemplateC
 
 @router.delete("/templates/{name}", **call(Scope.MESSAGES, None, 404, 409, 412, headers=IF_MATCH))
 async def delete_template(request: Request, name: TemplatePath) -> Response:
-    """Delete a template of your own. Drafts that use it need another one."""
+    """Delete one of your own templates. Drafts that use it need another one."""
     etag = await _matched(request, name)
     await services_of(request).templates.delete(name, etag=etag)
     return Response(status_code=204)

@@ -126,7 +126,7 @@ async def read_app(request: Request, path: AppPath) -> Response:
 async def change_app(request: Request, path: AppPath, body: AppChange) -> Response:
     """Change options of an application. Running hosts replace its processes.
 
-    An application of `postroom.toml` is changed there: here the status is 409.
+    An application in `postroom.toml` can only be changed there: here the status is 409.
     """
     changes = body.model_dump(exclude_unset=True)
     if changes:

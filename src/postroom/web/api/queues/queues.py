@@ -1,4 +1,4 @@
-"""`/queues`: what waits in them, and moving poison messages back."""
+"""`/queues`: what is waiting in them, and moving poison messages back."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Redrive(Body):
 
 @router.get("/queues", **call(Scope.QUEUES, index_of(QueueResource), 404))
 async def read_queues(request: Request, limit: Limit = 100, after: After = None) -> Response:
-    """Return all queues, sorted by name: what waits in them, and which application takes it.
+    """Return all queues, sorted by name, with their counts and the application of each.
 
     Subqueues (`;retry`, `;poison`, `;dead-letter`) are counted with their queue.
     """
