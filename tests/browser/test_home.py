@@ -78,8 +78,8 @@ async def test_home_follows_a_message_through_an_outage_of_the_mail_server(
         await expect(state).to_contain_text("All emails are on hold", timeout=PATIENCE)
         await expect(state).to_contain_text("since")
         await expect(state).to_contain_text("next attempt")
-        sending = page.get_by_role("region", name="Sending now")
-        await expect(sending).to_contain_text(f"0 of {RECIPIENTS}", timeout=PATIENCE)
+        held = page.get_by_role("region", name="On hold")
+        await expect(held).to_contain_text(f"0 of {RECIPIENTS}", timeout=PATIENCE)
         try_now = page.get_by_role("button", name="Try now")
         [what, button] = [
             await each.bounding_box() for each in (page.locator(".system-state .what"), try_now)

@@ -6,8 +6,10 @@ import re
 
 from playwright.async_api import Browser, Page, expect
 
+from postroom.domain.messages.emails import EmailOutcome
 from postroom.services.accounts.users import Role
 from tests.browser.chromium import DESKTOP, PATIENCE, PHONE, window
+from tests.integration.usecases.pages import settle
 from tests.web.site import Site
 from tests.web.world import ANN, LIST, furnished
 
@@ -97,8 +99,7 @@ async def test_messages_have_tabs_with_counts(browser: Browser, site: Site) -> N
         )
         await tabs.get_by_role("link", name="Scheduled").click()
         await expect(tabs.locator("[aria-current=page]")).to_have_text("Scheduled 2")
-        # The third one was cancelled: it is listed until a scheduler sees it, but not counted.
-        await expect(rows.locator("tr")).to_have_count(3)
+        await expect(rows.locator("tr")).to_have_count(2)  # the cancelled one is not listed
         await expect(rows).to_contain_text("For later")
         await expect(rows).to_contain_text("Not so fast")  # paused, and not due yet
         await tabs.get_by_role("link", name="Sending").click()
@@ -108,6 +109,33 @@ async def test_messages_have_tabs_with_counts(browser: Browser, site: Site) -> N
         await page.wait_for_url("**/messages/sent")
         await expect(tabs.locator("[aria-current=page]")).to_have_text("Sent")
         await expect(rows).to_contain_text("What was & is done")
+
+
+async def test_progress_is_live_while_a_filter_is_being_chosen(
+    browser: Browser, site: Site
+) -> None:
+    world = await furnished(site)
+    running = await site.services.messages.get(world.names["running"])
+    async with window(browser, site.url, whose=world.admin) as context:
+        page = await context.new_page()
+        await page.goto("/messages/sending")
+        row, choice = page.locator("tbody tr"), page.get_by_label("List", exact=True)
+        await expect(row).to_contain_text("4 of 61", timeout=PATIENCE)
+        await choice.select_option(LIST)
+        await choice.focus()
+        await settle(site.services, running, 0, [EmailOutcome.ACCEPTED] * 2)
+        await expect(row).to_contain_text("6 of 61", timeout=PATIENCE)
+        await expect(choice).to_have_value(LIST)
+        await expect(choice).to_be_focused()
+
+
+async def test_an_email_is_readable_on_a_phone(browser: Browser, site: Site) -> None:
+    world = await furnished(site)
+    for size, width in ((DESKTOP, "Desktop"), (PHONE, "Phone")):
+        async with window(browser, site.url, size, world.admin) as context:
+            page = await context.new_page()
+            await page.goto(f"/messages/{world.names['done']}/preview")
+            await expect(page.get_by_label(width)).to_be_checked()
 
 
 async def test_the_bar_of_selected_rows_stays_in_view_and_blocking_can_be_undone(

@@ -20,6 +20,7 @@ from postroom.services.messages.progress import Progress
 from postroom.transport.contract import FaultScope
 from postroom.web.admin.messages.message_details import rate_of
 from tests.integration.usecases.pages import fan_out_whole, settle, settle_waiting
+from tests.services.waiting import until
 from tests.web.site import Site, Visitor
 
 ACCEPTED, REFUSED = EmailOutcome.ACCEPTED, EmailOutcome.REFUSED
@@ -94,6 +95,46 @@ async def test_open_messages_are_shown_by_time_and_filtered(site: Site, editor: 
     assert subjects((await editor.get("/messages?list=other")).text) == ["Part 4"]
     assert subjects((await editor.get("/lists/other")).text) == ["Part 4"]
     assert "No matching messages" in (await editor.get("/messages?list=x")).text
+
+
+async def test_a_message_that_is_being_sent_shows_its_progress_and_what_it_waits_for(
+    site: Site, editor: Visitor
+) -> None:
+    message = await under_way(site, ACCEPTED, REFUSED, waiting=3)
+    page = ""
+
+    async def is_counted() -> bool:
+        nonlocal page
+        page = (await editor.get("/messages/sending")).text
+        return "2 of 5" in page
+
+    await until(is_counted, "the progress is shown")
+    assert '<progress value="2" max="5" aria-label="Progress of Hello">' in page
+    assert 'hx-get="/messages/sending"' in page
+    part = (await editor.get("/messages/sending", headers={"HX-Request": "true"})).text
+    assert subjects(part) == ["Hello"]
+    assert "<main" not in part
+
+    fault = Fault(FaultScope.ACCOUNT, ACCOUNT, "The mail server is unreachable", "refused")
+    await site.services.holds.open(fault)
+    for path in ("/messages/sending", "/", f"/messages/{message.ref}", "/lists/news"):
+        page = (await editor.get(path)).text
+        assert '<span class="badge warn">On hold</span>' in page, path
+        assert ">Sending</span>" not in page, path
+    await site.services.messages.pause(message.ref)
+    for path in ("/messages/sending", "/"):
+        page = (await editor.get(path)).text
+        assert '<span class="badge warn">Paused</span>' in page, path
+        assert '<progress class="waiting"' in page, path
+
+
+async def test_a_cancelled_message_is_no_longer_scheduled(site: Site, editor: Visitor) -> None:
+    await schedule(site, "Tomorrow", hours=24)
+    for hours in (-1, 25):
+        await site.services.messages.cancel((await schedule(site, "Never", hours=hours)).ref)
+    for order in ("", "?sort=subject"):
+        assert subjects((await editor.get(f"/messages{order}")).text) == ["Tomorrow"]
+        assert subjects((await editor.get(f"/messages/sending{order}")).text) == []
 
 
 async def test_many_messages_are_paged(site: Site, editor: Visitor) -> None:

@@ -267,6 +267,7 @@ async def test_the_audit_log_can_be_read_but_not_rewritten(site: Site) -> None:
     shown = await user.http.get("/explorer/tables/audit/entity", params=query)
     assert "did something" in shown.text
     assert "read-only" in shown.text
+    assert "<textarea" not in shown.text, "nothing looks as if it could be changed"
     for path in ("entity", "delete"):
         data = {"csrf": await user.csrf(), "etag": row.etag}
         answer = await user.http.post(f"/explorer/tables/audit/{path}", params=query, data=data)

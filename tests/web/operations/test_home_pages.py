@@ -24,6 +24,7 @@ from postroom.services.queues.hosts import AppStatus
 from postroom.storage import Entity
 from postroom.transport.contract import FaultScope
 from postroom.web.admin.operations.home import first_name
+from tests.services.waiting import until
 from tests.web.site import Site, running_site
 
 NOW = datetime.now(UTC)
@@ -112,6 +113,11 @@ async def test_home_shows_what_is_being_sent_and_scheduled(site: Site) -> None:
     partition = entities.pages_partition(moving.day, moving.ref)
     counts = entities.counts_properties(Counts(planned=1234, accepted=617))
     await services.store.table(entities.PAGES).upsert(Entity(partition, "000000", counts))
+
+    async def is_counted() -> bool:
+        return "617 of 1,234" in (await user.get("/")).text
+
+    await until(is_counted, "the progress is shown")
     for path in ("/", "/home/messages"):
         shown = await user.get(path)
         assert shown.status_code == 200
@@ -170,6 +176,7 @@ async def test_growth_is_drawn_from_the_first_hour_on(site: Site) -> None:
     assert chart["by_hour"] is True
     assert chart["points"][0][1:] == [0, 0]
     assert chart["points"][-1][1:] == [2, 1]
+    assert drawn((await user.get("/lists/news")).text)["points"][-1][1:] == [2, 1]
 
 
 async def test_growth_is_drawn_by_day_with_the_change_of_this_month(site: Site) -> None:

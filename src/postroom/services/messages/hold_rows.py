@@ -19,6 +19,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.errors import Overtaken
+from postroom.domain.messages.messages import FINAL, Message
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.entities import read, read_optional
 from postroom.services.events import EventService, Severity
@@ -184,6 +185,14 @@ class HoldService:
 def describe(hold: Hold) -> str:
     """Return in plain words what waits and why."""
     return f"{waiting_part(hold)} are on hold: {hold.reason[:1].lower()}{hold.reason[1:]}."
+
+
+def why_all_wait(holds: Holds, message: Message) -> str:
+    """Return in plain words why all emails of a message wait; "" if it is not being sent, or if
+    some of its emails do not wait."""
+    is_sending = message.queued_at is not None and message.status not in FINAL
+    hold = holds.covering_message(message.ref) if is_sending else None
+    return describe(hold) if hold else ""
 
 
 def waiting_part(hold: Hold) -> str:

@@ -77,6 +77,15 @@ class ProgressService:
             await asyncio.shield(seen.counting)
         return Progress(seen.counts, seen.speed.per_second, seen.waiting)
 
+    async def soon(self, message: Message, patience: float) -> Progress | None:
+        """Return the progress if it is known within `patience` seconds. If not, None: counting goes
+        on, and a later call returns the figures."""
+        try:
+            async with asyncio.timeout(patience):
+                return await self.of(message)
+        except TimeoutError:
+            return None
+
     async def _count(self, message: Message, seen: LastCount) -> None:
         started = clock.monotonic()
         try:

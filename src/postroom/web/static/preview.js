@@ -3,6 +3,8 @@
 // Without this script, the frame is as wide as its box. A part that is inserted later announces
 // itself with the event `postroom:inserted`.
 (() => {
+  // On a phone, an email at the width of a computer would be too small to read.
+  const isPhone = matchMedia("(max-width: 40rem)").matches;
   const scale = (part) => {
     for (const box of part.querySelectorAll(".preview-box")) {
       const fit = () => {
@@ -12,6 +14,7 @@
       box.classList.add("scaled");
       new ResizeObserver(fit).observe(box);
       for (const choice of box.parentElement.querySelectorAll("input[name=width]")) {
+        if (isPhone && choice.value === "phone") choice.checked = true;
         choice.addEventListener("change", fit);
       }
       fit();

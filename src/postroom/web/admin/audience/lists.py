@@ -18,6 +18,8 @@ from postroom.domain.audience.lists import (
 from postroom.domain.errors import Exists, Invalid, Overtaken
 from postroom.services.accounts.users import Role
 from postroom.services.audience.list_sizes import CurrentSize
+from postroom.services.messages.hold_rows import why_all_wait
+from postroom.web.admin.audience.growth import audience
 from postroom.web.public.visitor import LANGUAGE_NAMES
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.rendering.templating import counted
@@ -108,12 +110,14 @@ async def details(visit: Visit) -> Response:
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     sizes = await visit.services.sizes.of([mailing_list.name])
     newest = await visit.services.times.all(limit=_MESSAGES_SEARCHED)
-    recent = [each for each in newest.messages if each.list_name == mailing_list.name]
+    recent = [each for each in newest.messages if each.list_name == mailing_list.name][:_RECENT]
+    holds = await visit.services.holds.open_holds()
     return visit.render(
         "admin/audience/list.html",
         list=mailing_list,
-        size=sizes.get(mailing_list.name),
-        recent=recent[:_RECENT],
+        audience=await audience(visit, sizes[mailing_list.name], mailing_list.name),
+        recent=recent,
+        held={each.ref: why_all_wait(holds, each) for each in recent},
         properties=_shown_properties(mailing_list),
         sign_up=f"{visit.context.base_url}/subscribe?{urlencode({'list': mailing_list.name})}",
     )

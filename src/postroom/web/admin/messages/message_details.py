@@ -27,8 +27,8 @@ from postroom.domain.messages.messages import (
 from postroom.domain.plain_text import one_line
 from postroom.errors import PostroomError
 from postroom.services.accounts.users import Role
-from postroom.services.messages.hold_rows import describe
-from postroom.services.messages.holds import Hold
+from postroom.services.messages.hold_rows import describe, why_all_wait
+from postroom.services.messages.holds import Hold, Holds
 from postroom.services.messages.progress import Progress
 from postroom.web.admin.messages.publishing import web_addresses
 from postroom.web.rendering.templating import counted
@@ -126,6 +126,7 @@ async def _waiting(visit: Visit, message: Message, progress: Progress) -> dict[s
         "message": message,
         "waiting": progress.waiting,
         "holds": shown_holds(holds),
+        "is_held": bool(why_all_wait(Holds(holds), message)),
         "space": await visit.services.space_waits.current() if is_due(message) else None,
     }
 

@@ -16,6 +16,7 @@ from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
 from postroom.services.messages.message_rows import MessagePart
+from postroom.web.admin.messages.under_way import under_way
 from postroom.web.rendering.navigation import TabLink
 from postroom.web.rendering.sorting import ROWS_SHOWN, Sortable, SortColumn, Sorting
 from postroom.web.requests.views import View
@@ -93,6 +94,8 @@ class _Filter(msgspec.Struct, frozen=True):
     def fits(self, message: Message) -> bool:
         if self.of_list and message.list_name != self.of_list:
             return False
+        if self.tab is not MessageTab.SENT and message.status is MessageStatus.CANCELLED:
+            return False  # it is on the tab Sent as soon as the scheduler has archived it
         # By time, not by status: a paused message waits on the tab where it was.
         is_due = message.due_at <= self.now
         return self.tab is MessageTab.SENT or is_due == (self.tab is MessageTab.SENDING)
@@ -118,9 +121,11 @@ def index(tab: MessageTab) -> Callable[[Visit], Awaitable[Response]]:
             field = "before" if is_sent else "after"
             shown, following = await _by_time(visit, wanted, visit.parameter(field) or None)
             sorting.continue_after(following, field)
+        is_sending = tab is MessageTab.SENDING
         return visit.render(
-            "admin/messages/messages.html",
+            f"admin/messages/{'messages_tab' if visit.is_partial else 'messages'}.html",
             messages=shown,
+            sending=await under_way(visit, shown) if is_sending else [],
             tab=tab,
             tabs=await _tabs(visit, tab),
             of_list=wanted.of_list,

@@ -8,23 +8,17 @@ system), `/home/messages` (being sent and scheduled) and `/home/figures` (the re
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
 
-from postroom import clock
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.services.accounts.users import Role
-from postroom.services.audience.growth_history import GrowthPoint
-from postroom.services.audience.list_sizes import CurrentSize
-from postroom.services.messages.hold_rows import describe
-from postroom.services.messages.holds import message_key
-from postroom.services.messages.progress import Progress
 from postroom.services.operations.health import Grade
+from postroom.web.admin.audience.growth import Audience, audience
+from postroom.web.admin.messages.under_way import MessageUnderWay, under_way
 from postroom.web.admin.operations.first_steps import find_first_steps
-from postroom.web.rendering.charts import Chart, growth_chart
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -35,22 +29,6 @@ _DRAFTS_READ: Final = 50
 _LAST: Final = 10  # messages, among which the last one that was sent is looked for
 _LISTS_LOOKED_AT: Final = 20
 _FOLDER: Final = "admin/operations"
-
-
-class MessageProgress(msgspec.Struct, frozen=True):
-    """A message, its progress, and why all of its emails are on hold, if so."""
-
-    message: Message
-    progress: Progress
-    held: str = ""
-
-
-class Audience(msgspec.Struct, frozen=True):
-    """The subscribers of all lists. `change` is since the first of the month."""
-
-    size: CurrentSize
-    change: int
-    chart: Chart | None
 
 
 class LastMessage(msgspec.Struct, frozen=True):
@@ -108,43 +86,38 @@ async def _state(visit: Visit) -> dict[str, Any]:
 
 async def _messages(visit: Visit) -> dict[str, Any]:
     times = visit.services.times
-    under_way, scheduled, drafts, holds = await asyncio.gather(
+    open_ones, scheduled, drafts = await asyncio.gather(
         times.under_way(limit=_SENDING + 1),
         times.to_come(limit=_SCHEDULED),
         times.drafts(limit=_DRAFTS_READ),
-        visit.services.holds.open_holds(),
     )
-    shown = under_way[:_SENDING]
-    progress = await asyncio.gather(*(visit.services.progress.of(each) for each in shown))
-    sending = []
-    for message, where in zip(shown, progress, strict=True):
-        hold = holds.by_key.get(message_key(message.ref))
-        sending.append(MessageProgress(message, where, describe(hold) if hold else ""))
+    sending = await under_way(visit, open_ones[:_SENDING])
     drafts.sort(key=lambda each: not each.ready_by)  # those that wait for a decision first
     return {
         "sending": sending,
-        "more": len(under_way) > len(shown),
+        "sending_title": _sending_title(sending),
+        "more": len(open_ones) > len(sending),
         "scheduled": scheduled,
         "drafts": drafts[:_DRAFTS],
         "has_more_drafts": len(drafts) > _DRAFTS,
     }
 
 
+def _sending_title(sending: list[MessageUnderWay]) -> str:
+    if not all(each.is_waiting for each in sending):
+        return "Sending now"
+    return "On hold" if any(each.held for each in sending) else "Paused"
+
+
 async def _figures(visit: Visit) -> dict[str, Any]:
-    audience, last = await asyncio.gather(_audience(visit), _last(visit))
-    return {"audience": audience, "last": last}
+    everyone, last = await asyncio.gather(_audience(visit), _last(visit))
+    return {"audience": everyone, "last": last}
 
 
 async def _audience(visit: Visit) -> Audience:
-    services = visit.services
-    lists = (await services.lists.page(limit=_LISTS_LOOKED_AT)).lists
-    size = await services.sizes.total([each.name for each in lists])
-    now = clock.now()
-    curve = await services.growth.curve(GrowthPoint(now, size.subscribers, size.verified))
-    month = datetime(now.year, now.month, 1, tzinfo=UTC)
-    before = curve.before(month)
-    change = size.subscribers - (before.subscribers if before else 0)
-    return Audience(size, change, growth_chart(curve))
+    lists = (await visit.services.lists.page(limit=_LISTS_LOOKED_AT)).lists
+    size = await visit.services.sizes.total([each.name for each in lists])
+    return await audience(visit, size)
 
 
 async def _last(visit: Visit) -> LastMessage | None:
