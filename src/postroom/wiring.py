@@ -50,6 +50,7 @@ from postroom.services.audience.subscriber_search import SubscriberSearch
 from postroom.services.audience.subscriptions import SubscriptionService
 from postroom.services.events import EventService, Severity
 from postroom.services.idempotency import IdempotencyService
+from postroom.services.messages.attached_files import AttachedFiles
 from postroom.services.messages.composing import ComposingService
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
@@ -119,6 +120,7 @@ class Services:
             store, self.message_rows, self.events, self.holds, self.audiences
         )
         self.templates = TemplateService(store)
+        self.attached_files = AttachedFiles(store)
         self.publishing = PublishingService(store, self.message_rows, base_url)
         self.composing = ComposingService(
             store,
@@ -242,6 +244,7 @@ async def send_test_emails(
             addresses,
             settings.web.base_url,
             content.lines,
+            await services.messages.files(message),
         )
     return list(zip(addresses, results, strict=True))
 

@@ -14,6 +14,7 @@ from postroom.domain.audience.addresses import Address, domain_of, parse_address
 from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
+from postroom.mail.attached_files import AttachedFile, with_attachments
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot, mime_content
 from postroom.mail.mailing import MessageIds, Source, SplicedMailing
 from postroom.mail.wire_addresses import ascii_domain, envelope_address
@@ -58,6 +59,7 @@ def assemble(
     parts: Sequence[BodyPart],
     from_name: str = "",
     reply_to: str = "",
+    attachments: Sequence[AttachedFile] = (),
 ) -> SplicedMailing:
     """Build the mailing. `key` and `scope`: see `MessageIds`. `more_headers` are whole lines.
     Without a `from_name`, it is from the list by its description."""
@@ -77,14 +79,14 @@ def assemble(
         f"@{identity.domain}>\r\n".encode("ascii"),
         *more_headers,
         b"MIME-Version: 1.0\r\n",
-        *mime_content(parts),
+        *with_attachments(mime_content(parts), attachments),
     ]
     return SplicedMailing(
         pieces,
         from_address=identity.address,
         subject="".join(each if isinstance(each, str) else "{{ email }}" for each in subject),
         ids=MessageIds(key, identity.domain, scope),
-        source=Source(subject, name, more_headers, parts, answers_to),
+        source=Source(subject, name, more_headers, parts, answers_to, attachments),
     )
 
 

@@ -11,7 +11,7 @@ import hashlib
 import html as html_
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 from urllib.parse import quote
@@ -33,6 +33,7 @@ from postroom.mail.assembly import (
     preferences_link,
     unsubscribe_link,
 )
+from postroom.mail.attached_files import AttachedFile
 from postroom.mail.body_encoding import BodyPart, Pieces, Slot
 from postroom.mail.body_files import clean_body
 from postroom.mail.documents import framed, is_document
@@ -83,6 +84,7 @@ def compile_mailing(
     preheader: str = "",
     from_name: str = "",
     reply_to: str = "",
+    attachments: Sequence[AttachedFile] = (),
 ) -> Mailing:
     """Build everything that is the same for all recipients. A blank body counts as none."""
     identity = list_identity(list_name, description, from_address)
@@ -109,6 +111,7 @@ def compile_mailing(
         parts=parts,
         from_name=from_name,
         reply_to=reply_to,
+        attachments=attachments,
     )
 
 

@@ -23,6 +23,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
+from postroom.mail.attached_files import AttachedFile
 from postroom.mail.body_encoding import LONGEST_GUID, LONGEST_VALUE, BodyPart, Pieces, Slot, quoted
 from postroom.mail.wire_addresses import envelope_address, needs_smtputf8
 
@@ -246,6 +247,7 @@ class Parts(msgspec.Struct, frozen=True):
     reply_to: str = ""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Those that are the same for all, such as List-Id; not From, To, Subject, Date or MIME."""
+    attachments: Sequence[AttachedFile] = ()
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -256,6 +258,7 @@ class Source(msgspec.Struct, frozen=True):
     more_headers: Pieces
     parts: Sequence[BodyPart]
     reply_to: str = ""
+    attachments: Sequence[AttachedFile] = ()
 
 
 class Placeholders:
@@ -281,6 +284,7 @@ class Placeholders:
                 for name, value in self._headers.items()
                 if self._names[Slot.GUID] not in value
             },
+            attachments=source.attachments,
         )
         used = {each for text in texts for each in text if isinstance(each, Slot)}
         self._used = [(slot, name) for slot, name in self._names.items() if slot in used]

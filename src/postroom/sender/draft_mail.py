@@ -12,6 +12,7 @@ from postroom.domain.audience.addresses import Address, address_key, parse_addre
 from postroom.domain.audience.lists import MailingList, new_guid
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.refs import MessageRef
+from postroom.mail.attached_files import AttachedFile
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
 from postroom.services.messages.message_contents import (
@@ -39,7 +40,12 @@ def draft_mailing(
 
 
 def _mailing(
-    mailing_list: MailingList, subject: str, bodies: NewBodies, base_url: str, lines: InboxLines
+    mailing_list: MailingList,
+    subject: str,
+    bodies: NewBodies,
+    base_url: str,
+    lines: InboxLines,
+    attachments: Sequence[AttachedFile] = (),
 ) -> Mailing:
     return compile_mailing(
         ref=MessageRef(f"draft-{secrets.token_hex(8)}"),
@@ -56,6 +62,7 @@ def _mailing(
         preheader=lines.preheader,
         from_name=lines.from_name,
         reply_to=lines.reply_to,
+        attachments=attachments,
     )
 
 
@@ -75,11 +82,12 @@ async def send_tests(
     to: Sequence[Address],
     base_url: str,
     lines: InboxLines = NO_LINES,
+    attachments: Sequence[AttachedFile] = (),
 ) -> list[Result]:
     """Send a draft to some addresses, marked as a test; raise `Invalid`. Its unsubscribe link
     belongs to no subscriber. Without a reply for a minute, the rest counts as deferred."""
     marked = SUBJECT_MARK + checked_subject(subject)
-    mailing = _mailing(mailing_list, marked, bodies, base_url, lines)
+    mailing = _mailing(mailing_list, marked, bodies, base_url, lines, attachments)
     recipients = [Recipient(each, new_guid()) for each in to]
     try:
         async with asyncio.timeout(_TEST_SECONDS):

@@ -96,7 +96,7 @@ class Mailings:
         same moment, and again if its content changes, which only unsent messages allow."""
         known = self._about(message.ref)
         lines = message.subject, message.preheader, message.from_name, message.reply_to
-        content = (message.body_version, *lines)
+        content = (message.body_version, *lines, *(each.hash for each in message.attachments))
         if known.mailing is None or known.content != content:
             known.content = content
             known.mailing = asyncio.create_task(self._compile(message))
@@ -129,4 +129,5 @@ class Mailings:
             preheader=message.preheader,
             from_name=message.from_name,
             reply_to=message.reply_to,
+            attachments=await self._messages.files(message),
         )

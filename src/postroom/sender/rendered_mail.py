@@ -24,6 +24,7 @@ from postroom.services.messages.lifecycle import MessageService
 from postroom.services.messages.message_contents import InboxLines, NewBodies
 from postroom.services.messages.preflight import (
     Audience,
+    inspect_attachments,
     inspect_audience,
     inspect_email,
     inspect_lines,
@@ -104,6 +105,7 @@ class Renderer:
             )
             from_address = mailing_list.from_address
             findings += inspect_lines(subject, lines.preheader)
+            findings += inspect_attachments(message.attachments)
             findings += inspect_email(mail, urlsplit(self._base_url).hostname or "")
         unknown = {"incomplete-list", "incomplete-segment"} | {
             f"incomplete-exclude-{each}" for each in ("segments", "lists")

@@ -7,11 +7,13 @@ refused, and the others are sent again.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from postroom.mail.attached_files import AttachedFile
 from postroom.mail.mailing import Recipient
 from postroom.mail.wire_addresses import envelope_address
 from postroom.transport.contract import FaultScope, Result, ResultKind, TransportError
@@ -39,6 +41,18 @@ class _Scopes(msgspec.Struct):
     scopes: list[str] = []
 
 
+def _attached(files: Sequence[AttachedFile]) -> list[dict[str, str]]:
+    return [
+        {
+            "filename": each.name,
+            "type": each.type,
+            "content": base64.b64encode(each.content).decode("ascii"),
+            "disposition": "attachment",
+        }
+        for each in files
+    ]
+
+
 class SendgridProvider(HttpProvider):
     name = "SendGrid"
     scheme = "sendgrid"
@@ -59,6 +73,7 @@ class SendgridProvider(HttpProvider):
             **({"reply_to": {"email": parts.reply_to}} if parts.reply_to else {}),
             "subject": parts.subject,
             "content": [{"type": kind, "value": value} for kind, value in contents if value],
+            **({"attachments": _attached(parts.attachments)} if parts.attachments else {}),
             "headers": dict(parts.headers),
             # Rewritten links and tracking pixels are our users' decision, not the relay's.
             "tracking_settings": {

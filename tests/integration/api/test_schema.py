@@ -28,7 +28,7 @@ include-name = "PATCH /apps/{path}/settings"
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 
 [[operations]]
-include-path-regex = "/lists$|/lists/.name.$|/fields$|/segments|/subscribers|/messages$|/templates"
+include-path-regex = "/lists$|/lists/.name.$|/fields$|/seg|/subscribers|/messages(/.ref.)?$|/temp"
 include-method = ["POST", "PUT", "PATCH"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 403, 404, 409, 422]
 """

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ DATE = datetime(2026, 11, 15, 9, tzinfo=UTC)
 ANN = Recipient(Address("ann@example.com"), SubscriberGuid("00000000-0000-4000-8000-000000000000"))
 
 
-def mailing(html: str = "<p>Hi</p>", **lines: str) -> Mailing:
+def mailing(html: str = "<p>Hi</p>", **lines: Any) -> Mailing:
     return compile_mailing(
         ref=MessageRef("639000000000000000"),
         subject="Hi",

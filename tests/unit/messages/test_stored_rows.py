@@ -23,7 +23,7 @@ def test_a_list_without_a_language_is_english_and_has_no_postal_address() -> Non
     assert (found.language, found.postal_address) == ("en", "")
     assert found.brand == Brand()
     assert entities.list_entity(found).properties == {
-        **row, "Language": "en", "Font": "sans", "NoIndex": False,
+        **row, "Language": "en", "Font": "sans", "NoIndex": False, "AskName": False,
     }  # fmt: skip
     unknown = entities.list_from(Entity("news", entities.LIST_ROW, {**row, "Font": "gothic"}))
     assert unknown.font == "sans"

@@ -12,12 +12,14 @@ from postroom.cli.messages.emails import decide, email, emails
 from postroom.cli.messages.options import (
     AUTHOR,
     BODY_FILE,
+    attach_option,
     audience_options,
     content_change,
     given_audience,
     lines_options,
     published_option,
     read_bodies,
+    read_files,
     read_moment,
     read_source,
     source_options,
@@ -66,6 +68,7 @@ for command in (schedule, unschedule, duplicate, preflight, test, emails, email,
     help="When to send it, in ISO 8601. [default: now]",
 )
 @published_option
+@attach_option
 @output.json_option
 @with_settings
 def create(
@@ -86,6 +89,7 @@ def create(
     text: str | None,
     at: datetime | None,
     published: bool | None,
+    attach: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Schedule a message to the verified subscribers of a list, or keep it as a draft.
@@ -114,6 +118,7 @@ def create(
         bodies = read_bodies(html, text)
         if body is not None:
             bodies = NewBodies(read_source(body), bodies.text)
+        attachments, files = read_files(attach)
         change = content_change(
             bodies,
             format=None if body_format is None else MessageFormat(body_format),
@@ -125,11 +130,14 @@ def create(
             from_name=from_name,
             reply_to=reply_to,
             published=published,
+            attachments=attachments or None,
             scheduled_at=at,
         )
         if draft:
-            return await services.composing.create(change, AUTHOR)
-        return await services.composing.create_scheduled(change, bodies, at or asked_at)
+            return await services.composing.create(change, AUTHOR, files=files)
+        return await services.composing.create_scheduled(
+            change, bodies, at or asked_at, files=files
+        )
 
     created = call(settings, work)
     passed = not draft and at is not None and has_passed(at, asked_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from postroom.domain.messages.attachments import Attachment
     from postroom.services.messages.draft_contents import ContentChange
     from postroom.services.messages.message_contents import NewBodies
 
@@ -132,6 +133,27 @@ def given_audience(
             for option, names in excluded.items()
         },
     }
+
+
+attach_option = click.option(
+    "--attach",
+    type=click.Path(exists=True, dir_okay=False, readable=True),
+    multiple=True,
+    metavar="FILE",
+    help="A file to attach; may be repeated.",
+)
+
+
+def read_files(paths: Sequence[str]) -> tuple[tuple[Attachment, ...], dict[str, bytes]]:
+    """Return files to attach, and their contents by their hashes. `Invalid`."""
+    from postroom.domain.errors import Invalid
+    from postroom.domain.messages.attachments import LARGEST_IN_ALL, describe_file
+
+    if sum(Path(each).stat().st_size for each in paths) > LARGEST_IN_ALL:
+        raise Invalid("attach", f"must have at most {LARGEST_IN_ALL // 1024**2} MB in all")
+    contents = [(path, Path(path).read_bytes()) for path in paths]
+    found = [(describe_file(Path(path).name, content), content) for path, content in contents]
+    return tuple(each for each, _ in found), {each.hash: content for each, content in found}
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import NotNow
 from postroom.domain.languages import LANGUAGES
+from postroom.domain.messages.attachments import Attachment
 from postroom.domain.messages.audiences import Audience, AudienceRules
 from postroom.domain.messages.emails import Counts
 from postroom.domain.messages.refs import MessageRef
@@ -137,6 +138,7 @@ class Message(msgspec.Struct, frozen=True):
     ready_by: str = ""
     published: bool = False
     web_key: str = ""
+    attachments: tuple[Attachment, ...] = ()
     from_address: Address | None = None
     list_description: str | None = None
     list_language: str = LANGUAGES[0]

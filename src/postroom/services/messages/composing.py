@@ -7,6 +7,7 @@ blobs before the draft's row points to them: a crash leaves the draft as it was 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from postroom.domain.messages.messages import (
     Message,
     MessageFormat,
     MessageStatus,
+    check_editable,
     check_transition,
     with_status,
 )
@@ -31,6 +33,7 @@ from postroom.domain.messages.web_pages import new_web_key
 from postroom.observability import spans
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
+from postroom.services.messages.attached_files import AttachedFiles
 from postroom.services.messages.draft_contents import (
     Content,
     ContentChange,
@@ -87,12 +90,19 @@ class ComposingService:
         self._base_url = base_url
         self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
+        self._files = AttachedFiles(store)
         self.versions = MessageVersions(store)
 
     async def create(
-        self, change: ContentChange, who: str, *, ref: MessageRef | None = None
+        self,
+        change: ContentChange,
+        who: str,
+        *,
+        ref: MessageRef | None = None,
+        files: Mapping[str, bytes] = {},
     ) -> Message:
-        """Store a draft. `Invalid` only for what is too long.
+        """Store a draft. `Invalid` only for what is too long. `files` are the contents of its
+        attachments by their hashes.
 
         With a `ref`, a repeated call returns the message that the first one has stored, even if it
         has been scheduled since.
@@ -117,12 +127,15 @@ class ComposingService:
             reply_to=content.reply_to,
             published=content.published,
             web_key=new_web_key(),
+            attachments=content.attachments,
             edited_at=now,
             edited_by=who,
             version_at=now,
         )
         bodies = source_bodies(content)
         draft = with_bodies(draft, bodies)
+        await self._files.put(draft.ref, files)
+        await self._files.check(draft.ref, draft.attachments)
         await self._bodies.write(draft, bodies)
         try:
             return await self._rows.insert(draft)
@@ -147,6 +160,7 @@ class ComposingService:
         at: datetime,
         *,
         ref: MessageRef | None = None,
+        files: Mapping[str, bytes] = {},
     ) -> Message:
         """Schedule a new message at once. `Invalid`, `NoSuch` list.
 
@@ -164,6 +178,8 @@ class ComposingService:
             lines=content.lines,
             written_in=WrittenIn(content.format, content.template),
             published=content.published,
+            attachments=content.attachments,
+            files=files,
             ref=ref,
         )
 
@@ -176,10 +192,19 @@ class ComposingService:
         return content_of(message, bodies)
 
     async def change(
-        self, ref: str, change: ContentChange, who: str, *, etag: str | None = None
+        self,
+        ref: str,
+        change: ContentChange,
+        who: str,
+        *,
+        etag: str | None = None,
+        files: Mapping[str, bytes] = {},
     ) -> Message:
         """Change a draft, or a message that may still be edited. `Overtaken`, `NotNow`."""
         message = await self._rows.get(ref)
+        if files:
+            check_editable(message.status)
+            await self._files.put(message.ref, files)
         if message.status is MessageStatus.DRAFT:
             if etag is not None:
                 return await self.save(ref, change, who, etag=etag)
@@ -205,6 +230,7 @@ class ComposingService:
             bodies=NewBodies(given.get("body"), given.get("text")),
             lines=msgspec.structs.replace(current, **lines) if lines else None,
             published=given.get("published"),
+            attachments=given.get("attachments"),
             scheduled_at=given.get("scheduled_at"),
             etag=etag,
         )
@@ -225,6 +251,8 @@ class ComposingService:
         """
         old = await self._draft(ref, etag)
         given = storable(change)
+        if given.get("attachments", old.attachments) != old.attachments:
+            await self._files.check(old.ref, given["attachments"])
         current = Content(format=old.format, template=old.template)
         if not change.has_bodies:
             current = content_of(old, await self._read_bodies(old))
@@ -335,10 +363,9 @@ class ComposingService:
 
     async def duplicate(self, ref: str, who: str) -> Message:
         """Create a draft with the content of any message, without its time."""
-        _, content = await self.read(ref)
-        return await self.create(
-            change_to(msgspec.structs.replace(content, scheduled_at=None)), who
-        )
+        message, content = await self.read(ref)
+        change = change_to(msgspec.structs.replace(content, scheduled_at=None))
+        return await self.create(change, who, files=await self._files.contents(message))
 
     async def hand_over(
         self, ref: str, who: str, *, is_ready: bool = True, etag: str | None = None

@@ -19,6 +19,7 @@ from postroom.composing.compiler import compile_source
 from postroom.composing.layouts import Layout
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Incomplete, Invalid
+from postroom.domain.messages.attachments import Attachment, check_attachments
 from postroom.domain.messages.audiences import (
     Audience,
     parse_excluded_lists,
@@ -78,6 +79,7 @@ class Content(msgspec.Struct, frozen=True):
     body: str = ""
     text: str = ""
     published: bool = False
+    attachments: tuple[Attachment, ...] = ()
     scheduled_at: datetime | None = None
 
     @property
@@ -105,6 +107,7 @@ class ContentChange(msgspec.Struct, frozen=True):
     body: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
     published: bool | UnsetType = UNSET
+    attachments: tuple[Attachment, ...] | UnsetType = UNSET
     scheduled_at: datetime | UnsetType | None = UNSET
 
     @property
@@ -120,7 +123,8 @@ class ContentChange(msgspec.Struct, frozen=True):
 
 def change_to(content: Content) -> ContentChange:
     """Return the change that makes any draft this one."""
-    return ContentChange(**msgspec.structs.asdict(content))
+    given = {name: getattr(content, name) for name in content.__struct_fields__}
+    return ContentChange(**given)
 
 
 def storable(change: ContentChange) -> dict[str, Any]:
@@ -134,6 +138,8 @@ def storable(change: ContentChange) -> dict[str, Any]:
     for field in ("body", "text"):
         if field in found:
             found[field] = clean_body(field, found[field].replace("\0", ""))
+    if found.get("attachments"):
+        found["attachments"] = check_attachments(found["attachments"])
     if found.get("scheduled_at") is not None:
         found["scheduled_at"] = checked_time(found["scheduled_at"])
     return found
@@ -225,5 +231,6 @@ def content_of(message: Message, bodies: NewBodies) -> Content:
         body=(bodies.source if message.has_source else bodies.html) or "",
         text=bodies.text or "",
         published=message.published,
+        attachments=message.attachments,
         scheduled_at=message.scheduled_at,
     )

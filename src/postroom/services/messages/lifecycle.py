@@ -6,6 +6,7 @@ what one may consist of, and `outcomes.py` what happened to its emails.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -14,6 +15,7 @@ import msgspec
 from postroom import clock
 from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.messages.attachments import Attachment, check_attachments
 from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.domain.messages.messages import (
     Message,
@@ -27,10 +29,12 @@ from postroom.domain.messages.messages import (
 from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.web_pages import new_web_key
+from postroom.mail.attached_files import AttachedFile
 from postroom.observability import spans
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.events import EventService, Severity
+from postroom.services.messages.attached_files import AttachedFiles
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.holds import ACCOUNT, message_key
 from postroom.services.messages.message_contents import (
@@ -84,6 +88,7 @@ class MessageService:
         self._rows = rows
         self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
+        self._files = AttachedFiles(store)
         self._versions = MessageVersions(store)
         self._published = PublishedIndex(store)
         self._bell = store.queue(SCHEDULE_QUEUE)
@@ -115,6 +120,8 @@ class MessageService:
         lines: InboxLines = NO_LINES,
         written_in: WrittenIn = AS_HTML,
         published: bool = False,
+        attachments: tuple[Attachment, ...] = (),
+        files: Mapping[str, bytes] = {},
         ref: MessageRef | None = None,
         retry_of: MessageRef | None = None,
     ) -> Message:
@@ -152,9 +159,12 @@ class MessageService:
             published=published,
             web_key=new_web_key(),
             **msgspec.structs.asdict(audience),
+            attachments=check_attachments(attachments),
             retry_of=retry_of,
             trace=spans.traceparent(),
         )
+        await self._files.put(message.ref, files)
+        await self._files.check(message.ref, attachments)
         await self._bodies.write(message, bodies)
         try:
             message = await self._rows.insert(message)
@@ -184,6 +194,7 @@ class MessageService:
         lines: InboxLines | None = None,
         scheduled_at: datetime | None = None,
         published: bool | None = None,
+        attachments: tuple[Attachment, ...] | None = None,
         etag: str | None = None,
     ) -> Message:
         """Change what is given, while the message is Pending, or Paused and none of it was sent
@@ -217,6 +228,9 @@ class MessageService:
         if audience is not None or new.list_name != old.list_name:
             audience = await self._audiences.checked(new.list_name, audience or old.audience)
             new = msgspec.structs.replace(new, **msgspec.structs.asdict(audience))
+        if attachments is not None:
+            await self._files.check(old.ref, attachments)
+            new = msgspec.structs.replace(new, attachments=check_attachments(attachments))
         if lines is not None:
             new = msgspec.structs.replace(new, **msgspec.structs.asdict(checked_lines(lines)))
         if bodies is not None and (bodies.html is not None or bodies.text is not None):
@@ -250,6 +264,10 @@ class MessageService:
     async def bodies(self, message: Message) -> NewBodies:
         """Return the HTML and the text of a message, as they are sent."""
         return await self._bodies.read(message)
+
+    async def files(self, message: Message) -> tuple[AttachedFile, ...]:
+        """Return the attached files of a message, as they are sent."""
+        return await self._files.read(message)
 
     async def remove_done(self, message: Message) -> None:
         """Delete a finished message whose emails are deleted already. Can be repeated."""

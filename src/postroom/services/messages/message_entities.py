@@ -9,6 +9,7 @@ import msgspec
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.lists import ListName
 from postroom.domain.languages import LANGUAGES, known_language
+from postroom.domain.messages.attachments import parse_stored, stored_text
 from postroom.domain.messages.audiences import AudienceRules
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.messages.refs import MessageRef
@@ -50,6 +51,7 @@ def message_entity(message: Message) -> Entity:
         "ReadyBy": message.ready_by or None,
         "Published": message.published or None,
         "WebKey": message.web_key or None,
+        "Attachments": stored_text(message.attachments) or None,
         "FromEmailAddress": message.from_address,
         "ListDescription": message.list_description,
         "ListLanguage": None if message.queued_at is None else message.list_language,
@@ -96,6 +98,7 @@ def message_from(entity: Entity) -> Message:
         ready_by=read_optional(entity, "ReadyBy", str) or "",
         published=read_optional(entity, "Published", bool) or False,
         web_key=read_optional(entity, "WebKey", str) or "",
+        attachments=parse_stored(read_optional(entity, "Attachments", str) or ""),
         created_at=read(entity, "CreatedAt", datetime),
         from_address=None if from_address is None else Address(from_address),
         list_description=read_optional(entity, "ListDescription", str),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from postroom.composing.findings import Finding, Level
+from postroom.domain.messages.attachments import LARGE, Attachment
 from postroom.domain.units import show_size
 from postroom.mail.html import HtmlTag, tokens
 from postroom.mail.mail_reader import ReadMail
@@ -179,6 +180,18 @@ def inspect_picture_sizes(sizes: Mapping[str, int]) -> Iterator[Finding]:
             Level.WARNING,
             "pictures-heavy",
             f"The pictures have {show_size(total)}, which takes long to load on phones.",
+        )
+
+
+def inspect_attachments(attachments: Sequence[Attachment]) -> Iterator[Finding]:
+    """Look at the sizes of attached files: everyone gets them."""
+    total = sum(each.size for each in attachments)
+    if total >= LARGE:
+        yield Finding(
+            Level.WARNING,
+            "attachments-large",
+            f"Each email carries {show_size(total)} of attachments. A link to the files is lighter,"
+            " and some mail servers refuse large emails.",
         )
 
 

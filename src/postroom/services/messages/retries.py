@@ -73,6 +73,13 @@ class RetryService:
             NewBodies(bodies.html, bodies.text or ""),  # the same email: no text is generated
             clock.now(),
             lines=InboxLines(message.preheader, message.from_name, message.reply_to),
+            attachments=message.attachments,
+            files={
+                attachment.hash: file.content
+                for attachment, file in zip(
+                    message.attachments, await self._messages.files(message), strict=True
+                )
+            },
             ref=await self._kept_ref(message.ref),
             retry_of=message.ref,
         )

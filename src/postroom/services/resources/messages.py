@@ -47,6 +47,15 @@ class HoldResource(Resource, frozen=True):
     next_probe: Time
 
 
+class AttachmentResource(Resource, frozen=True):
+    """An attached file."""
+
+    name: str
+    type: str
+    size: Annotated[int, Meta(description="Bytes.")]
+    hash: Annotated[str, Meta(description="The SHA-256 of its content.")]
+
+
 class MessageSummary(Resource, frozen=True, kw_only=True):
     """A message without its counts, which take a while for many messages."""
 
@@ -70,6 +79,7 @@ class MessageSummary(Resource, frozen=True, kw_only=True):
     published: Annotated[
         bool, Meta(description="Whether the list's web archive shows it once it is sent.")
     ]
+    attachments: Sequence[AttachmentResource]
     status: MessageStatus
     reason: Annotated[str | None, Meta(description="Why it was paused.")]
     ready_by: Annotated[
@@ -196,6 +206,10 @@ def describe_message_summary(message: Message) -> MessageSummary:
         format=message.format,
         template=message.template or None,
         published=message.published,
+        attachments=[
+            AttachmentResource(each.name, each.type, each.size, each.hash)
+            for each in message.attachments
+        ],
         status=message.status,
         reason=message.reason or None,
         ready_by=message.ready_by or None,

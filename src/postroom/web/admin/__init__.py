@@ -16,6 +16,7 @@ from postroom.web.admin.audience import (
     subscribers,
 )
 from postroom.web.admin.messages import (
+    attachments,
     draft_actions,
     editor,
     message_details,
@@ -58,6 +59,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *message_index.VIEWS,
     *editor.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
     *draft_actions.VIEWS,
+    *attachments.VIEWS,
     *versions.VIEWS,
     *preflight.VIEWS,
     *previews.VIEWS,

@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from postroom.domain.errors import DomainError, Invalid, NoSuch, NotNow, Overtaken
 from postroom.domain.messages.messages import Message, MessageStatus, check_editable
-from postroom.domain.messages.refs import MessageRef, new_ref
+from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
 from postroom.errors import PostroomError
+from postroom.mail.attached_files import AttachedFile
 from postroom.sender.draft_mail import parse_test_addresses, send_tests
 from postroom.services.accounts.users import Role
 from postroom.services.messages.draft_contents import Content
@@ -176,6 +177,7 @@ async def _change_scheduled(visit: Visit, message: Message) -> Response:
             bodies=NewBodies(bodies.html or "", bodies.text or ""),
             lines=draft.content.lines,
             published=draft.content.published,
+            attachments=draft.content.attachments,
             scheduled_at=at,
             etag=draft.etag or None,
         )
@@ -226,6 +228,7 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
                 addresses,
                 visit.context.base_url,
                 content.lines,
+                await _files(visit, draft),
             )
     except DomainError as exc:
         return str(exc), False
@@ -238,6 +241,12 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
             return f"The test to {address} was {each.kind}: {each.reply}", False
     reply = results[0].reply or "accepted"
     return f"Test sent to {shown}. The mail server replied: {reply}", True
+
+
+async def _files(visit: Visit, draft: Draft) -> tuple[AttachedFile, ...]:
+    if not draft.ref:
+        return ()
+    return await visit.services.attached_files.load(parse_ref(draft.ref), draft.content.attachments)
 
 
 async def _conflict_page(visit: Visit, draft: Draft) -> Response:

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from starlette.datastructures import UploadFile
 
 from postroom.domain.errors import DomainError, Incomplete, Invalid
+from postroom.domain.messages.attachments import parse_stored, stored_text
 from postroom.domain.messages.audiences import Audience
 from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.domain.units import is_skipped
@@ -26,7 +27,7 @@ from postroom.web.requests.visit import Visit
 LARGEST_FORM: Final = 32 * 1024 * 1024  # two bodies of 10 MB, and what wraps them
 _FIELDS: Final = (
     "list", "subject", "preheader", "from_name", "reply_to", "template", "format", "body", "text",
-    "published", "when", "day", "clock", "zone", "ref", "etag", "key",
+    "published", "attachments", "when", "day", "clock", "zone", "ref", "etag", "key",
 )  # fmt: skip
 LABELS: Final = {
     "list": "List",
@@ -37,6 +38,7 @@ LABELS: Final = {
     "body": "Message (HTML)",
     "text": "Message (plain text)",
     "published": "Publish in the web archive",
+    "attachments": "Attachments",
     "scheduled_at": "Time",
 }
 _FILES: Final = (("body", html_from_file), ("text", text_from_file))
@@ -58,6 +60,8 @@ class Draft(msgspec.Struct):
     body: str = ""
     text: str = ""
     published: str = ""
+    attachments: str = ""
+    """JSON: `domain/messages/attachments.py`."""
     when: str = "now"
     day: str = ""
     clock: str = ""
@@ -101,6 +105,7 @@ class Draft(msgspec.Struct):
             body=self.body,
             text=self.text if self.text.strip() else "",
             published=bool(self.published),
+            attachments=parse_stored(self.attachments),
             scheduled_at=at,
         )
 
@@ -123,6 +128,7 @@ def shown_content(content: Content) -> dict[str, str]:
         "body": content.body,
         "text": content.text,
         "published": "yes" if content.published else "no",
+        "attachments": "\n".join(each.name for each in content.attachments),
         "scheduled_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "now",
     }
 
@@ -159,6 +165,7 @@ def draft_of(message: Message, content: Content) -> Draft:
         body=content.body,
         text=content.text,
         published="yes" if content.published else "",
+        attachments=stored_text(content.attachments),
         when="later" if at else "now",
         day=f"{at:%Y-%m-%d}" if at else "",
         clock=f"{at:%H:%M}" if at else "",

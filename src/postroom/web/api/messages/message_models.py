@@ -26,6 +26,7 @@ from postroom.web.api.fields import (
     Text,
     without_null,
 )
+from postroom.web.api.messages.attachment_models import Attachments
 
 _FIELDS = "May contain {{email}}, {{list_description}} and {{unsubscribe_url}}."
 Source = Annotated[Text, Field(description=f"The source, in this format. {_FIELDS}")]
@@ -129,6 +130,7 @@ class NewMessage(Body):
     html: Html | None = None
     text: PlainText | None = None
     published: Published = False
+    attachments: Attachments | None = None
     scheduled_at: Moment | None = None
 
     def check(self) -> None:
@@ -165,6 +167,7 @@ class MessageChange(Change):
     html: Html | None = None
     text: PlainText | None = None
     published: Published | None = None
+    attachments: Attachments | None = None
     scheduled_at: Moment | None = None
 
     def check(self) -> None:
@@ -204,6 +207,7 @@ def content_change(body: NewMessage | MessageChange, now: datetime) -> ContentCh
     """Return what a request sets."""
     given = {name: getattr(body, name) for name in body.model_fields_set}
     given.pop("draft", None)
+    given.pop("attachments", None)  # `read_attachments`
     html, source = given.pop("html", None), given.pop("body", None)
     if html is not None or source is not None:
         given["body"] = source if html is None else html

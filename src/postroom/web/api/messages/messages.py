@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,6 +38,8 @@ from postroom.web.api.documenting import (
     success,
 )
 from postroom.web.api.fields import After, Limit, RefPath
+from postroom.web.api.messages.attachment_models import LARGEST_BODY as LARGEST_ATTACHMENTS
+from postroom.web.api.messages.attachment_models import read_attachments
 from postroom.web.api.messages.message_models import (
     MessageChange,
     NewMessage,
@@ -60,7 +63,7 @@ from postroom.wiring import Services
 
 router = APIRouter(route_class=ApiRoute, tags=["Messages"])
 # Two bodies; JSON escapes some characters with two, and a little is left for the rest.
-_WITH_BODIES: dict[str, Any] = {LARGEST_BODY: 4 * LARGEST_MESSAGE_BODY}
+_WITH_BODIES: dict[str, Any] = {LARGEST_BODY: 4 * LARGEST_MESSAGE_BODY + LARGEST_ATTACHMENTS}
 _MOST_READS = 1_000  # slices of messages for one response, of which a status may leave few
 
 
@@ -91,17 +94,20 @@ async def create_message(request: Request, body: NewMessage) -> Response:
 
     async def work(begun: Begun | None) -> tuple[int, ScheduledMessageResource]:
         now = datetime.now(UTC) if begun is None else begun.at
+        attachments, files = read_attachments(body.attachments or ())
+        change = msgspec.structs.replace(content_change(body, now), attachments=attachments)
         ref = None if begun is None else begun.ref
         if body.draft:
             draft = await services.composing.create(
-                content_change(body, now), author_of(request), ref=ref
+                change, author_of(request), ref=ref, files=files
             )
             return 201, await describe_scheduled(services, draft, None, now)
         created = await services.composing.create_scheduled(
-            content_change(body, now),
+            change,
             NewBodies(body.html if body.body is None else body.body, body.text),
             storable(body.scheduled_at, now) or now,
             ref=ref,
+            files=files,
         )
         return 201, await describe_scheduled(services, created, body.scheduled_at, now)
 
@@ -169,8 +175,14 @@ async def change_message(request: Request, ref: RefPath, body: MessageChange) ->
     etag = await matched(request, ref)
     now = datetime.now(UTC)
     if body.model_fields_set:
+        change = content_change(body, now)
+        files: dict[str, bytes] = {}
+        if body.attachments is not None:
+            known = (await services.messages.get(ref)).attachments
+            attachments, files = read_attachments(body.attachments, known)
+            change = msgspec.structs.replace(change, attachments=attachments)
         saved = await services.composing.change(
-            ref, content_change(body, now), author_of(request), etag=etag
+            ref, change, author_of(request), etag=etag, files=files
         )
     else:
         saved = await services.messages.get(ref)
