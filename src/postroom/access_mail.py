@@ -1,6 +1,6 @@
 """Access links by email: invitations and password resets.
 
-They are sent only where a mail server is set. In the outbox, others of the team could use them.
+They are sent only if a mail server is configured: in the outbox, other team members could use them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ has not been changed.
 
 
 class LinkNotSent(PostroomError):
-    """The mail server did not take the email; the text is its reply."""
+    """The mail server did not accept the email; the text is its reply."""
 
 
 def sends_links(settings: Settings) -> bool:
@@ -70,7 +70,7 @@ async def send_link(
             subject=_SUBJECTS[kind],
             text=_TEXTS[kind].format(site=settings.web.base_url, url=url, lasting=lasting),
             date=clock.now(),
-            key=secrets.token_hex(8),  # tells nothing of the link
+            key=secrets.token_hex(8),  # reveals nothing about the link
         )
     if result.kind is not ResultKind.ACCEPTED:
         raise LinkNotSent(f"{result.kind}: {result.reply}")

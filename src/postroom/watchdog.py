@@ -65,7 +65,7 @@ class Stall(msgspec.Struct):
     part: str
     what: str
     at: float
-    is_told: bool = False
+    is_reported: bool = msgspec.field(default=False, name="is_told")
 
     def __str__(self) -> str:
         return f"the {self.part} made no progress ({self.what}) and was restarted"
@@ -201,9 +201,9 @@ class Watchdog:
 
     def _report_earlier_stall(self) -> None:
         for stall in self._stalls.find():
-            if stall.part == self._part and not stall.is_told:
+            if stall.part == self._part and not stall.is_reported:
                 self._report(str(stall))
-                stall.is_told = True
+                stall.is_reported = True
                 self._stalls.note(stall)
 
     def _watch_loop(self, done: threading.Event) -> None:

@@ -155,9 +155,9 @@ async def test_queues_besides_are_not_looked_at(store: Store) -> None:
     await store.queue("noise").put("x")
     await store.queue("silent").put("x", delay=3600)
     assert await store.wait_for_messages(timeout=0) == {"noise"}
-    assert await store.wait_for_messages(besides=["noise"], timeout=0.1) == frozenset()
-    assert await store.wait_for_messages(["noise"], besides=["noise"], timeout=0) == frozenset()
-    waiting = asyncio.create_task(store.wait_for_messages(besides=["noise"], timeout=30))
+    assert await store.wait_for_messages(excluding=["noise"], timeout=0.1) == frozenset()
+    assert await store.wait_for_messages(["noise"], excluding=["noise"], timeout=0) == frozenset()
+    waiting = asyncio.create_task(store.wait_for_messages(excluding=["noise"], timeout=30))
     await asyncio.sleep(0.05)
     await store.queue("noise").put("y")
     await store.queue("new").put("x")
@@ -167,4 +167,4 @@ async def test_queues_besides_are_not_looked_at(store: Store) -> None:
 async def test_many_queues_besides_leave_the_others(store: Store, engine: str) -> None:
     names = [f"queue/{number}" for number in range(12 if engine == "azure" else 150)]
     await asyncio.gather(*(store.queue(name).put("x") for name in names))
-    assert await store.wait_for_messages(besides=names[1:], timeout=5) == {names[0]}
+    assert await store.wait_for_messages(excluding=names[1:], timeout=5) == {names[0]}

@@ -31,7 +31,7 @@ class Connection(Protocol):
         self,
         queues: Collection[str] | None = None,
         *,
-        besides: Collection[str] = (),
+        excluding: Collection[str] = (),
         timeout: float,
     ) -> frozenset[str]: ...
 

@@ -75,12 +75,12 @@ class MemoryStore(CheckedStore):
         return await self.run(lambda: sorted(self.data.containers))
 
     async def _wait_for_messages(
-        self, queues: frozenset[str] | None, besides: frozenset[str], timeout: float
+        self, queues: frozenset[str] | None, excluding: frozenset[str], timeout: float
     ) -> frozenset[str]:
         deadline = self.data.clock() + timeout
         while True:
             arrival = self.data.arrival  # before looking, so that none is missed
-            ready, next_at = await self.run(lambda: self._ready(queues, besides))
+            ready, next_at = await self.run(lambda: self._ready(queues, excluding))
             now = self.data.clock()
             if ready or now >= deadline:
                 return ready
@@ -89,13 +89,13 @@ class MemoryStore(CheckedStore):
                     await arrival.wait()
 
     def _ready(
-        self, queues: frozenset[str] | None, besides: frozenset[str]
+        self, queues: frozenset[str] | None, excluding: frozenset[str]
     ) -> tuple[frozenset[str], float]:
         """Return which queues have a ready message, and when the next delay or lease ends."""
         now, next_at = self.data.clock(), math.inf
         ready: set[str] = set()
         for name, messages in self.data.queues.items():
-            if name in besides or (queues is not None and name not in queues):
+            if name in excluding or (queues is not None and name not in queues):
                 continue
             for message in messages.values():
                 if message.is_alive(now):

@@ -181,6 +181,6 @@ def _unreachable(domain: str = "") -> Finding:
     return Finding(
         "DNS",
         FindingState.WARNING,
-        f"{about} not looked up: DNS does not answer here",
-        "Check again where there is a network.",
+        f"{about} not looked up: DNS does not answer",
+        "Check the network connection of this machine, and try again.",
     )

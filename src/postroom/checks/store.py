@@ -68,7 +68,7 @@ async def _check_clock(store: Store) -> Finding:
     await queue.drop()
     if not found:
         return Finding(
-            "clock", FindingState.WARNING, "the store did not show what was just put into it"
+            "clock", FindingState.WARNING, "the store did not return what was just put into it"
         )
     # Azure returns whole seconds.
     early = (before - found[0].enqueued_at).total_seconds() - 1
@@ -79,7 +79,7 @@ async def _check_clock(store: Store) -> Finding:
             "clock",
             FindingState.ERROR,
             f"this machine and the store differ by {apart:,.0f} s",
-            "Set both by NTP: messages are due by these clocks.",
+            "Synchronise both with NTP: they decide when messages are due.",
         )
     return Finding("clock", FindingState.OK, "this machine and the store agree")
 

@@ -129,9 +129,9 @@ def postroom() -> None:
 
 
 def main() -> None:
-    """Run the command line: exit status 0, 1 (it failed, one line says why) or 2 (wrong use).
+    """Run the command line: exit status 0, 1 (it failed, one line says why) or 2 (wrong usage).
 
-    click itself handles wrong use. An error that is not ours is a bug and keeps its traceback.
+    click itself handles wrong usage. An error that is not ours is a bug and keeps its traceback.
     """
     if sys.argv[1:2] and sys.argv[1] in PARTS:
         _exit_cleanly_when_stopped()

@@ -1,1 +1,1 @@
-"""The words of Postroom as types and rules. Nothing here reads or writes anything."""
+"""The concepts of Postroom as types and rules, without any I/O."""

@@ -151,7 +151,7 @@ class Runner(ABC):
                 await self._changed.wait()
 
     def _tend(self) -> None:
-        """Do what is due by time."""
+        """Do what is due now."""
         self.pool.tick()
 
     async def _tending(self, work: Awaitable[T]) -> T:

@@ -1,9 +1,9 @@
 """The host itself: finds queues with messages and activates their applications.
 
 One wait covers all queues, including those that do not exist yet. Queues that have a runner, or
-cannot have one, are left out of it (`besides`) until that changes; then the wait starts again with
-all queues, so that no arrival is missed. Every few seconds everything is read again: nothing may
-depend on a single event.
+cannot have one, are excluded until that changes; then the wait starts again with all queues, so
+that no arrival is missed. Every few seconds everything is read again: nothing may depend on a
+single event.
 
 On SIGTERM it takes no more messages, processes finish messages in progress up to their drain limit,
 other messages are given back without counting an attempt, and its row and bell are removed.
@@ -152,7 +152,9 @@ class Supervisor:
             await self._changed.wait()
             return frozenset()
         waiting = asyncio.create_task(
-            self._services.store.wait_for_messages(besides=self._besides(), timeout=_WAIT_SECONDS)
+            self._services.store.wait_for_messages(
+                excluding=self._excluded(), timeout=_WAIT_SECONDS
+            )
         )
         changed = asyncio.create_task(self._changed.wait())
         try:
@@ -163,7 +165,7 @@ class Supervisor:
                 task.cancel()
             await asyncio.gather(waiting, changed, return_exceptions=True)
 
-    def _besides(self) -> set[str]:
+    def _excluded(self) -> set[str]:
         served = {queue for runner in self._runners.values() for queue in runner.queues}
         return served | {
             queue for queue, why in self._left_out.items() if why.generation == self._generation

@@ -27,7 +27,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# https://encoding.spec.whatwg.org/#names-and-labels: the names that mean more than they say.
+# https://encoding.spec.whatwg.org/#names-and-labels: names that stand for another encoding.
 _AS_BROWSERS_DO: Final = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",

@@ -8,7 +8,7 @@ from typing import Final
 
 from postroom.mail.html import HtmlTag, tokens
 
-# Invisible characters keep an inbox from going on with the first words of the body.
+# Invisible characters keep an inbox from showing the first words of the body after it.
 _FILLER: Final = "&#847;&zwnj;&nbsp;" * 60
 _DOCTYPE: Final = re.compile(r"\s*<!doctype[^>]*>\s*", re.IGNORECASE)
 _HIDDEN: Final = (

@@ -80,8 +80,8 @@ class FanOut:
     async def begin(self, message: Message) -> Message:
         """Change Pending to Queuing, and copy what is needed from the list as it is now.
 
-        If its audience can no longer be told, the message pauses: it must go neither to everybody
-        nor to nobody.
+        If its audience can no longer be determined, the message pauses: it must go neither to
+        everybody nor to nobody.
         """
         found = await self._lists.get(message.list_name, entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:

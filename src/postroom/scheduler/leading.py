@@ -85,7 +85,7 @@ class Scheduler:
                 await _first_of(stopping.wait(), timeout=_PAUSE_AFTER_FAILURE)
 
     async def _lead(self, lease: Lease, stopping: asyncio.Event) -> None:
-        log.info("this process schedules (fencing number %d)", lease.fencing)
+        log.info("this scheduler is active (fencing number %d)", lease.fencing)
         self._leads_until = clock.monotonic() + lease.seconds
         if self._space is not None:
             self._space.begin()

@@ -7,7 +7,7 @@ does no harm and has the same Message-ID: so there is no journal, and emails in 
 again.
 
 Order of a shutdown (SIGTERM): it takes no more items; the transport finishes the emails in
-progress; unfinished items are released, those that were not sent at once.
+progress; unfinished items are released: at once if their email was not sent.
 """
 
 from __future__ import annotations

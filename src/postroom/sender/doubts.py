@@ -53,7 +53,7 @@ def _sent(state: EmailState) -> EmailState:
 
 
 def _again(state: EmailState) -> EmailState:
-    """One more attempt: without a reply again, the email goes back into doubt."""
+    """Allow one more attempt: if there is again no reply, the email is in doubt as before."""
     return msgspec.structs.replace(
         state,
         outcome=EmailOutcome.PENDING,

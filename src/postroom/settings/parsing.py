@@ -1,7 +1,7 @@
 """How the text of a setting becomes its value, and how a URL is shown.
 
 Each parser raises `RefusedValue` with the requirement ("must be between 1 and 65535"); the error
-that people see adds the setting's name in front and the value behind.
+that people see begins with the setting's name and ends with the value.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ _BETWEEN_URLS = re.compile(r",\s*(?=[A-Za-z][A-Za-z0-9+.-]*:/)")
 # Scheme with any number of slashes, everything up to the last @ of the text, and the rest. Without
 # a scheme, everything before the @ is taken for credentials.
 _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/+)?(.*)@(.*)", re.DOTALL)
-# A host is missing or the @ was forgotten: what follows the colon is no port.
+# A host is missing or the @ was forgotten: what follows the colon is not a port.
 _NO_PORT = re.compile(
     r"(?!sqlite:|outbox:)([A-Za-z][A-Za-z0-9+.-]*:/+)([^/\[\]:@?]+:(?!\d*(?:[/?,]|$)).*)"
 )

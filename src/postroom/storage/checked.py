@@ -313,7 +313,7 @@ class CheckedStore(Store):
 
     @abstractmethod
     async def _wait_for_messages(
-        self, queues: frozenset[str] | None, besides: frozenset[str], timeout: float
+        self, queues: frozenset[str] | None, excluding: frozenset[str], timeout: float
     ) -> frozenset[str]: ...
 
     @abstractmethod
@@ -323,11 +323,11 @@ class CheckedStore(Store):
         self,
         queues: Collection[str] | None = None,
         *,
-        besides: Collection[str] = (),
+        excluding: Collection[str] = (),
         timeout: float,
     ) -> frozenset[str]:
         check_seconds("timeout", timeout, 0.0)
-        without = frozenset(besides)
+        without = frozenset(excluding)
         names = None if queues is None else frozenset(check_queue_name(name) for name in queues)
         return await self._wait_for_messages(
             names if names is None else names - without, without, timeout

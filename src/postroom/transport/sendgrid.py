@@ -125,7 +125,7 @@ class SendgridProvider(HttpProvider):
         return None
 
     def check(self, response: HttpResponse, body: bytes) -> str:
-        """The scopes of the key say whether it may send."""
+        """Check in the scopes of the key whether it may send."""
         try:
             scopes = msgspec.json.decode(body, type=_Scopes).scopes
         except msgspec.DecodeError as exc:

@@ -313,10 +313,10 @@ class Fated(Store):
         self,
         queues: Collection[str] | None = None,
         *,
-        besides: Collection[str] = (),
+        excluding: Collection[str] = (),
         timeout: float,
     ) -> frozenset[str]:
-        return await self._inner.wait_for_messages(queues, besides=besides, timeout=timeout)
+        return await self._inner.wait_for_messages(queues, excluding=excluding, timeout=timeout)
 
     async def acquire_lease(self, name: str, *, seconds: float) -> Lease | None:
         return await self._inner.acquire_lease(name, seconds=seconds)

@@ -115,7 +115,7 @@ def test_a_revision_changes_with_the_configuration_alone() -> None:
         ({"environment": {"A": "x" * 40_000}}, "environment", "shorter than 32,000"),
         ({"handler": "orders"}, "handler", "module:callable"),
         ({"handler": "orders:process; rm"}, "handler", "module:callable"),
-        ({"command": "cat"}, "command", "list of texts"),
+        ({"command": "cat"}, "command", "list of strings"),
         ({"command": [""]}, "command", "names a program"),
         ({"command": ["cat"]}, "handler", "not both"),
         ({"handler": None}, "handler", "module:callable"),

@@ -106,14 +106,14 @@ def test_a_probe_that_meets_another_fault_changes_the_reason() -> None:
 
 
 def test_trouble_that_comes_back_soon_is_the_same_trouble() -> None:
-    first = msgspec.structs.replace(opened(UNREACHABLE, None, NOW), interval=8, told="lifted")
+    first = msgspec.structs.replace(opened(UNREACHABLE, None, NOW), interval=8, reported="lifted")
     lifted = msgspec.structs.replace(first, lifted_at=NOW)
     soon = opened(UNREACHABLE, lifted, NOW + timedelta(minutes=1))
-    assert (soon.interval, soon.told) == (15, "opened")
+    assert (soon.interval, soon.reported) == (15, "opened")
     late = opened(UNREACHABLE, lifted, NOW + timedelta(hours=1))
-    assert (late.interval, late.told) == (2, "")
+    assert (late.interval, late.reported) == (2, "")
     other = opened(msgspec.structs.replace(UNREACHABLE, reason="Wrong password"), lifted, NOW)
-    assert (other.interval, other.told) == (2, "")
+    assert (other.interval, other.reported) == (2, "")
 
 
 # -- mass refusals ------------------------------------------------------------------------------

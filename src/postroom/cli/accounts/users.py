@@ -44,7 +44,7 @@ def add(
     from postroom.services.accounts.users import Role
 
     if send and password_stdin:
-        raise click.UsageError("--send and --password-stdin exclude each other")
+        raise click.UsageError("give --send or --password-stdin, not both")
     if not password_stdin:
         link = _Link(LinkKind.INVITATION, email, f"Invitation for {email}, valid for seven days:")
         _make_link(

@@ -167,7 +167,7 @@ def edit(
 ) -> None:
     """Verify, unverify, block or unblock a subscriber, or change their fields."""
     if blocked is not None and unblock:
-        raise click.UsageError("--block and --unblock contradict each other")
+        raise click.UsageError("give --block or --unblock, not both")
     if blocked is not None and not blocked.strip():
         raise click.UsageError("--block needs a reason")
     if verified is None and blocked is None and not unblock and not fields:

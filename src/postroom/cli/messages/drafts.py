@@ -127,7 +127,7 @@ def preflight(settings: Settings, ref: str, as_json: bool) -> None:
     else:
         output.say("Nothing to improve.")
     if found.checking:
-        output.note(f"{found.checking} lookups did not end in time.")
+        output.note(f"{found.checking} checks did not finish in time.")
 
 
 @click.command("test")

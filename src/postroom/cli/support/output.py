@@ -61,7 +61,7 @@ def yes_option(command: F) -> F:
 
 
 def page_options(*, limit: int) -> Callable[[F], F]:
-    """Add `--limit` and `--after`, for long indexes."""
+    """Add `--limit` and `--after`, for long collections."""
 
     def decorate(command: F) -> F:
         some = click.option(
@@ -104,7 +104,7 @@ def builtins(value: Any) -> Any:
 
 
 def print_items(items: Iterable[Any], following: str | None = None) -> None:
-    """Print an index as the API returns it."""
+    """Print a collection as the API returns it."""
     print_json({"items": list(items), "next": following})
 
 
@@ -114,7 +114,7 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a remark to standard error, where it does not disturb a pipe."""
+    """Print a note to standard error, so that it does not get into a pipe."""
     click.echo(text, err=True)
 
 
@@ -206,7 +206,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def more(token: str | None, command: str) -> None:
-    """Print how to continue after a part of an index."""
+    """Print how to continue after a part of a collection."""
     if token is not None:
         note(f"More: {command} --after {token}")
 

@@ -45,7 +45,7 @@ def with_settings(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def _load(options: dict[str, str | None]) -> Settings:
-    """Return the settings. A mistake in an option is wrong use, elsewhere it is a failure."""
+    """Return the settings. A mistake in an option is wrong usage; elsewhere it is a failure."""
     try:
         return load_settings(os.environ, Path.cwd(), options)
     except SettingError as exc:

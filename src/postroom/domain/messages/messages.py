@@ -93,10 +93,10 @@ DRAFTS = "draft"
 class Message(msgspec.Struct, frozen=True):
     """A message, as the store keeps it.
 
-    A draft may lack anything: its list and subject are then empty, and its time is None, which no
+    A draft may be incomplete: its list and subject are then empty, and its time is None, which no
     other message's is. `edited_by` saved it last; `version_at` is when that version of a draft
     began (`services/messages/message_versions.py`); `ready_by` handed it over for sending. With
-    `has_source`, what the author wrote is stored besides the HTML that was made of it.
+    `has_source`, what the author wrote is stored besides the HTML that was made from it.
 
     `segment`, `exclude_segments` and `exclude_lists` are its `audience`; `audience_rules` are the
     rules of these segments, copied when the message is queued.

@@ -87,7 +87,7 @@ def parse_path(path: object) -> str:
         raise Invalid("path", f"must begin with a slash: /{text}")
     clean = "/" + "/".join(part for part in text.split("/") if part)
     if clean.casefold().endswith((RETRY, DEAD_LETTER)):
-        raise Invalid("path", f"{clean} is kept by the host; only ;poison can have an application")
+        raise Invalid("path", f"{clean} is the host's own; only ;poison can have an application")
     if is_internal("/".join(segments(clean))):
         raise Invalid("path", f"{clean} is reserved for Postroom itself: choose another path")
     return clean
@@ -105,9 +105,9 @@ def _handler(field: str, value: object) -> str:
 
 def _command(field: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not value:
-        raise Invalid(field, 'must be a list of texts, as in ["./process-order", "--quiet"]')
+        raise Invalid(field, 'must be a list of strings, such as ["./process-order", "--quiet"]')
     if not all(isinstance(part, str) and "\0" not in part for part in value) or not value[0]:
-        raise Invalid(field, "must be a list of texts, of which the first names a program")
+        raise Invalid(field, "must be a list of strings, the first of which names a program")
     return tuple(value)
 
 

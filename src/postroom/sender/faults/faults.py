@@ -158,7 +158,7 @@ class Faults:
         key, refusals, compared_at = self._compared
         is_known = (
             key == suspicion.key
-            and len(self._recent.lately_refused_by(key)) < refusals + _MORE
+            and len(self._recent.recently_refused_by(key)) < refusals + _MORE
             and clock.monotonic() - compared_at < _COMPARED_SECONDS
         )
         if self._suspected is None and not is_known:
@@ -209,7 +209,7 @@ class Faults:
             try:
                 for seconds in (0.0, _COMPARE_SECONDS):
                     await asyncio.sleep(seconds)
-                    mine = self._recent.lately_refused_by(suspicion.key)
+                    mine = self._recent.recently_refused_by(suspicion.key)
                     await self._suspicions.share(suspicion.key, mine)
                     shared = await self._suspicions.refused_by(suspicion.key)
                     if shared.fresh < ENOUGH or shared.fresh == len(mine):

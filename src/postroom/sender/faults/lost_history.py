@@ -42,14 +42,14 @@ LOST_RECORD = "sent; the store has lost the record of it"
 
 REMEMBERED = timedelta(seconds=KEPT_SECONDS)
 _WAIT_SECONDS = 10.0
-"""How long senders wait for each other after history was lost: each finds the store within 1-2."""
+"""How long senders wait for each other after history was lost: each finds it within 1-2 s."""
 _RESTART_SECONDS = 3.0
 """The same after a server was only restarted: an older copy of its files may have been started."""
 _AT_ONCE = 8
 
 
 class _SentPage(msgspec.Struct):
-    """Whom this sender has sent to, of one page."""
+    """The recipients of one page to whom this sender has sent."""
 
     item: WorkItem
     sent_at: float
@@ -143,7 +143,7 @@ class LostHistory:
 
     async def watch(self, *, is_behind: bool) -> None:
         """Compare what was sent with the store if that is due; to be called every second.
-        `is_behind`: the store's mark is."""
+        `is_behind`: whether the store's mark is behind."""
         await self._check(is_behind=is_behind and not self._is_comparing)
         await self._settle_suspects()
         if self._is_comparing and not self._suspects and not self.is_waiting:
@@ -201,7 +201,7 @@ class LostHistory:
         )
 
     async def _has_lost_history(self) -> bool:
-        """Return whether records are missing; pause messages if more than senders remember is."""
+        """Return whether records are missing; pause messages if senders do not remember all."""
         if self._history is None:
             self._restores = 0
             return False

@@ -69,14 +69,14 @@ class RecentResults:
         same = self._refused_by(suspicion.key)
         if 2 * len(same) > len(self._last) and (fault := self.fault(suspicion, same)) is not None:
             return fault
-        return suspicion if len(self.lately_refused_by(suspicion.key)) >= _FEW else None
+        return suspicion if len(self.recently_refused_by(suspicion.key)) >= _FEW else None
 
     def _refused_by(self, key: str) -> tuple[Refusal, ...]:
         return tuple(
             each.refusal for each in self._last if isinstance(each, _Refused) and each.key == key
         )
 
-    def lately_refused_by(self, key: str) -> tuple[Refusal, ...]:
+    def recently_refused_by(self, key: str) -> tuple[Refusal, ...]:
         """Return whom such a reply has refused since it began to refuse most recipients. All of
         the last 50 may have been accepted before."""
         refusals, most = 0, 0

@@ -3,11 +3,11 @@
 | table      | partition | row        | holds                                    |
 |------------|-----------|------------|------------------------------------------|
 | `throttle` | `overall` | `overall`  | UsedUpAt                                 |
-| `throttle` | `domain`  | the domain | UsedUpAt, QueueEndAt (see `rates.py`)    |
+| `throttle` | `domain`  | the domain | UsedUpAt, QueueEndAt (see `email_rates.py`)|
 
 Rows are changed under their ETags, so two senders never get the same slot. Slots are reserved for
 many emails with one write, shortly before they are used: a crash wastes about a second of them.
-Different clocks of several machines also waste time, but the limit holds.
+Clocks that differ between machines also waste slots, but the limit holds.
 """
 
 from __future__ import annotations

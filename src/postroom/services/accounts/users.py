@@ -128,7 +128,7 @@ class UserService:
         return _user(msgspec.structs.replace(entity, etag=etag))
 
     async def get(self, email: str) -> User:
-        """`NoSuch`."""
+        """Return a user. `NoSuch`."""
         return _user(await self._entity(email))
 
     async def find(self, email: str) -> User | None:
@@ -141,7 +141,7 @@ class UserService:
         return [_user(entity) async for entity in self._users.scan(KeyRange.only(_USER))]
 
     async def set_role(self, email: str, role: Role) -> User:
-        """`NoSuch`; `NotNow` for the last administrator."""
+        """Change a user's role. `NoSuch`; `NotNow` for the last administrator."""
         address = (await self.get(email)).email
 
         def change(user: User) -> Merge:

@@ -6,7 +6,7 @@
 
 Rows are changed under their ETags: of several senders that meet a fault, one opens the hold, and
 one at a time probes. A lifted hold stays for a while, so that a recurring fault is recognised.
-`sender/faults/suspicions.py` describes another partition.
+`sender/faults/refusals.py` describes another partition.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from postroom.transport.contract import FaultScope, Result
 
 TABLE = "holds"
 _PARTITION = "hold"
-_UNTOLD = timedelta(seconds=5)  # after that, the process that changed the hold was interrupted
+_UNREPORTED = timedelta(seconds=5)  # after that, the process that changed the hold was interrupted
 _LONGEST_TEXT = 1000
 _MOST_REFUSED = 50
 
@@ -132,8 +132,8 @@ class HoldService:
         now = clock.now()
         for hold in await self.all():
             changed_at = hold.lifted_at or hold.since
-            if _event_of(hold) != hold.told and now - changed_at > _UNTOLD:
-                await self._tell(hold)
+            if _event_of(hold) != hold.reported and now - changed_at > _UNREPORTED:
+                await self._record_event(hold)
             elif not hold.is_open and not hold.refused and now - changed_at > RECURRING_WITHIN:
                 with contextlib.suppress(Conflict):
                     await self._table.delete(_PARTITION, hold.key, hold.etag)
@@ -165,11 +165,11 @@ class HoldService:
             after = await retry_on_conflict(attempt, "hold", key)
         except Overtaken:
             return None  # the next email that meets the fault tries again
-        if after is not None and _event_of(after) != after.told:
-            await self._tell(after)
+        if after is not None and _event_of(after) != after.reported:
+            await self._record_event(after)
         return after
 
-    async def _tell(self, hold: Hold) -> None:
+    async def _record_event(self, hold: Hold) -> None:
         """Record the event, then mark that: an interruption in between records it twice."""
         subject = hold.key if hold.scope is FaultScope.MESSAGE else ""
         if hold.is_open:
@@ -177,9 +177,9 @@ class HoldService:
         else:
             text, severity = f"Sending resumed: {_what(hold)} works again", Severity.INFO
         await self._events.record("sender", text, severity=severity, subject=subject)
-        told = msgspec.structs.replace(hold, told=_event_of(hold))
+        reported = msgspec.structs.replace(hold, reported=_event_of(hold))
         with contextlib.suppress(Conflict):
-            await self._table.replace(_entity(told), hold.etag)
+            await self._table.replace(_entity(reported), hold.etag)
 
 
 def describe(hold: Hold) -> str:
@@ -229,7 +229,7 @@ def _entity(hold: Hold) -> Entity:
         "Interval": hold.interval,
         "Refusal": hold.refusal[:_LONGEST_TEXT],
         "Refused": msgspec.json.encode(hold.refused).decode(),
-        "Told": hold.told,
+        "Told": hold.reported,
     }
     optional = {"ProbingUntil": hold.probing_until, "LiftedAt": hold.lifted_at}
     properties |= {name: value for name, value in optional.items() if value is not None}
@@ -249,6 +249,6 @@ def _hold(entity: Entity) -> Hold:
         lifted_at=read_optional(entity, "LiftedAt", datetime),
         refusal=read(entity, "Refusal", str),
         refused=msgspec.json.decode(read(entity, "Refused", str), type=tuple[Refusal, ...]),
-        told=read(entity, "Told", str),
+        reported=read(entity, "Told", str),
         etag=entity.etag,
     )

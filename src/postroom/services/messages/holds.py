@@ -67,7 +67,7 @@ class Hold(msgspec.Struct, frozen=True):
     """A hold as the store keeps it.
 
     `interval` is the pause in seconds before `next_probe`. `probing_until` is when a probe in
-    progress counts as lost. `refused` are to become pending again. `told` is the last recorded
+    progress counts as lost. `refused` are to become pending again. `reported` is the last recorded
     event: `opened` or `lifted`.
     """
 
@@ -82,7 +82,7 @@ class Hold(msgspec.Struct, frozen=True):
     lifted_at: datetime | None = None
     refusal: str = ""
     refused: tuple[Refusal, ...] = ()
-    told: str = ""
+    reported: str = ""
     etag: str = ""
 
     @property
@@ -148,9 +148,9 @@ def hold_key(scope: FaultScope, ref: MessageRef, address: Address) -> HoldKey:
 
 def opened(fault: Fault, before: Hold | None, now: datetime) -> Hold:
     """Return the hold that a fault opens; `before` is the last one of this key, now lifted."""
-    interval, told = INTERVALS[0], ""
+    interval, reported = INTERVALS[0], ""
     if before is not None and _is_recurring(fault, before, now):
-        interval, told = longer(before.scope, before.interval), "opened"
+        interval, reported = longer(before.scope, before.interval), "opened"
     return Hold(
         key=fault.key,
         scope=fault.scope,
@@ -161,7 +161,7 @@ def opened(fault: Fault, before: Hold | None, now: datetime) -> Hold:
         interval=interval,
         refusal=fault.refusal,
         refused=fault.refused,
-        told=told,
+        reported=reported,
     )
 
 

@@ -309,7 +309,7 @@ class MessageService:
         return await retry_on_conflict(change, "message", ref)
 
     async def cancel(self, ref: str) -> Message:
-        """Cancel for good: nobody gets the message who has not got it yet."""
+        """Cancel for good: nobody else gets the message."""
         cancelled = await self._change_status(ref, MessageStatus.CANCELLED, "cancelled")
         await self._published.update(cancelled)
         return cancelled

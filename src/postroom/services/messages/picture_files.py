@@ -3,7 +3,7 @@
 What is stored is written by Pillow from the pixels alone: no metadata (a phone's EXIF has the place
 where a photo was taken), and nothing that hides before, behind or between the pixels, such as a
 script in a file that is a GIF and a web page at the same time. The format is recognised by its
-content; names and content types of uploads are not believed.
+content; names and content types of uploads are not trusted.
 
 Pillow is imported by the first upload: nothing else needs it.
 """
@@ -87,7 +87,9 @@ def _opened(data: bytes) -> Image.Image:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
         raise Invalid(FIELD, f"must have at most {MOST_PIXELS:,} pixels: scale it down") from exc
     except Exception as exc:  # as above
-        raise Invalid(FIELD, f"must be a JPEG, PNG, GIF or WebP picture{_but(data)}") from exc
+        raise Invalid(
+            FIELD, f"must be a JPEG, PNG, GIF or WebP picture{_actual_format(data)}"
+        ) from exc
     pixels = image.width * image.height
     if pixels > MOST_PIXELS:
         raise Invalid(
@@ -98,8 +100,8 @@ def _opened(data: bytes) -> Image.Image:
     return image
 
 
-def _but(data: bytes) -> str:
-    """Return what a file is instead, where its author can do something about it."""
+def _actual_format(data: bytes) -> str:
+    """Return what to say about a format that the author can convert; empty for any other."""
     start = data[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if start.startswith((b"<svg", b"<?xml", b"<!doctype svg")) or b"<svg" in start:
         return ", not SVG: export it as PNG"

@@ -109,7 +109,7 @@ class PictureService:
         """Return pictures, newest first, whose name or alternative text contains `search` in upper
         or lower case. There may be fewer than `limit` and still more to come."""
         if after is not None and not after.startswith(_BY_TIME):
-            raise Invalid("after", "must be the 'next' of an earlier response of this index")
+            raise Invalid("after", "must be the 'next' of an earlier response of this collection")
         wanted = search.strip().casefold()
         found: list[Picture] = []
         seen = 0

@@ -50,7 +50,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class TemplateContent(msgspec.Struct, frozen=True):
-    """What somebody writes to make a template."""
+    """What the author of a template writes."""
 
     title: str
     source: str

@@ -37,14 +37,14 @@ _PART = "scheduler"
 
 
 class SpaceWait(msgspec.Struct, frozen=True):
-    """Messages wait for this disk. `is_told` if the event of its beginning was recorded, or that of
-    its end if it `is_over`."""
+    """Messages wait for this disk. `is_reported` if the event of its beginning was recorded, or
+    that of its end if it `is_over`."""
 
     shortage: Shortage
     machine: str
     since: datetime
     is_over: bool = False
-    is_told: bool = False
+    is_reported: bool = False
     etag: str = ""
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class SpaceWatch:
         changed = _after(wait, shortage)
         if changed is not None and changed != wait:
             self._wait = wait = await self._waits.keep(changed)
-        if wait is None or wait.is_told:
+        if wait is None or wait.is_reported:
             return
         # The event comes first: an interruption repeats it instead of losing it.
         await self._record(wait)
@@ -133,7 +133,7 @@ class SpaceWatch:
             await self._waits.forget(wait)
             self._wait = None
         else:
-            self._wait = await self._waits.keep(msgspec.structs.replace(wait, is_told=True))
+            self._wait = await self._waits.keep(msgspec.structs.replace(wait, is_reported=True))
 
     async def _record(self, wait: SpaceWait) -> None:
         if wait.is_over:
@@ -151,13 +151,13 @@ def _after(wait: SpaceWait | None, shortage: Shortage | None) -> SpaceWait | Non
     if shortage is None:
         if wait is None or wait.is_over:
             return wait
-        return msgspec.structs.replace(wait, is_over=True, is_told=False)
+        return msgspec.structs.replace(wait, is_over=True, is_reported=False)
     machine = socket.gethostname()
     if wait is None or wait.is_over:
         etag = "" if wait is None else wait.etag
         return SpaceWait(shortage, machine, clock.now(), etag=etag)
     if str(wait.shortage) == str(shortage):
-        return wait  # it would be shown the same
+        return wait  # it would look the same
     return msgspec.structs.replace(wait, shortage=shortage, machine=machine)
 
 
@@ -171,7 +171,7 @@ def _entity(wait: SpaceWait) -> Entity:
             "Needed": wait.shortage.needed,
             "Since": wait.since,
             "IsOver": wait.is_over,
-            "IsTold": wait.is_told,
+            "IsTold": wait.is_reported,
         },
     )
 

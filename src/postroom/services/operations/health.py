@@ -56,13 +56,13 @@ class Concern(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """`waiting` and `put_aside` count messages of all queues but internal ones. Concerns about
+    """`waiting` and `failed` count messages of all queues but internal ones. Concerns about
     stopped queues come first."""
 
     hosts: int
     processes: int
     waiting: int
-    put_aside: int
+    failed: int
     concerns: list[Concern]
 
 
@@ -75,7 +75,7 @@ class _NextMessage(msgspec.Struct, frozen=True):
 
 
 class HealthService:
-    """Compares each look with earlier ones: a long queue that moves is no concern."""
+    """Compares each check with earlier ones: a long queue that moves is no concern."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class HealthService:
             hosts=len(hosts),
             processes=sum(len(app.processes) for host in hosts for app in host.apps),
             waiting=sum(each.length + each.retry for each in outside),
-            put_aside=sum(each.poison + each.dead_letter for each in outside),
+            failed=sum(each.poison + each.dead_letter for each in outside),
             concerns=sorted(
                 (concern for each in queues for concern in self._concerns(each)),
                 key=lambda concern: concern.grade is not Grade.STOPPED,

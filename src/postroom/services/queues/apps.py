@@ -133,7 +133,7 @@ class AppRegistry:
         """Remove an application. `NoSuch`; `NotNow` if it is one of Postroom's own."""
         app = _without_environment(await self._found(path))
         if app.origin == BUILT_IN:
-            raise NotNow(f"the application {app.path!r} is a part of Postroom: it stays")
+            raise NotNow(f"the application {app.path!r} is part of Postroom and cannot be removed")
         changes: list[Operation] = [Delete(PARTITION, _row(app.path))]
         if await self._table.get(PARTITION, _control_row(app.path)) is not None:
             changes.append(Delete(PARTITION, _control_row(app.path)))

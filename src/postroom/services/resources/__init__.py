@@ -22,7 +22,7 @@ class Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Index(Resource, Generic[T], frozen=True):
-    """Some of many; pass `next` as `after` for those that follow, until it is null."""
+    """A part of a collection; pass `next` as `after` to get the rest, until it is null."""
 
     items: list[T]
     next: str | None = None

@@ -89,9 +89,11 @@ class AzureStore(CheckedStore):
         return await blobs.list_names(self._connection)
 
     async def _wait_for_messages(
-        self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
+        self, names: frozenset[str] | None, excluding: frozenset[str], timeout: float
     ) -> frozenset[str]:
-        return await queues.wait_for_messages(self._connection, self._pace, names, besides, timeout)
+        return await queues.wait_for_messages(
+            self._connection, self._pace, names, excluding, timeout
+        )
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
         return await leases.acquire(self._connection, name, seconds)

@@ -286,7 +286,7 @@ async def wait_for_messages(
     connection: Connection,
     pace: PollingPace,
     names: frozenset[str] | None,
-    besides: frozenset[str],
+    excluding: frozenset[str],
     timeout: float,
 ) -> frozenset[str]:
     """Wait for a ready message in these queues (None: in any); return the queues that have one."""
@@ -296,7 +296,7 @@ async def wait_for_messages(
 
     async def look() -> frozenset[str]:
         known = await list_names(connection) if names is None else sorted(names)
-        looked_at = [name for name in known if name not in besides]
+        looked_at = [name for name in known if name not in excluding]
         answers = await gathered(ready, looked_at)
         return frozenset(name for name, found in zip(looked_at, answers, strict=True) if found)
 

@@ -117,14 +117,14 @@ class Store(ABC):
         self,
         queues: Collection[str] | None = None,
         *,
-        besides: Collection[str] = (),
+        excluding: Collection[str] = (),
         timeout: float,
     ) -> frozenset[str]:
         """Wait until at least one of these queues has a ready message; return those that have one,
         or nothing after `timeout` seconds.
 
         None stands for all queues, including those that are created while waiting. Queues in
-        `besides` are ignored. Otherwise as `Queue.wait`.
+        `excluding` are ignored. Otherwise as `Queue.wait`.
         """
 
     @abstractmethod

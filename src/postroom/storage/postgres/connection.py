@@ -208,7 +208,7 @@ class Database:
                 if time.monotonic() > deadline:
                     raise await self._reason(exc) from exc
                 again = again or is_lost_connection(exc)
-            # While the server is away, the pool causes the pause, because it has no connection.
+            # While the server is down, the pool causes the pause, because it has no connection.
             # This one is for locks, and short: after a restart, all connections are broken.
             if attempt:
                 await asyncio.sleep(min(0.25, 0.01 * 2**attempt) * random.uniform(0.5, 1.0))

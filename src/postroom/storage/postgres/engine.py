@@ -160,9 +160,9 @@ class PostgresStore(CheckedStore):
         return [name for (name,) in await self._database.fetch(_CONTAINERS)]
 
     async def _wait_for_messages(
-        self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
+        self, names: frozenset[str] | None, excluding: frozenset[str], timeout: float
     ) -> frozenset[str]:
-        return await self._queue_state.wait(names, besides, timeout)
+        return await self._queue_state.wait(names, excluding, timeout)
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:
         token = secrets.token_hex(16)

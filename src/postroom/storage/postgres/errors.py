@@ -124,7 +124,7 @@ class Outages:
 
 
 def quieten_pool() -> None:
-    """Silence the pool, which logs hundreds of attempts per second while the server is away, unless
+    """Silence the pool, which logs hundreds of attempts per second while the server is down, unless
     a level was set explicitly."""
     logger = logging.getLogger("psycopg.pool")
     if logger.level == logging.NOTSET:

@@ -44,11 +44,11 @@ Look: TypeAlias = Callable[[], Awaitable[ReadyQueues]]
 @dataclass(eq=False, slots=True)
 class _Waiter:
     queues: frozenset[str] | None
-    besides: frozenset[str]
+    excluding: frozenset[str]
     woken: asyncio.Event
 
     def wants(self, queue: str) -> bool:
-        return queue not in self.besides and (self.queues is None or queue in self.queues)
+        return queue not in self.excluding and (self.queues is None or queue in self.queues)
 
 
 class NotifyBell:
@@ -79,14 +79,14 @@ class NotifyBell:
             self._ringer = asyncio.create_task(self._ring())
 
     async def wait(
-        self, queues: frozenset[str] | None, besides: frozenset[str], look: Look, timeout: float
+        self, queues: frozenset[str] | None, excluding: frozenset[str], look: Look, timeout: float
     ) -> frozenset[str]:
         """Look whenever there may be something new; return what was found, at the latest after
         `timeout`."""
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen())
         deadline = time.monotonic() + timeout
-        waiter = _Waiter(queues, besides, asyncio.Event())
+        waiter = _Waiter(queues, excluding, asyncio.Event())
         self._waiters.add(waiter)
         try:
             while True:
@@ -257,7 +257,7 @@ class QueueState:
         return self._heads.setdefault(queue, QueueHead())
 
     async def wait(
-        self, queues: frozenset[str] | None, besides: frozenset[str], timeout: float
+        self, queues: frozenset[str] | None, excluding: frozenset[str], timeout: float
     ) -> frozenset[str]:
         """Wait until a queue has a ready message; return all that have one."""
 
@@ -266,9 +266,9 @@ class QueueState:
             names = queues
             if names is None:
                 names = frozenset(name for (name,) in await self.database.fetch(_NAMES))
-            return await self._look(sorted(names - besides))
+            return await self._look(sorted(names - excluding))
 
-        return await self.bell.wait(queues, besides, look, timeout)
+        return await self.bell.wait(queues, excluding, look, timeout)
 
     async def _look(self, names: list[str]) -> ReadyQueues:
         heads = [self.head(name) for name in names]

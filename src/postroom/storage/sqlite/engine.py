@@ -132,10 +132,10 @@ class SqliteStore(CheckedStore):
         return [name for (name,) in await self._readers.run(lambda c: list(c.execute(sql)))]
 
     async def _wait_for_messages(
-        self, names: frozenset[str] | None, besides: frozenset[str], timeout: float
+        self, names: frozenset[str] | None, excluding: frozenset[str], timeout: float
     ) -> frozenset[str]:
         return await queues.wait_for_messages(
-            self._readers, self._bell, self._clock, names, besides, timeout
+            self._readers, self._bell, self._clock, names, excluding, timeout
         )
 
     async def _acquire_lease(self, name: str, seconds: float) -> Lease | None:

@@ -113,7 +113,7 @@ SELECT name, (SELECT visible_at FROM queue_message WHERE queue = queue.id
               ORDER BY visible_at, id LIMIT 1)
 FROM queue
 WHERE (:queues IS NULL OR name IN (SELECT value FROM json_each(:queues)))
-  AND name NOT IN (SELECT value FROM json_each(:besides))
+  AND name NOT IN (SELECT value FROM json_each(:excluding))
 """
 
 
@@ -351,18 +351,18 @@ async def wait_for_messages(
     bell: FileBell,
     clock: StoreClock,
     queues: frozenset[str] | None,
-    besides: frozenset[str],
+    excluding: frozenset[str],
     timeout: float,
 ) -> frozenset[str]:
     """Wait until a queue has a ready message; return all that have one."""
     names = None if queues is None else msgspec.json.encode(sorted(queues)).decode()
-    without = msgspec.json.encode(sorted(besides)).decode()
+    without = msgspec.json.encode(sorted(excluding)).decode()
 
     def read(connection: apsw.Connection) -> QueueLook[frozenset[str]]:
         now = clock.now()
         ready: set[str] = set()
         due: list[int] = []
-        values = {"now": now, "queues": names, "besides": without}
+        values = {"now": now, "queues": names, "excluding": without}
         for name, visible_at in connection.execute(_FIRST_VISIBLE, values):
             if visible_at is None:
                 continue

@@ -1,4 +1,4 @@
-"""Email providers with an HTTP API: everything but what each of them has of its own.
+"""Email providers with an HTTP API: everything that they have in common.
 
 HttpTransport ──▶ CallQueue (joins batches into calls) ──▶ HTTP
      │

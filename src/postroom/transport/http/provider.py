@@ -23,12 +23,12 @@ from postroom.transport.contract import (
     TransportError,
 )
 
-_LONGEST_WAIT = 3600.0  # seconds that a rate limit is believed: windows are a minute or an hour
+_LONGEST_WAIT = 3600.0  # seconds until a rate limit ends: windows are a minute or an hour
 
 
 @runtime_checkable
 class TemplatedMailing(Protocol):
-    """What a mailing must offer beside `Mailing` to be sent by an email provider."""
+    """What a mailing must offer besides `Mailing` to be sent by an email provider."""
 
     from_address: Address
 

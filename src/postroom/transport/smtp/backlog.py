@@ -27,7 +27,7 @@ class Brake:
     """Slows down when a server refuses recipients for no reason that we know.
 
     One such refusal may be about the recipient. Several before an email is accepted may be about
-    us, and then every email that is handed over meanwhile touches one more recipient. So from the
+    us, and then every email that is handed over meanwhile affects one more recipient. So from the
     third on, only one email at a time is in progress, until the server accepts one again. Mail
     without such refusals is not slowed down.
 

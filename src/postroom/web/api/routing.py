@@ -44,7 +44,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Check = Callable[[Request, Handler], Awaitable[Response]]
 Work = Callable[[Begun | None], Awaitable[tuple[int, Any]]]
 Respond = Callable[[int, Any], Response]
-_NOT_OURS = "must be the 'next' of an earlier response of this index"
+_NOT_OURS = "must be the 'next' of an earlier response of this collection"
 
 
 class ApiRoute(APIRoute):

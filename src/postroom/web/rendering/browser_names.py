@@ -1,4 +1,4 @@
-"""What people call the browser that a `User-Agent` header stands for."""
+"""The name that people know a browser by, from its `User-Agent` header."""
 
 from __future__ import annotations
 

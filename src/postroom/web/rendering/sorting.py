@@ -203,7 +203,7 @@ class Sorting(Generic[Row]):
         """Return the requested page, counted from 0."""
         text = self._visit.parameter("page", "1")
         if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text)):
-            raise Invalid("page", f"must be a number from 1, not {text[:_LONGEST_SHOWN]!r}")
+            raise Invalid("page", f"must be a number of at least 1, not {text[:_LONGEST_SHOWN]!r}")
         return int(text) - 1
 
     def continue_url(self, **fields: str | Sequence[str]) -> str:

@@ -133,7 +133,7 @@ async def test_progress_is_the_sum_of_the_pages_and_gets_newer(services: Service
 
 async def test_nothing_to_look_at(services: Services) -> None:
     health = await services.health.look()
-    assert (health.hosts, health.waiting, health.put_aside, health.concerns) == (0, 0, 0, [])
+    assert (health.hosts, health.waiting, health.failed, health.concerns) == (0, 0, 0, [])
 
 
 async def test_a_queue_whose_next_message_is_never_taken_is_a_concern(services: Services) -> None:
@@ -170,7 +170,7 @@ async def test_what_was_put_aside_and_what_is_stopped_is_named(services: Service
     await services.store.queue("shop/orders;dead-letter").put_many(["old", "older"])
     await services.queues.fault("shop/orders", "it cannot go on")
     health = await services.health.look()
-    assert health.put_aside == 3
+    assert health.failed == 3
     assert [(c.grade, c.queue) for c in health.concerns] == [
         (Grade.STOPPED, "shop/orders"),
         (Grade.LOOK, "shop/orders;poison"),

@@ -14,7 +14,7 @@ from postroom.web.requests.visit import Visit
 
 
 async def forgotten(visit: Visit) -> Response:
-    """Send a link to set a new password. The response does not tell whether there is a user."""
+    """Send a link to set a new password. The response does not reveal whether there is a user."""
     if not sends_links(visit.context.settings):
         return error_page(
             visit,
@@ -31,7 +31,7 @@ async def forgotten(visit: Visit) -> Response:
         return _form(visit, status=422, email=email, problem=exc.problem)
     if wait := visit.context.login_limits.take_reset(address, visit.place):
         return too_often(wait, lambda text: _form(visit, status=429, email=email, problem=text))
-    # In the background: how long it takes would tell whether there is a user.
+    # In the background: the time it takes would reveal whether there is a user.
     visit.context.background.start(_send(visit, address), "a password reset link")
     return visit.render(
         "admin/accounts/forgotten_sent.html", email=address, lasting=shown_age(LASTING[_KIND])

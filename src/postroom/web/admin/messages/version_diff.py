@@ -24,7 +24,7 @@ class PieceKind(StrEnum):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Some text that is in both, in one of them only, or left out because it is the same."""
+    """Some text: in both versions, in one of them only, or left out because it is the same."""
 
     kind: PieceKind
     text: str

@@ -298,7 +298,7 @@ async def _page(
     if after is not None:
         named, inner = decode_token(after, 2)
         if named not in set(MessagePart):
-            raise InvalidValue("the continuation token is not one of this index")
+            raise InvalidValue("the continuation token does not belong to this collection")
         part = MessagePart(named)
     found: list[Message] = []
     seen: set[str] = set()
