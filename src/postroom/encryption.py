@@ -85,6 +85,10 @@ class Keyring:
         except (InvalidTag, binascii.Error, ValueError) as exc:
             raise DecryptionError(f"{context} was damaged, or copied from elsewhere") from exc
 
+    def signing_key(self, purpose: str) -> bytes:
+        """Return a key to sign values that are valid for a short time, for one purpose."""
+        return _hkdf(self._all()[0].key, f"postroom {purpose}".encode(), _KEY_BYTES)
+
     def is_current(self, value: str) -> bool:
         """Return whether a value is encrypted under the current key."""
         return value.startswith(f"{_PREFIX}{self._all()[0].id}:")

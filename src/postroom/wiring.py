@@ -44,6 +44,7 @@ from postroom.services.audience.list_sizes import ListSizes
 from postroom.services.audience.lists import ListService, LogoService
 from postroom.services.audience.personal_data import PersonalDataService, TraceService
 from postroom.services.audience.preferences import PreferenceService
+from postroom.services.audience.proofs import ProofService
 from postroom.services.audience.segments import SegmentService
 from postroom.services.audience.signup_limits import SignupLimits
 from postroom.services.audience.subscriber_search import SubscriberSearch
@@ -132,6 +133,7 @@ class Services:
             base_url,
         )
         self.pictures = PictureService(store, self.message_rows, self.templates)
+        self.proofs = ProofService(limits, keyring)
         self.logos = LogoService(store, self.lists)
         self.imports = ImportService(store, self.lists, self.fields, self.counts, self.events)
         self.exports = ExportService(self.lists, self.fields, self.subscriptions, self.segments)

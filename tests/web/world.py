@@ -31,7 +31,7 @@ from tests.services.pictures import animation, picture
 from tests.unit.audience.test_images import png
 from tests.web.site import Site, Visitor
 
-LIST, OTHER = "garden-club", "empty.list"
+LIST, OTHER, SHOP = "garden-club", "empty.list", "shop"
 ANN, NOT_YET, BLOCKED = "ann@example.com", "bob+tag@example.org", "carol@example.net"
 HTML = (
     '<h1>Hello</h1><p>Dear {{ email | default: "reader" }},'
@@ -52,6 +52,8 @@ NOT_PAGES = frozenset(
     {
         "/archive",
         "/subscribe/style.css",
+        "/subscribe/form.js",
+        "/subscribe/challenge",
         "/logo/{name}",
         "/media/{name}",
         "/archive/{list}/feed.xml",
@@ -80,6 +82,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "/subscribe",
         "/subscribe?list={list}",
         "/subscribe?list={list}&lang=ko",
+        "/subscribe?list={shop}",
+        "/subscribe?list={shop}&embed=1&lang=fr",
         "/subscribe?list=nope",
     ),
     "/confirm": (
@@ -139,7 +143,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/lists/{name}": ("/lists/{list}", "/lists/{other}", "/lists/nope"),
     "/lists/{name}/edit": ("/lists/{list}/edit",),
     "/lists/{name}/delete": ("/lists/{list}/delete",),
-    "/lists/{name}/signup-page": ("/lists/{list}/signup-page",),
+    "/lists/{name}/signup-page": ("/lists/{list}/signup-page", "/lists/{shop}/signup-page"),
     "/lists/{name}/brand": ("/lists/{list}/brand", "/lists/{other}/brand"),
     "/lists/{name}/fields": ("/lists/{list}/fields", "/lists/{other}/fields"),
     "/lists/{name}/field": (
@@ -258,6 +262,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 # Not pages, but they read queries, too.
 FILES: dict[str, tuple[str, ...]] = {
     "/subscribe/style.css": ("/subscribe/style.css?colour=123456",),
+    "/subscribe/form.js": ("/subscribe/form.js",),
+    "/subscribe/challenge": ("/subscribe/challenge?list={shop}",),
     "/logo/{name}": ("/logo/{list}",),
     "/media/{name}": ("/media/{picture_file}",),
     "/archive/{list}/feed.xml": ("/archive/{list}/feed.xml",),
@@ -301,7 +307,8 @@ async def furnished(site: Site) -> World:
     admin = await site.user(Role.ADMINISTRATOR)
     viewer = await site.user(Role.VIEWER)
     assert viewer.user is not None
-    names = {"list": LIST, "other": OTHER, "queue": QUEUE, "ann": ANN, "blocked": BLOCKED}
+    names = {"list": LIST, "other": OTHER, "shop": SHOP, "queue": QUEUE}
+    names |= {"ann": ANN, "blocked": BLOCKED}
     names |= {"viewer": viewer.user.email, "guid_of_nobody": "00000000-0000-4000-8000-000000000000"}
     await _lists(site, names)
     await _messages(site, names)
@@ -337,6 +344,16 @@ async def _lists(site: Site, names: dict[str, str]) -> None:
     made = await services.lists.edit(LIST, colour="#2e7d32", welcome_text="Hi", etag=made.etag)
     await services.logos.put(LIST, png(), made.etag)
     await services.lists.create(OTHER, "Nobody yet", "none@example.com")
+    await services.lists.create(
+        SHOP,
+        "Shop news",
+        "shop@example.com",
+        consent_text="I agree.",
+        privacy_url="https://www.example.com/privacy",
+        proof_of_work=True,
+        allowed_origins="https://www.example.com",
+        thank_you_url="https://www.example.com/thanks",
+    )
     await services.fields.declare(LIST, FIELDS)
     await services.lists.edit(LIST, ask_name=True)
     ann = await services.subscriptions.add(LIST, ANN, verified=True)

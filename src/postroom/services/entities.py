@@ -45,10 +45,10 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.list_property import ListProperty
 from postroom.domain.audience.lists import (
     PROPERTIES,
     ListName,
-    ListProperty,
     MailingList,
     Subscriber,
     SubscriberGuid,

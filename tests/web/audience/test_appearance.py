@@ -182,7 +182,7 @@ async def test_the_preview_follows_what_is_typed_without_saving(
 
 async def test_the_form_for_a_clients_site_signs_up(site: Site, editor: Visitor) -> None:
     page = await editor.get(PAGE)
-    [snippet] = re.findall(r'<code id="embed">(.*?)</code>', page.text, re.DOTALL)
+    [snippet] = re.findall(r'<code id="form">(.*?)</code>', page.text, re.DOTALL)
     form = html.unescape(snippet)
     assert f'action="{site.context.base_url}/subscribe"' in form
     fields = dict(re.findall(r'name="(\w+)" value="(\w+)"', form))

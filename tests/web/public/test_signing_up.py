@@ -214,7 +214,7 @@ async def with_fields(site: Site) -> None:
     await site.services.lists.create("club", "Club", FROM, ask_name=True)
     await site.services.lists.create("other", "Other", FROM)
     fields = [
-        Field("city", label="Your town", public=True, required=True),
+        Field("city", label={"en": "Town", "de": "Stadt"}, public=True, required=True),
         Field("age", FieldType.INTEGER, public=True),
         Field("score", FieldType.INTEGER),
     ]
@@ -228,6 +228,8 @@ async def test_the_form_has_the_public_fields_and_the_sign_up_keeps_them(site: S
     assert re.findall(r'name="(attributes\.\w+)"', page.text) == [
         "attributes.first_name", "attributes.last_name", "attributes.city", "attributes.age"
     ]  # fmt: skip
+    assert "Town" in page.text
+    assert "Stadt" in (await visitor.get("/subscribe?list=club&lang=de")).text
     form = {"list": "club", "email": ANN, "attributes.first_name": "Ann", "attributes.age": "30"}
     refused = await visitor.http.post("/subscribe?list=club&lang=en", data=form)
     assert refused.status_code == 422

@@ -9,7 +9,8 @@ import click
 
 from postroom.cli.support import output
 from postroom.cli.support.running import call, place_of_store, with_settings
-from postroom.domain.audience.lists import PROPERTIES, Input, ListProperty
+from postroom.domain.audience.list_property import Input, ListProperty
+from postroom.domain.audience.lists import PROPERTIES
 from postroom.services.resources.audience import describe_list
 
 if TYPE_CHECKING:

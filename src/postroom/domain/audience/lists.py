@@ -11,9 +11,8 @@ import os
 import re
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, NewType
 
@@ -31,9 +30,17 @@ from postroom.domain.audience.brand import (
     parse_social_links,
     parse_website,
 )
+from postroom.domain.audience.form_properties import FORM_PROPERTIES
+from postroom.domain.audience.list_property import (
+    REQUIRED,
+    Input,
+    ListForm,
+    ListProperty,
+    line,
+    lines,
+)
 from postroom.domain.errors import Invalid
 from postroom.domain.languages import LANGUAGES, known_language, parse_list_language
-from postroom.domain.plain_text import one_line, some_lines
 
 ListName = NewType("ListName", str)
 SubscriberGuid = NewType("SubscriberGuid", str)
@@ -70,6 +77,17 @@ class MailingList(msgspec.Struct, frozen=True):
     footer_text: str = ""
     noindex: bool = False
     ask_name: bool = False
+    consent_text: str = ""
+    privacy_url: str = ""
+    proof_of_work: bool = False
+    allowed_origins: str = ""
+    thank_you_url: str = ""
+    confirmed_url: str = ""
+
+    @property
+    def origins(self) -> list[str]:
+        """The sites that may show the sign-up form."""
+        return self.allowed_origins.split()
 
     @property
     def brand(self) -> Brand:
@@ -168,73 +186,8 @@ def parse_guid(text: str, field: str = "id") -> SubscriberGuid:
         raise Invalid(field, "is not a valid identifier") from exc
 
 
-REQUIRED: Final = None
-
-
-class Input(Enum):
-    """How a value is entered."""
-
-    LINE = auto()
-    LINES = auto()
-    ADDRESS = auto()
-    COLOUR = auto()
-    LINK = auto()
-    LINKS = auto()
-    CHOICE = auto()
-    FLAG = auto()
-
-
-class ListForm(Enum):
-    """The form of a list's pages that a property is edited in."""
-
-    LIST = auto()
-    SIGNUP_PAGE = auto()
-    BRAND = auto()
-    NONE = auto()
-
-
-class ListProperty(msgspec.Struct, frozen=True):
-    """One property of a list.
-
-    `check` returns the value as it is kept or raises `Invalid`; `restore` turns a stored value into
-    one that is still known. `form` is the form that has it. `in_api` covers the command line, too.
-    """
-
-    name: str
-    stored_as: str
-    label: str
-    help: str
-    check: Callable[[Any], Any]
-    default: str | bool | None = ""
-    input: Input = Input.LINE
-    longest: int = 0
-    example: str = ""
-    choices: tuple[str, ...] = ()
-    restore: Callable[[Any], Any] = lambda value: value
-    form: ListForm = ListForm.LIST
-    in_api: bool = True
-
-    @property
-    def is_required(self) -> bool:
-        return self.default is REQUIRED
-
-    @property
-    def type(self) -> type[str] | type[bool]:
-        return bool if self.input is Input.FLAG else str
-
-
-def _line(name: str, longest: int, **others: Any) -> ListProperty:
-    check = partial(one_line, name, longest=longest)
-    return ListProperty(name=name, check=check, longest=longest, **others)
-
-
-def _lines(name: str, longest: int, **others: Any) -> ListProperty:
-    check = partial(some_lines, name, longest=longest)
-    return ListProperty(name=name, check=check, longest=longest, input=Input.LINES, **others)
-
-
 _ALL: Final = (
-    _line(
+    line(
         "description",
         200,
         stored_as="Description",
@@ -278,18 +231,7 @@ _ALL: Final = (
         example="fr",
         restore=lambda code: known_language(code) or LANGUAGES[0],
     ),
-    ListProperty(
-        name="ask_name",
-        stored_as="AskName",
-        label="Ask for the name",
-        help="Whether the sign-up form has fields for the first and the last name, which people"
-        " may leave empty.",
-        check=bool,
-        default=False,
-        input=Input.FLAG,
-        form=ListForm.SIGNUP_PAGE,
-    ),
-    _lines(
+    lines(
         "signup_text",
         2000,
         stored_as="SignupText",
@@ -298,7 +240,7 @@ _ALL: Final = (
         form=ListForm.SIGNUP_PAGE,
         in_api=False,
     ),
-    _lines(
+    lines(
         "welcome_text",
         2000,
         stored_as="WelcomeText",
@@ -354,7 +296,7 @@ _ALL: Final = (
         example="https://www.instagram.com/contoso\nhttps://www.linkedin.com/company/contoso",
         form=ListForm.BRAND,
     ),
-    _lines(
+    lines(
         "footer_text",
         500,
         stored_as="FooterText",
@@ -364,7 +306,7 @@ _ALL: Final = (
         example="Registered in Ireland, no. 123456",
         form=ListForm.BRAND,
     ),
-    _lines(
+    lines(
         "postal_address",
         500,
         stored_as="PostalAddress",
@@ -393,6 +335,7 @@ _ALL: Final = (
         form=ListForm.NONE,
         in_api=False,
     ),
+    *FORM_PROPERTIES,
 )
 
 PROPERTIES: Final[Mapping[str, ListProperty]] = {each.name: each for each in _ALL}

@@ -43,7 +43,7 @@ from postroom.domain.rate_limits import client_network, may_be_shared
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.entities import read
 from postroom.services.row_ranges import remove_rows
-from postroom.storage import Batch, Conflict, Entity, Insert, KeyRange, Store, Value
+from postroom.storage import AlreadyExists, Batch, Conflict, Entity, Insert, KeyRange, Store, Value
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +158,16 @@ class SignupLimits:
                 await self._rows.delete(*key, found.etag)
             except Conflict:
                 return  # signed up again at this moment, or cleaned up
+
+    async def use_once(self, what: str, until: datetime) -> bool:
+        """Return whether this has not been used before; it is remembered until then."""
+        await self.clean_up()
+        key = _moment(until + timedelta(minutes=1)), f"used:{_digest(what)[:32]}"
+        try:
+            await self._rows.insert(Entity(*key, {}))
+        except AlreadyExists:
+            return False
+        return True
 
     async def _write_all(self, changes: tuple[Entity, ...]) -> None:
         """Write one after the other up to the first `Conflict`. The mailbox comes last, so that it

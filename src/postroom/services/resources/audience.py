@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
-from postroom.domain.audience.lists import PROPERTIES, ListProperty, MailingList, Subscriber
+from postroom.domain.audience.list_property import ListProperty
+from postroom.domain.audience.lists import PROPERTIES, MailingList, Subscriber
 from postroom.domain.audience.rules.evaluating import Reason
 from postroom.domain.audience.segments import Segment
 from postroom.domain.messages.messages import Message

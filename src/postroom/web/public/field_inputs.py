@@ -110,7 +110,7 @@ def _label(field: Field, _: Translator) -> str:
         return _("First name")
     if field.name == "last_name":
         return _("Last name")
-    return field.shown_label
+    return field.label_in(_.language)
 
 
 def _texts(value: Any) -> list[str]:

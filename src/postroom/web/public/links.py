@@ -21,6 +21,7 @@ from postroom.domain.audience.lists import (
     parse_list_name,
 )
 from postroom.domain.errors import Invalid, NoSuch
+from postroom.web.public.embedding import own_page, with_policy
 from postroom.web.public.visitor import LARGEST_FORM, Visitor, public
 from postroom.web.requests.views import View
 
@@ -42,10 +43,13 @@ async def confirm(visitor: Visitor) -> Response:
     if subscriber is None:
         return broken_link(visitor, _if_public(visitor, mailing_list))
     visitor.default_language_of(mailing_list)
+    if subscriber.verified and visitor.is_post and mailing_list.confirmed_url:
+        return own_page(mailing_list.confirmed_url)
     if subscriber.verified:
         return _welcome(visitor, mailing_list, subscriber)
     email = masked(subscriber.address)
-    return visitor.render("confirm.html", mailing_list=mailing_list, email=email)
+    page = visitor.render("confirm.html", mailing_list=mailing_list, email=email)
+    return with_policy(visitor, page, mailing_list, is_framed=False)
 
 
 async def unsubscribe(visitor: Visitor) -> Response:

@@ -30,7 +30,7 @@ from postroom.web.public.field_inputs import (
     typed_values,
 )
 from postroom.web.public.links import broken_link, read_link, without_spaces
-from postroom.web.public.subscribe import MOST_AT_ONCE, offered_lists
+from postroom.web.public.subscribe import MOST_AT_ONCE, all_simple_lists
 from postroom.web.public.visitor import LANGUAGE_NAMES, LARGEST_FORM, Visitor, printable, public
 from postroom.web.requests.views import View
 
@@ -197,7 +197,7 @@ async def preferences(visitor: Visitor) -> Response:
         email = masked(subscriber.address)
         return visitor.render("confirm.html", mailing_list=mailing_list, email=email)
     declared, lists = await asyncio.gather(
-        visitor.services.fields.of(mailing_list.name), offered_lists(visitor, [])
+        visitor.services.fields.of(mailing_list.name), all_simple_lists(visitor)
     )
     others = [each for each in lists if each.name != mailing_list.name]
     page = _Page(visitor, mailing_list, subscriber, declared.fields, others)

@@ -36,7 +36,7 @@ _PROBLEM = 400
 _MOST_FIELDS = 100
 _MOST_LISTS = 50
 # Query parameters that links to the same page keep, and how much of each.
-_KEPT_PARAMETERS = ("list", "id", "listName", "token")
+_KEPT_PARAMETERS = ("list", "id", "listName", "token", "embed")
 _LONGEST_PARAMETER = 2000
 # Includes characters that change the direction of text, and unusual line separators.
 _UNPRINTABLE = re.compile(
@@ -173,7 +173,7 @@ def public(endpoint: PublicEndpoint) -> Endpoint:
             response = _unreadable(visitor, exc.status_code)
         except PostroomError as exc:
             response = _unavailable(visitor, exc)
-        response.headers["Vary"] = "Accept-Language"
+        response.headers.add_vary_header("Accept-Language")
         response.headers["Content-Language"] = visitor.language
         return response
 

@@ -13,9 +13,9 @@ from postroom import clock
 from postroom.domain.audience.addresses import Address
 from postroom.domain.audience.appearance import LARGEST_BYTES, parse_image
 from postroom.domain.audience.brand import FONT_LABELS, Brand
+from postroom.domain.audience.list_property import ListForm
 from postroom.domain.audience.lists import (
     PROPERTIES,
-    ListForm,
     MailingList,
     SubscriberGuid,
     properties_of,

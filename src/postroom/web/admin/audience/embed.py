@@ -5,9 +5,13 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.lists import ListName
+from postroom import clock
+from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists import ListName, MailingList
 from postroom.services.accounts.users import Role
-from postroom.web.public.subscribe import form_snippet
+from postroom.web.public.embedding import form_snippet
+from postroom.web.public.field_inputs import shown_fields
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
@@ -22,11 +26,6 @@ class Example(msgspec.Struct, frozen=True):
     text: str
 
 
-FORM = Example(
-    "form",
-    "HTML form",
-    form_snippet("BASE_URL", ListName("LIST_NAME")),
-)
 CALLS = (
     Example(
         "curl",
@@ -106,13 +105,25 @@ async def embed(visit: Visit) -> Response:
     wanted = visit.parameter("list")
     list_name = wanted if wanted in names else (names[0] if names else "news")
     base_url = visit.context.base_url
+    shown = next((each for each in found.lists if each.name == list_name), None)
+    fields = [] if shown is None else await _fields(visit, shown)
+    form = form_snippet(base_url, shown or _example_list(list_name), fields)
     return visit.render(
         "admin/audience/embed.html",
         lists=names,
         list_name=list_name,
-        form=_filled(FORM, base_url, list_name),
+        form=Example("form", "HTML form", form),
         calls=[_filled(each, base_url, list_name) for each in CALLS],
     )
+
+
+async def _fields(visit: Visit, mailing_list: MailingList) -> list[Field]:
+    declared = await visit.services.fields.of(mailing_list.name)
+    return shown_fields(mailing_list, declared.fields)
+
+
+def _example_list(name: str) -> MailingList:
+    return MailingList(ListName(name), "News", Address("news@example.com"), clock.now())
 
 
 def _filled(example: Example, base_url: str, list_name: str) -> Example:

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
 
+from postroom.domain.audience.list_property import ListForm
 from postroom.domain.audience.lists import (
     PROPERTIES,
-    ListForm,
     ListName,
     MailingList,
     properties_of,

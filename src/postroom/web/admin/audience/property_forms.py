@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from postroom.domain.audience.list_property import Input, ListForm
 from postroom.domain.audience.lists import (
     PROPERTIES,
-    Input,
-    ListForm,
     MailingList,
     properties_of,
 )
@@ -22,7 +21,8 @@ from postroom.web.requests.visit import Visit
 
 class PropertyForm(msgspec.Struct, frozen=True):
     """The form of some properties, and how its page is rendered. `save_more` saves what is no
-    property, such as an uploaded file, after the properties; it may refuse it before that."""
+    property, such as an uploaded file, after the properties; it may refuse it before that. `load`
+    reads what else the page shows of the list as it is saved."""
 
     form: ListForm
     page: str
@@ -30,12 +30,13 @@ class PropertyForm(msgspec.Struct, frozen=True):
     values_of_page: Callable[[MailingList, Mapping[str, str]], dict[str, Any]]
     prepare: Callable[[Visit], Awaitable[Any]] | None = None
     save_more: Callable[[Visit, MailingList, Any], Awaitable[None]] | None = None
+    load: Callable[[Visit, MailingList], Awaitable[dict[str, Any]]] | None = None
 
     async def respond(self, visit: Visit) -> Response:
         """Show the page, or save the form."""
         current = await visit.services.lists.get(visit.parameter("name"))
         if visit.request.method != "POST":
-            return self._render(visit, current, self._fields(current))
+            return await self._render(visit, current, self._fields(current))
         given, etag = await self.given(visit), await visit.text("etag") or current.etag
         try:
             more = await self.prepare(visit) if self.prepare else None
@@ -47,12 +48,12 @@ class PropertyForm(msgspec.Struct, frozen=True):
         except Invalid as exc:
             same = msgspec.structs.replace(current, etag=etag)
             problems = {exc.field: exc.problem}
-            return self._render(visit, same, given, status=422, problems=problems)
+            return await self._render(visit, same, given, status=422, problems=problems)
         except Overtaken:
             theirs = await visit.services.lists.get(current.name)
             labels = {each.name: each.label for each in properties_of(self.form)}
             found = differences(labels, given, self._fields(theirs))
-            return self._render(visit, theirs, given, status=409, theirs=found)
+            return await self._render(visit, theirs, given, status=409, theirs=found)
         await visit.audit(f"changed {self.what} of list", current.name)
         return visit.redirect(visit.path, "Saved.")
 
@@ -80,7 +81,7 @@ class PropertyForm(msgspec.Struct, frozen=True):
             for each in properties_of(self.form)
         }
 
-    def _render(
+    async def _render(
         self,
         visit: Visit,
         current: MailingList,
@@ -89,6 +90,7 @@ class PropertyForm(msgspec.Struct, frozen=True):
         status: int = 200,
         **more: Any,
     ) -> Response:
+        loaded = await self.load(visit, current) if self.load else {}
         return visit.render(
             self.page,
             status=status,
@@ -99,6 +101,7 @@ class PropertyForm(msgspec.Struct, frozen=True):
                 "problems": {},
                 "theirs": [],
                 **self.values_of_page(current, values),
+                **loaded,
                 **more,
             },
         )

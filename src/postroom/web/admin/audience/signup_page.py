@@ -5,16 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.lists import PROPERTIES, ListForm, MailingList
+from postroom.domain.audience.list_property import ListForm
+from postroom.domain.audience.lists import PROPERTIES, MailingList
 from postroom.services.accounts.users import Role
 from postroom.translations import Translator
 from postroom.web.admin.audience.property_forms import PropertyForm
 from postroom.web.public.branding import brand_values
-from postroom.web.public.subscribe import form_snippet
+from postroom.web.public.embedding import (
+    form_snippet,
+    frame_snippet,
+    frame_url,
+    script_snippet,
+)
+from postroom.web.public.field_inputs import shown_fields
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
+
+
+class Snippet(msgspec.Struct, frozen=True):
+    """Code to copy into another site."""
+
+    id: str
+    title: str
+    hint: str
+    text: str
 
 
 async def signup_page(visit: Visit) -> Response:
@@ -29,12 +46,37 @@ async def preview(visit: Visit) -> Response:
 def _values(current: MailingList, values: Mapping[str, str]) -> dict[str, Any]:
     return {
         **brand_values(current, current.brand),
-        "snippet": lambda base_url: form_snippet(base_url, current.name),
         "signup_text": _shortened(values, "signup_text"),
         "welcome_text": _shortened(values, "welcome_text"),
         "ask_name": values["ask_name"] == "yes",
+        "consent_text": _shortened(values, "consent_text"),
         "_": Translator(current.language),
     }
+
+
+async def _snippets(visit: Visit, current: MailingList) -> dict[str, Any]:
+    """Return the three ways to put the form on another site."""
+    base_url, fields = visit.context.base_url, await visit.services.fields.get(current.name)
+    return {
+        "snippets": [
+            Snippet(
+                "script",
+                "Script",
+                "The form appears where the script stands, as high as it has to be.",
+                script_snippet(base_url, current),
+            ),
+            Snippet("frame", "Frame", "For sites that allow no scripts.",
+                    frame_snippet(base_url, current)),
+            Snippet(
+                "form",
+                "HTML",
+                "Style it as you like. It works without scripts and without a frame, and shows the"
+                " result on a Postroom page, or on your own page after signing up.",
+                form_snippet(base_url, current, shown_fields(current, fields.fields)),
+            ),
+        ],
+        "frame_path": frame_url("", current),
+    }  # fmt: skip
 
 
 def _shortened(values: Mapping[str, str], name: str) -> str:
@@ -42,7 +84,11 @@ def _shortened(values: Mapping[str, str], name: str) -> str:
 
 
 _FORM = PropertyForm(
-    ListForm.SIGNUP_PAGE, "admin/audience/signup_page.html", "sign-up page", _values
+    ListForm.SIGNUP_PAGE,
+    "admin/audience/signup_page.html",
+    "sign-up page",
+    _values,
+    load=_snippets,
 )
 
 VIEWS = (

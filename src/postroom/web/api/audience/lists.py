@@ -10,7 +10,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
-from postroom.domain.audience.lists import PROPERTIES, Input, ListProperty, MailingList
+from postroom.domain.audience.list_property import Input, ListProperty
+from postroom.domain.audience.lists import PROPERTIES, MailingList
 from postroom.services.accounts.api_keys import Scope
 from postroom.services.resources.audience import ListResource, describe_list
 from postroom.web.api.documenting import IF_MATCH, IF_NONE_MATCH, PLACE, call, index_of

@@ -1,0 +1,191 @@
+"""The sign-up form on other websites: which may show it, and what they paste into their pages.
+
+| how           | works                                                                     |
+|---------------|---------------------------------------------------------------------------|
+| HTML form     | without scripts; on any site, or if the list allows some, on those only   |
+| script, frame | on allowed sites: a frame with our own page, so that everything on it runs |
+
+Browsers enforce it: the policy of the page names the sites that may frame it (`frame-ancestors`),
+and the `Origin` of a form that was sent from elsewhere is compared with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.responses import RedirectResponse, Response
+
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.form_properties import consent_version, origin_of
+from postroom.domain.audience.lists import MailingList
+from postroom.web.public.field_inputs import PREFIX
+from postroom.web.public.visitor import Visitor
+from postroom.web.rendering.templating import STATIC
+from postroom.web.requests.views import View
+from postroom.web.requests.visit import Visit
+from postroom.web.serving.middleware import POLICY
+
+# A field that people do not see, but bots fill in.
+HONEYPOT: Final = "website"
+CONSENT: Final = "consent"
+EMBED: Final = "embed"
+SCRIPT: Final = "/subscribe/form.js"
+
+_NO_FRAMES, _OWN_FORMS = "frame-ancestors 'none'", "form-action 'self'"
+_A_WHILE: Final = "public, max-age=3600"
+_TYPES: Final = {
+    FieldType.INTEGER: 'type="number" step="1"',
+    FieldType.NUMBER: 'type="number" step="any"',
+    FieldType.DATE: 'type="date"',
+}
+
+
+# -- who may embed it -----------------------------------------------------------------------------
+
+
+def is_allowed(visitor: Visitor, lists: Sequence[MailingList]) -> bool:
+    """Return whether a form may have been sent from where it comes from: our own page, or a site
+    that each list allows. A list that names no sites accepts forms from all of them."""
+    origin = visitor.visit.request.headers.get("origin", "").lower()
+    if not origin or origin in _own_origins(visitor):
+        return True
+    return all(not each.origins or origin in each.origins for each in lists)
+
+
+def _own_origins(visitor: Visitor) -> tuple[str, ...]:
+    request = visitor.visit.request
+    host = request.headers.get("host", "")
+    return (
+        origin_of(visitor.visit.context.base_url),
+        f"{request.url.scheme}://{host}".lower(),
+        f"https://{host}".lower(),  # a proxy may speak HTTPS for us
+    )
+
+
+def with_policy(
+    visitor: Visitor,
+    response: Response,
+    mailing_list: MailingList | None,
+    *,
+    is_framed: bool = True,
+) -> Response:
+    """Let the forms of this response lead to the list's own pages. If `is_framed`, our pages and
+    the sites that the list allows can frame it, and scripts of these sites can read it."""
+    if mailing_list is None:
+        return response
+    ends = [each for each in (mailing_list.thank_you_url, mailing_list.confirmed_url) if each]
+    policy = POLICY
+    if ends:
+        sites = " ".join(dict.fromkeys(map(origin_of, ends)))
+        policy = policy.replace(_OWN_FORMS, f"{_OWN_FORMS} {sites}")
+    if is_framed:
+        # Browsers ignore X-Frame-Options where a policy has frame-ancestors (CSP 3, 6.4.2.1).
+        frames = " ".join(["frame-ancestors 'self'", *mailing_list.origins])
+        policy = policy.replace(_NO_FRAMES, frames)
+    if is_framed and mailing_list.origins:
+        response.headers.add_vary_header("Origin")
+        origin = visitor.visit.request.headers.get("origin", "").lower()
+        if origin in mailing_list.origins:
+            response.headers["Access-Control-Allow-Origin"] = origin
+    response.headers["Content-Security-Policy"] = policy
+    return response
+
+
+def own_page(url: str) -> Response:
+    """Redirect to a page of the list's own site, which a setting of the list names."""
+    return RedirectResponse(url, 303)
+
+
+# -- what sites paste -----------------------------------------------------------------------------
+
+
+def frame_url(base_url: str, mailing_list: MailingList) -> str:
+    """Return the address of the form for a frame."""
+    return f"{base_url}/subscribe?{urlencode({'list': mailing_list.name, EMBED: '1'})}"
+
+
+def frame_snippet(base_url: str, mailing_list: MailingList) -> str:
+    """Return the HTML of a frame with the form."""
+    url, title = escape(frame_url(base_url, mailing_list)), escape(mailing_list.description)
+    return (
+        f'<iframe src="{url}" title="{title}" loading="lazy"\n'
+        '        style="width: 100%; height: 420px; border: 0"></iframe>\n'
+    )
+
+
+def script_snippet(base_url: str, mailing_list: MailingList) -> str:
+    """Return the HTML of a script that puts the form where it stands, as high as it has to be."""
+    source, name = escape(f"{base_url}{SCRIPT}"), escape(mailing_list.name)
+    return f'<script src="{source}" data-list="{name}" async></script>\n'
+
+
+def form_snippet(base_url: str, mailing_list: MailingList, fields: Sequence[Field] = ()) -> str:
+    """Return the HTML of a form that needs no script and no API key."""
+    lines = [
+        f'<form method="post" action="{escape(f"{base_url}/subscribe")}">',
+        f'  <input type="hidden" name="list" value="{escape(mailing_list.name)}">',
+        '  <label>Email address <input type="email" name="email" required autocomplete="email">'
+        "</label>",
+        *(f"  {_input(each, mailing_list.language)}" for each in fields),
+    ]
+    if mailing_list.consent_text:
+        version, text = (
+            consent_version(mailing_list.consent_text),
+            escape(mailing_list.consent_text),
+        )
+        lines.append(
+            f'  <label><input type="checkbox" name="{CONSENT}" value="{version}" required>'
+            f" {text}</label>"
+        )
+    if mailing_list.privacy_url:
+        lines.append(f'  <a href="{escape(mailing_list.privacy_url)}">Privacy policy</a>')
+    lines += [
+        "  <!-- Hidden from people. Submissions that fill it in are ignored. -->",
+        f'  <input type="text" name="{HONEYPOT}" tabindex="-1" autocomplete="off"'
+        ' aria-hidden="true"',
+        '         style="position: absolute; left: -9999px">',
+        '  <button type="submit">Subscribe</button>',
+        "</form>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _input(field: Field, language: str) -> str:
+    name, label = escape(PREFIX + field.name), escape(field.label_in(language))
+    required = " required" if field.required else ""
+    match field.type:
+        case FieldType.BOOLEAN:
+            box = f'<input type="checkbox" name="{name}" value="yes"{required}>'
+            return f"<label>{box} {label}</label>"
+        case FieldType.CHOICE:
+            options = "".join(f"<option>{escape(each)}</option>" for each in field.choices)
+            first = "" if field.required else "<option></option>"
+            return (
+                f'<label>{label} <select name="{name}"{required}>{first}{options}</select></label>'
+            )
+        case FieldType.CHOICES:
+            boxes = "".join(
+                f'<label><input type="checkbox" name="{name}" value="{escape(each)}">'
+                f" {escape(each)}</label>"
+                for each in field.choices
+            )
+            return f"<fieldset><legend>{label}</legend>{boxes}</fieldset>"
+        case _:
+            kind = _TYPES.get(field.type, f'type="text" maxlength="{field.max_length}"')
+            return f'<label>{label} <input name="{name}" {kind}{required}></label>'
+
+
+async def form_script(visit: Visit) -> Response:
+    """Return the script that puts the form into a page, under an address that never changes."""
+    return Response(
+        (STATIC / "signup_frame.js").read_bytes(),
+        media_type="text/javascript",
+        headers={"Cache-Control": _A_WHILE, "Cross-Origin-Resource-Policy": "cross-origin"},
+    )
+
+
+VIEWS = (View(SCRIPT, form_script, role=None, protected=False),)

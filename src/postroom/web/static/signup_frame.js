@@ -1,0 +1,17 @@
+// Puts a list's sign-up form where this script stands, in a frame that is as high as the form.
+(() => {
+  const script = document.currentScript;
+  const source = new URL(script.src);
+  const frame = document.createElement("iframe");
+  const query = new URLSearchParams({ list: script.dataset.list, embed: "1" });
+  if (script.dataset.lang) query.set("lang", script.dataset.lang);
+  frame.src = `${source.origin}${source.pathname.replace(/\/form\.js$/, "")}?${query}`;
+  frame.title = script.dataset.title || "Sign up";
+  frame.style.cssText = "width: 100%; height: 420px; border: 0";
+  window.addEventListener("message", (event) => {
+    const isOurs = event.source === frame.contentWindow && event.origin === source.origin;
+    const height = isOurs ? Number(event.data?.postroomHeight) : 0;
+    if (height > 0 && height < 10000) frame.style.height = `${Math.ceil(height)}px`;
+  });
+  script.after(frame);
+})();
