@@ -179,6 +179,8 @@ def subscriber_entity(subscriber: Subscriber) -> Entity:
         properties["PendingAttributes"] = pending
     if subscriber.note:
         properties["Note"] = subscriber.note
+    if subscriber.consent:
+        properties["Consent"] = subscriber.consent
     return Entity(subscriber.list_name, EMAIL_PREFIX + subscriber.key, properties)
 
 
@@ -251,6 +253,7 @@ def subscriber_from(entity: Entity) -> Subscriber:
         paused_until=read_optional(entity, "PausedUntil", datetime),
         pending_attributes=msgspec.json.decode(pending) if pending else {},
         note=read_optional(entity, "Note", str) or "",
+        consent=read_optional(entity, "Consent", str) or "",
     )
 
 

@@ -22,6 +22,7 @@ from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid, NotNow
 from postroom.errors import PostroomError
 from postroom.services.audience.files.cells import protected
+from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import Existing, ImportReport, RejectedLine
 from postroom.services.audience.files.imports import ImportService
 from postroom.services.queues.delivery import QueueService
@@ -125,6 +126,8 @@ class ImportOptions(msgspec.Struct, frozen=True):
     even_unsubscribed: bool = False
     existing: Existing = Existing.OVERWRITE
     create_fields: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
+    date_order: DateOrder = DateOrder.YEAR_FIRST
 
 
 class ImportRun:
@@ -139,6 +142,7 @@ class ImportRun:
         self.file = file
         self.size = file.seek(0, io.SEEK_END)
         self.options = options
+        self.is_stopped = False
         self._rejected = _report_file()
         self.begin(Stage.CHECKING)
 
@@ -149,6 +153,7 @@ class ImportRun:
         self.done = 0
         self.report = ImportReport()
         self.problem = ""
+        self.is_stopped = False
         self._rejected.close()
         self._rejected = _report_file()
         self._writer = csv.writer(self._rejected)
@@ -189,7 +194,8 @@ class ImportRuns:
            ↑_________↓   (with other options)
 
     A check reads the whole file and writes nothing; its report is the preview. The file is kept
-    until the import is done, so that it can be checked again without another upload.
+    until the import is done, so that it can be checked again without another upload. An import
+    that is stopped is READY again: what was imported stays, and confirming it imports the rest.
 
     Runs are kept in memory only. A restart forgets them but loses no subscribers: importing the
     same file again finishes what was interrupted.
@@ -200,6 +206,7 @@ class ImportRuns:
         self._background = background
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._runs: OrderedDict[str, ImportRun] = OrderedDict()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(
         self, list_name: ListName, file: BinaryIO, *, file_name: str, options: ImportOptions
@@ -226,6 +233,12 @@ class ImportRuns:
         self._start(run)
         return True
 
+    def stop(self, run: ImportRun) -> None:
+        """Stop an import, so that it can be resumed."""
+        if run.stage is Stage.IMPORTING and not run.is_stopped:
+            run.is_stopped = True
+            self._tasks[run.id].cancel()
+
     def find(self, list_name: str, identity: str) -> ImportRun | None:
         run = self._runs.get(identity)
         return run if run is not None and run.list_name == list_name else None
@@ -245,7 +258,13 @@ class ImportRuns:
 
     def _start(self, run: ImportRun) -> None:
         what = "check of a file for" if run.stage is Stage.CHECKING else "import into"
-        self._background.start(self._work(run), f"{what} the list {run.list_name}")
+        task = self._background.start(self._work(run), f"{what} the list {run.list_name}")
+        self._tasks[run.id] = task
+        task.add_done_callback(lambda done: self._forget_task(run.id, done))
+
+    def _forget_task(self, identity: str, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(identity) is task:
+            del self._tasks[identity]
 
     async def _work(self, run: ImportRun) -> None:
         is_check = run.stage is Stage.CHECKING
@@ -259,6 +278,8 @@ class ImportRuns:
                     even_unsubscribed=run.options.even_unsubscribed,
                     existing=run.options.existing,
                     create_fields=run.options.create_fields,
+                    columns=dict(run.options.columns),
+                    date_order=run.options.date_order,
                     dry_run=is_check,
                     progress=run.note,
                     on_rejected=run.reject,
@@ -270,10 +291,10 @@ class ImportRuns:
         except PostroomError as exc:
             run.problem = str(exc)
         except BaseException:
-            run.problem = "it was interrupted"
+            run.problem = "" if run.is_stopped else "it was interrupted"
             raise
         finally:
-            run.stage = Stage.READY if is_check else Stage.DONE
+            run.stage = Stage.READY if is_check or run.is_stopped else Stage.DONE
             if run.stage is Stage.DONE:
                 run.file.close()
 

@@ -7,8 +7,9 @@ import pytest
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import BUILT_IN, Field, Fields, parse_value, value_text
-from postroom.services.audience.files.columns import Meaning
+from postroom.services.audience.files.columns import ColumnPlan
 from postroom.services.audience.files.field_columns import BUILT_IN_NAMES
+from postroom.services.audience.files.meanings import Meaning
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
 
 FIELDS = Fields(
@@ -25,7 +26,8 @@ FIELDS = Fields(
 
 
 def opened(text: str, fields: Fields = FIELDS, *, create: bool = False) -> SubscriberFile:
-    return SubscriberFile(io.BytesIO(text.encode()), fields=fields, create_fields=create)
+    plan = ColumnPlan(fields=fields, create_fields=create)
+    return SubscriberFile(io.BytesIO(text.encode()), plan=plan)
 
 
 def only(text: str, fields: Fields = FIELDS, *, create: bool = False) -> Chunk:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import protected, unprotected
-from postroom.services.audience.files.columns import EMAIL_NAMES, STATUS_WORDS, Meaning, Standing
+from postroom.services.audience.files.columns import EMAIL_NAMES
+from postroom.services.audience.files.meanings import STATUS_WORDS, Meaning, Standing
 from postroom.services.audience.files.record_lines import LONGEST_RECORD
 from postroom.services.audience.files.subscriber_lines import Chunk, SubscriberFile
 

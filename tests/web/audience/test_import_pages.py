@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import html
 import io
+import re
 
 import httpx2
 import pytest
 
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists import ListName
 from postroom.services.accounts.users import Role
+from postroom.services.audience.files import reading_ahead
+from postroom.services.audience.files.import_report import ImportReport
+from postroom.web.background import ImportRun, Stage
+from tests.integration.usecases.audience.test_other_tools import mailchimp
 from tests.web.site import Site, Visitor
 
 HERE = "/lists/news/import"
@@ -190,3 +198,83 @@ async def test_only_so_many_files_wait_for_a_confirmation(site: Site, editor: Vi
     for _ in range(11):
         await previewed(editor, await upload(editor, b"email\nbob@example.com\n"))
     assert "Import not found" in (await editor.get(first)).text
+
+
+def choices(page: str) -> dict[str, str]:
+    """What each column of the preview is imported as."""
+    rows = re.findall(r'name="column" value="([^"]*)"><select(.*?)</select>', page, re.DOTALL)
+    picked = {name: re.findall(r'value="([^"]*)" selected', options) for name, options in rows}
+    return {html.unescape(name): found[0] for name, found in picked.items()}
+
+
+async def test_columns_are_mapped_before_the_import(site: Site, editor: Visitor) -> None:
+    await site.services.fields.declare("news", [Field("city")])
+    data = b"Wer?;Stadt;Geburtstag;Vorname;X\nann@example.com;Bern;31/01/1990;Ann;1\n"
+    page, where = await previewed(editor, await upload(editor, data))
+    assert "cannot be imported" in page
+    assert choices(page)["Wer?"] == "skip"
+
+    async def choose(**changes: str) -> str:
+        picked = {**choices(page), **changes}
+        form: dict[str, str | list[str]] = {
+            "column": list(picked),
+            "used_as": list(picked.values()),
+            "date_order": "day_first",
+            "action": "import",
+        }
+        return (await previewed(editor, await editor.post(where, form)))[0]
+
+    changes = {"Wer?": "address", "Stadt": "field:city", "Geburtstag": "new:date"}
+    page = await choose(**changes)
+    assert "Nothing has been changed yet." in page
+    assert "will be created: <strong>geburtstag</strong>" in page
+    assert choices(page) == {**changes, "Vorname": "field:first_name", "X": "skip"}
+    page = await choose(X="nonsense")
+    assert "is nothing that a column can be used for" in html.unescape(page)
+    page = await choose(X="skip")
+    page = await choose()
+    assert "Import complete." in page
+    ann = await site.services.subscriptions.get("news", "ann@example.com")
+    assert ann.attributes == {"city": "Bern", "geburtstag": "1990-01-31", "first_name": "Ann"}
+
+
+async def test_an_import_is_stopped_and_resumed(
+    site: Site, editor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_ahead, "CHUNK_LINES", 50)
+    lines = "".join(f"u{n:04}@example.com\n" for n in range(2000))
+    _, where = await previewed(editor, await upload(editor, f"email\n{lines}".encode()))
+    reached = asyncio.Event()
+    note = ImportRun.note
+
+    def noted(run: ImportRun, done: int, report: ImportReport) -> None:
+        note(run, done, report)
+        if run.stage is Stage.IMPORTING and report.added >= 100:
+            reached.set()
+            site.context.import_runs.stop(run)
+
+    monkeypatch.setattr(ImportRun, "note", noted)
+    page, _ = await previewed(editor, await editor.post(where, {"action": "import"}))
+    assert reached.is_set()
+    assert "Everything imported so far is kept" in page
+    assert "Resume import" in page
+    monkeypatch.setattr(ImportRun, "note", note)
+    page, _ = await previewed(editor, await editor.post(where, {"action": "import"}))
+    assert "Import complete." in page
+    assert len([each async for each in site.services.subscriptions.all(ListName("news"))]) == 2000
+    again = await editor.post(f"{where}/stop", {})
+    assert again.status_code == 303
+
+
+async def test_rejected_lines_are_counted_by_reason(editor: Visitor) -> None:
+    data = b"email,status\na@example.com,odd\nb@example.com,strange\nok@example.com,active\n"
+    page, _ = await previewed(editor, await upload(editor, data))
+    assert "2 × unknown status …: use confirmed, pending" in page
+
+
+async def test_an_archive_of_another_tool_is_recognised(site: Site, editor: Visitor) -> None:
+    page, where = await previewed(editor, await upload(editor, mailchimp(3)))
+    assert "This is an export of Mailchimp." in page
+    page, _ = await previewed(editor, await editor.post(where, {"action": "import"}))
+    assert "Import complete." in page
+    assert (await editor.get("/lists/news/subscribers/s1@example.com")).text.count("Consent") == 1

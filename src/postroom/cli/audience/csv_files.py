@@ -89,6 +89,9 @@ def import_file(
     'cleaned' and 'bounced' block it. Columns named like fields of the list fill them. --dry-run
     shows what each column is used for and what would happen.
 
+    Exports of Mailchimp (also the whole zip archive), listmonk, Substack, Ghost, Buttondown, Brevo,
+    phpList and Keila are recognised: people who unsubscribed or were blocked there stay so.
+
     Existing subscribers are updated with what their line says. People who unsubscribed from the
     list stay off it. Lines that cannot be used are reported and do not stop the others. To finish
     an interrupted import, import the file again.
@@ -190,6 +193,8 @@ def _show_report(
     )
     if report.dry_run or report.blocked:
         output.say(f"{report.confirmed:,} newly confirmed, {report.blocked:,} blocked.")
+    if report.tool:
+        output.say(f"Recognised as an export of {report.tool}.")
     if report.created_fields:
         output.say(f"Fields {what}created: {', '.join(report.created_fields)}")
     if report.ignored_columns:

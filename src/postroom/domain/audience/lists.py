@@ -102,7 +102,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     before such addresses were one subscriber: their links still work. `attributes` are the values
     of the list's fields, as JSON has them. Nothing is sent until `paused_until`.
     `pending_attributes` were given at a later sign-up, and count once the owner has confirmed. The
-    `note` is for the team.
+    `note` is for the team. `consent` says how the owner signed up in the tool that they were
+    imported from.
     """
 
     list_name: ListName
@@ -118,6 +119,7 @@ class Subscriber(msgspec.Struct, frozen=True):
     paused_until: datetime | None = None
     pending_attributes: Mapping[str, Any] = {}
     note: str = ""
+    consent: str = ""
 
     @property
     def key(self) -> AddressKey:

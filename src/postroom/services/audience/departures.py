@@ -78,16 +78,20 @@ class Departures:
         row = departed_row(list_name, address)
         return Batch(entities.DEPARTED, [Upsert(Entity(list_name, row, {"LeftAt": at}))])
 
+    async def known(self, list_name: ListName, addresses: Sequence[AddressKey]) -> set[AddressKey]:
+        """Return those of these addresses that are recorded as having left."""
+        found = await asyncio.gather(*(self.left_at(list_name, each) for each in addresses))
+        return {
+            address
+            for address, left_at in zip(addresses, found, strict=True)
+            if left_at is not None
+        }
+
     async def note_many(
         self, list_name: ListName, addresses: Sequence[AddressKey], at: datetime
     ) -> None:
-        """Record that these addresses left; those that are recorded already keep their time."""
-        known = await asyncio.gather(*(self.left_at(list_name, each) for each in addresses))
-        rows = {
-            departed_row(list_name, address)
-            for address, left_at in zip(addresses, known, strict=True)
-            if left_at is None
-        }
+        """Record that these addresses left."""
+        rows = {departed_row(list_name, each) for each in addresses}
         upserts = [Upsert(Entity(list_name, row, {"LeftAt": at})) for row in sorted(rows)]
         for start in range(0, len(upserts), _BATCH):
             await self._rows.apply(upserts[start : start + _BATCH])

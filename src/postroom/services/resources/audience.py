@@ -15,8 +15,8 @@ from postroom.domain.audience.lists import PROPERTIES, MailingList, Subscriber
 from postroom.domain.audience.rules.evaluating import Reason
 from postroom.domain.audience.segments import Segment
 from postroom.domain.messages.messages import Message
-from postroom.services.audience.files.columns import Meaning
 from postroom.services.audience.files.import_report import ImportReport
+from postroom.services.audience.files.meanings import Meaning
 from postroom.services.audience.personal_data import Trace
 from postroom.services.audience.segments import Explanation, SegmentPreview
 from postroom.services.messages.outcomes import EmailRecord
@@ -160,6 +160,9 @@ class SubscriberResource(Resource, frozen=True):
         dict[str, AttributeValue], Meta(description="The values of the list's fields.")
     ]
     note: Annotated[str, Meta(description="What the team has noted; subscribers do not see it.")]
+    consent: Annotated[
+        str, Meta(description="How an imported subscriber signed up in the other tool.")
+    ]
     created_at: Time
     etag: str
 
@@ -176,6 +179,7 @@ def describe_subscriber(subscriber: Subscriber, *, with_guid: bool = True) -> Su
         paused_until=describe_time(subscriber.paused_until),
         attributes=dict(subscriber.attributes),
         note=subscriber.note,
+        consent=subscriber.consent,
         created_at=describe_time(subscriber.created_at),
         etag=subscriber.etag,
     )
@@ -223,6 +227,7 @@ class ImportResource(Resource, frozen=True):
     """
 
     dry_run: bool
+    tool: Annotated[str | None, Meta(description="The tool whose export was recognised.")]
     added: int
     updated: int
     unchanged: int
@@ -233,12 +238,16 @@ class ImportResource(Resource, frozen=True):
     columns: list[ColumnResource]
     ignored_columns: list[str]
     created_fields: list[str]
+    reasons: Annotated[
+        dict[str, int], Meta(description="Rejected lines by reason, without the values in it.")
+    ]
     errors: list[RejectedLineResource]
 
 
 def describe_import(report: ImportReport) -> ImportResource:
     return ImportResource(
         dry_run=report.dry_run,
+        tool=report.tool or None,
         added=report.added,
         updated=report.updated + report.unchanged + report.unsubscribed,
         unchanged=report.unchanged,
@@ -251,6 +260,7 @@ def describe_import(report: ImportReport) -> ImportResource:
         ],
         ignored_columns=report.ignored_columns,
         created_fields=report.created_fields,
+        reasons=report.reasons,
         errors=[RejectedLineResource(each.line, each.email, each.reason) for each in report.errors],
     )
 

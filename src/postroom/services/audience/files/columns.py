@@ -20,16 +20,24 @@ line with an unknown status is rejected: an unknown word verifies nobody.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from enum import IntEnum, StrEnum
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Fields
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, squeezed
-from postroom.services.audience.files.field_columns import FieldColumns
+from postroom.services.audience.files.field_columns import DateOrder, FieldColumns
+from postroom.services.audience.files.meanings import (
+    MEANINGS,
+    STATUSES,
+    Meaning,
+    Standing,
+    standing_of,
+)
+from postroom.services.audience.files.tools import Tool, recognise
 
 EMAIL, VERIFIED, BLOCKED = "email", "verified", "blocked"
 
@@ -45,47 +53,52 @@ DELIMITERS: Final = ",;\t"
 LONGEST_HEADER: Final = 64 * 1024  # characters
 _NAMES_SHOWN: Final = 7
 _LONGEST_FOUND: Final = 300
+_EMAIL_KEYS: Final = frozenset(map(squeezed, EMAIL_NAMES))
+_OF_AN_EXPORT: Final = frozenset({"createdat"})
+"""Columns of our own exports that an import does not use."""
+
+SKIP: Final = "skip"
+_FIELD, _NEW = "field:", "new:"
 
 
-class Meaning(StrEnum):
-    """What a column is used for."""
+class ColumnChoice(msgspec.Struct, frozen=True):
+    """What a column is to be used for: `field` is filled, or a new one of this `type`."""
 
-    ADDRESS = "address"
-    VERIFIED = "verified"
-    BLOCKED = "blocked"
-    STATUS = "status"
-    STATE = "state"
-    HAS_UNSUBSCRIBED = "has_unsubscribed"
-    IS_BLOCKED = "is_blocked"
-    FIELD = "field"
-    UNUSED = "unused"
-
-    @property
-    def text(self) -> str:
-        """Return a label for a preview."""
-        return _LABELS[self]
+    meaning: Meaning
+    field: str = ""
+    type: FieldType | None = None
 
 
-_LABELS: Final = {
-    Meaning.ADDRESS: "Email address",
-    Meaning.VERIFIED: "Confirmed: yes or no",
-    Meaning.BLOCKED: "Reason for blocking",
-    Meaning.STATUS: "Status",
-    Meaning.STATE: "Status (if recognised)",
-    Meaning.HAS_UNSUBSCRIBED: "Has unsubscribed",
-    Meaning.IS_BLOCKED: "Is blocked",
-    Meaning.FIELD: "Field",
-    Meaning.UNUSED: "Not imported",
-}
+def parse_choice(text: str) -> ColumnChoice:
+    """Return a choice such as `address`, `status`, `skip`, `field:city` or `new:date`.
+
+    `Invalid`.
+    """
+    if text == SKIP:
+        return ColumnChoice(Meaning.UNUSED)
+    if text.startswith(_FIELD):
+        return ColumnChoice(Meaning.FIELD, text.removeprefix(_FIELD))
+    kind = text.removeprefix(_NEW)
+    if text.startswith(_NEW) and kind in set(FieldType):
+        return ColumnChoice(Meaning.FIELD, type=FieldType(kind))
+    if text in set(Meaning) - {Meaning.FIELD, Meaning.UNUSED}:
+        return ColumnChoice(Meaning(text))
+    raise Invalid("columns", f"{shown(text)!r} is nothing that a column can be used for")
 
 
-class Standing(IntEnum):
-    """The state of an address in the tool that the file comes from; larger is stricter."""
+class ColumnPlan(msgspec.Struct, frozen=True):
+    """What is known about the columns of a file besides their names.
 
-    CONFIRMED = 1
-    PENDING = 2
-    UNSUBSCRIBED = 3
-    BLOCKED = 4
+    `fields` are those of the list; with `create_fields`, other columns become fields, too. `chosen`
+    says for columns, by their names, what they are used for. `least` is how all addresses of the
+    file stand at least, with the word for it.
+    """
+
+    fields: Fields = Fields()
+    create_fields: bool = False
+    chosen: Mapping[str, ColumnChoice] = {}
+    date_order: DateOrder = DateOrder.YEAR_FIRST
+    least: tuple[Standing, str] | None = None
 
 
 class FileColumn(msgspec.Struct, frozen=True):
@@ -107,108 +120,88 @@ class FileColumn(msgspec.Struct, frozen=True):
         return f"New field {self.field}" if self.is_new else f"Field {self.field}"
 
 
-# The words of Brevo, ConvertKit, listmonk, Mailchimp, MailerLite, Mailman, phpList and Sendy.
-STATUS_WORDS: Final = {
-    Standing.CONFIRMED: (
-        "confirmed", "active", "enabled", "subscribed", "verified", "opted in", "double opt-in",
-    ),
-    Standing.PENDING: (
-        "pending", "unconfirmed", "unverified", "not confirmed", "not verified", "inactive",
-        "nonsubscribed", "not subscribed", "never subscribed", "transactional", "single opt-in",
-    ),
-    Standing.UNSUBSCRIBED: (
-        "unsubscribed", "unsubscribe", "unsub", "opted out", "opt-out", "cancelled", "canceled",
-        "removed", "left", "disabled", "archived", "by user",
-    ),
-    Standing.BLOCKED: (
-        "blocklisted", "blacklisted", "blocked", "cleaned", "bounced", "hard bounce",
-        "hard bounced", "soft bounced", "complained", "complaint", "spam", "spam complaint",
-        "marked as spam", "abuse", "junk", "banned", "suppressed", "invalid", "by bounces",
-        "by admin",
-    ),
-}  # fmt: skip
-
-_COLUMN_NAMES: Final = {
-    Meaning.STATUS: (
-        "status", "subscription status", "subscriber status", "email status", "contact status",
-        "member status", "marketing status", "opt-in status", "subscription state",
-    ),
-    Meaning.STATE: ("state",),
-    Meaning.HAS_UNSUBSCRIBED: (
-        "unsubscribed", "unsubscribed at", "unsubscribe date", "unsubscribe time", "unsub time",
-        "opted out", "opt-out", "opted out at", "opt-out date", "opt-out time",
-    ),
-    Meaning.IS_BLOCKED: (
-        "blocklisted", "blacklisted", "bounced", "bounced at", "complained", "cleaned",
-        "clean time", "marked as spam", "suppressed",
-    ),
-}  # fmt: skip
-_OF_AN_EXPORT: Final = frozenset({"createdat"})
-"""Columns of our own exports that an import does not use."""
-_NO: Final = frozenset({"", "0", "no", "n", "false", "f", "none", "null", "never", "nil", "na"})
-
-
-_EMAIL_KEYS: Final = frozenset(map(squeezed, EMAIL_NAMES))
-_MEANINGS: Final = {
-    squeezed(name): meaning for meaning, names in _COLUMN_NAMES.items() for name in names
-}
-_STANDINGS: Final = {
-    squeezed(word): standing for standing, words in STATUS_WORDS.items() for word in words
-}
-
-
 class Columns:
-    """The parsed header line of a file. `Invalid` says what is wrong with it.
+    """The parsed header line of a file. `Invalid` says what is wrong with it."""
 
-    `fields` are those of the list; with `create_fields`, other columns become fields, too.
-    """
-
-    def __init__(
-        self, header: str, fields: Fields | None = None, *, create_fields: bool = False
-    ) -> None:
-        self.delimiter, self.names = _parse_header(header)
-        names = list(map(str.lower, self.names))
-        self.email = _email_column(self.names)
-        self.verified = next(
-            (names.index(each) for each in (VERIFIED, "confirmed") if each in names), None
-        )
-        self.blocked = names.index(BLOCKED) if BLOCKED in names else None
-        taken = {self.email, self.verified, self.blocked}
-        statuses = {
-            place: _MEANINGS[squeezed(name)]
-            for place, name in enumerate(names)
-            if place not in taken and squeezed(name) in _MEANINGS
-        }
-        self.fields = FieldColumns(
-            {
-                place: name
-                for place, name in enumerate(self.names)
-                if place not in taken and squeezed(name) not in _OF_AN_EXPORT
-            },
-            fields or Fields(),
-            create_from=set() if not create_fields else set(range(len(names))) - statuses.keys(),
-        )
-        # A column can be both. Then its words need not be those of a status.
+    def __init__(self, header: str, plan: ColumnPlan | None = None) -> None:
+        plan = plan or ColumnPlan()
+        chosen = {squeezed(name): choice for name, choice in plan.chosen.items()}
+        self.delimiter, self.names = _parse_header(header, chosen)
+        self.tool = recognise(self.names)
+        self.email = _email_column(self.names, chosen)
+        self._meanings = self._find_meanings(chosen)
+        self.verified = self._place(Meaning.VERIFIED)
+        self.blocked = self._place(Meaning.BLOCKED)
+        self.fields = self._field_columns(plan, chosen)
+        self._least = plan.least or _least(self.tool)
+        # A column can fill a field, too. Then its words need not be those of a status.
         is_lenient = {Meaning.STATUS: Meaning.STATE}
         self._statuses = [
             (place, is_lenient.get(each, each) if place in self.fields.places else each)
-            for place, each in statuses.items()
+            for place, each in self._meanings.items()
+            if each in STATUSES
         ]
+
+    def _find_meanings(self, chosen: Mapping[str, ColumnChoice]) -> dict[int, Meaning]:
+        """Return the columns that have a meaning of their own, in order."""
+        names = list(map(str.lower, self.names))
+        found: dict[int, Meaning] = {self.email: Meaning.ADDRESS}
+        for place, name in enumerate(map(squeezed, names)):
+            if name in chosen:
+                found.setdefault(place, chosen[name].meaning)
+            elif self.tool is not None and name in self.tool.columns:
+                found.setdefault(place, self.tool.columns[name])
+        for meaning, usual in ((Meaning.VERIFIED, _VERIFIED_NAMES), (Meaning.BLOCKED, (BLOCKED,))):
+            known = [names.index(each) for each in usual if each in names]
+            if known and meaning not in found.values():
+                found.setdefault(known[0], meaning)
+        for place, name in enumerate(map(squeezed, names)):
+            if name in MEANINGS:
+                found.setdefault(place, MEANINGS[name])
+        return dict(sorted(found.items()))
+
+    def _place(self, meaning: Meaning) -> int | None:
+        return next((place for place, each in self._meanings.items() if each is meaning), None)
+
+    def _field_columns(self, plan: ColumnPlan, chosen: Mapping[str, ColumnChoice]) -> FieldColumns:
+        picked = {
+            place: choice
+            for place, name in enumerate(self.names)
+            if (choice := chosen.get(squeezed(name))) and choice.meaning is Meaning.FIELD
+        }
+        free = {
+            place: name
+            for place, name in enumerate(self.names)
+            if squeezed(name) not in chosen
+            and squeezed(name) not in _OF_AN_EXPORT
+            and self._meanings.get(place) in (None, *STATUSES)
+        }
+        creates = plan.create_fields
+        return FieldColumns(
+            self.names,
+            plan.fields,
+            free=free,
+            create_from={place for place in free if creates and place not in self._meanings},
+            chosen={place: each.field for place, each in picked.items() if each.field},
+            create={place: each.type for place, each in picked.items() if each.type},
+            full_name=self._place(Meaning.NAME),
+            json=self._place(Meaning.ATTRIBUTES),
+            date_order=plan.date_order,
+        )
 
     @property
     def has_statuses(self) -> bool:
-        return bool(self._statuses)
+        return bool(self._statuses or self._least)
+
+    @property
+    def has_details(self) -> bool:
+        return any(each in self._meanings.values() for each in _DETAILS)
 
     @property
     def all(self) -> list[FileColumn]:
         """Return what each column is used for, in the file's order."""
-        known = dict.fromkeys(self.fields.places, Meaning.FIELD)
+        known = {**dict.fromkeys(self.fields.places, Meaning.FIELD), **self._meanings}
         known.update(self._statuses)
-        known[self.email] = Meaning.ADDRESS
-        if self.verified is not None:
-            known[self.verified] = Meaning.VERIFIED
-        if self.blocked is not None:
-            known[self.blocked] = Meaning.BLOCKED
         return [
             FileColumn(
                 shown(name),
@@ -224,36 +217,53 @@ class Columns:
 
         `Invalid` for an unknown status.
         """
-        found: tuple[Standing | None, str] = None, ""
+        found: tuple[Standing | None, str] = self._least or (None, "")
         for place, meaning in self._statuses:
             if place >= len(row):
                 continue
-            standing = _standing(meaning, row[place])
+            standing = standing_of(meaning, row[place])
             if standing is not None and (found[0] is None or standing > found[0]):
                 is_word = meaning in (Meaning.STATUS, Meaning.STATE)
                 found = standing, row[place].strip() if is_word else self.names[place]
         return found
 
+    def details(self, row: Sequence[str]) -> dict[Meaning, str]:
+        """Return what a row says about the sign-up, and its note, as texts."""
+        return {
+            meaning: row[place].strip()
+            for place, meaning in self._meanings.items()
+            if meaning in _DETAILS and place < len(row) and row[place].strip()
+        }
 
-def _standing(meaning: Meaning, cell: str) -> Standing | None:
-    word = squeezed(cell)
-    if meaning in (Meaning.HAS_UNSUBSCRIBED, Meaning.IS_BLOCKED):
-        if word in _NO:
-            return None
-        is_blocked = meaning is Meaning.IS_BLOCKED
-        return Standing.BLOCKED if is_blocked else Standing.UNSUBSCRIBED
-    if not word or word in _STANDINGS or meaning is Meaning.STATE:
-        return _STANDINGS.get(word)
-    raise Invalid(
-        "status",
-        f"unknown status {shown(cell.strip())!r}: use confirmed, pending, unsubscribed or blocked",
-    )
+
+_VERIFIED_NAMES: Final = (VERIFIED, "confirmed")
+_DETAILS: Final = frozenset(
+    {
+        Meaning.JOINED,
+        Meaning.CONFIRMED_AT,
+        Meaning.JOINED_FROM,
+        Meaning.CONFIRMED_FROM,
+        Meaning.NOTE,
+    }
+)
+
+
+def _least(tool: Tool | None) -> tuple[Standing, str] | None:
+    return (tool.default, tool.name) if tool is not None and tool.default is not None else None
+
+
+def unread_columns(header: str) -> list[FileColumn]:
+    """Return the columns of a header line in which no column of addresses was found."""
+    line = header.removeprefix("\ufeff").strip()
+    delimiter = max(DELIMITERS, key=line.count)
+    names = next(csv.reader([line], delimiter=delimiter), [])
+    return [FileColumn(shown(name.strip()), Meaning.UNUSED) for name in names]
 
 
 # -- header ---------------------------------------------------------------------------------------
 
 
-def _parse_header(line: str) -> tuple[str, list[str]]:
+def _parse_header(line: str, chosen: Mapping[str, ColumnChoice]) -> tuple[str, list[str]]:
     """Return the delimiter and the names of the columns."""
     if len(line) == LONGEST_HEADER and line[-1] not in "\r\n":
         raise Invalid("file", f"the first line has more than {LONGEST_HEADER:,} characters")
@@ -263,7 +273,7 @@ def _parse_header(line: str) -> tuple[str, list[str]]:
     # The delimiter with the most columns first; a comma if there is only one column.
     for delimiter in sorted(DELIMITERS, key=header.count, reverse=True):
         columns = [cell.strip() for cell in next(csv.reader([header], delimiter=delimiter))]
-        if any(squeezed(each) in _EMAIL_KEYS for each in columns):
+        if any(squeezed(each) in _EMAIL_KEYS or squeezed(each) in chosen for each in columns):
             _check_named_once(columns)
             return delimiter, columns
     if "@" in header:
@@ -277,12 +287,20 @@ def _parse_header(line: str) -> tuple[str, list[str]]:
     )
 
 
-def _email_column(columns: list[str]) -> int:
-    """Return the column `email`; without it, the only one with a similar name."""
+def _email_column(columns: list[str], chosen: Mapping[str, ColumnChoice]) -> int:
+    """Return the chosen column, or `email`; without it, the only one with a similar name."""
     names = list(map(str.lower, columns))
-    if EMAIL in names:
+    uses = [chosen.get(squeezed(each)) for each in columns]
+    picked = [at for at, each in enumerate(uses) if each and each.meaning is Meaning.ADDRESS]
+    if picked:
+        return picked[0]
+    if EMAIL in names and uses[names.index(EMAIL)] is None:
         return names.index(EMAIL)
-    fitting = [at for at, name in enumerate(names) if squeezed(name) in _EMAIL_KEYS]
+    fitting = [
+        at for at, name in enumerate(names) if squeezed(name) in _EMAIL_KEYS and uses[at] is None
+    ]
+    if not fitting:
+        raise Invalid("file", "has no column of addresses: choose which one it is")
     if len(fitting) > 1:
         found = " and ".join(repr(shown(columns[at])) for at in fitting)
         raise Invalid("file", f"has addresses in the columns {found}: name one of them 'email'")

@@ -10,18 +10,21 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import (
+    BUILT_IN,
     LARGEST_ATTRIBUTES,
     LONGEST_LABEL,
     Field,
     Fields,
     is_free_name,
     parse_value,
+    value_text,
 )
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, squeezed, unprotected
@@ -41,6 +44,7 @@ BUILT_IN_NAMES: Final = {
 
 _DAY: Final = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ].*)?", re.ASCII)
 _DAY_FIRST: Final = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
+_SHORT: Final = re.compile(r"(\d{1,2})[/-](\d{1,2})[/-](\d{4})", re.ASCII)
 _PLAIN: Final = re.compile(r"\w(?:[\w .-]*\w)?")
 """A text that JSON writes as it is, and that needs no check."""
 _LONGEST_NAME: Final = 40
@@ -49,33 +53,72 @@ _LONGEST_KEPT: Final = 50
 _BYTES_PER_CHARACTER: Final = 4  # in UTF-8, at most
 
 
+class DateOrder(StrEnum):
+    """How dates such as 2/3/2026 are read; `YEAR_FIRST` refuses them."""
+
+    YEAR_FIRST = "year_first"
+    DAY_FIRST = "day_first"
+    MONTH_FIRST = "month_first"
+
+
 class FieldColumns:
     """The columns that fill fields.
 
     `places` has the name of the field by the number of its column. `new` has the fields that have
-    to be declared first; they are made of the columns `create_from`.
+    to be declared first. Columns are `chosen` for a field, made to `create` one of a type, or
+    `free`: then their names decide, and of those in `create_from` new fields are made. `full_name`
+    is the column of whole names, `json` that of attributes as JSON.
     """
 
     def __init__(
-        self, names: Mapping[int, str], fields: Fields, *, create_from: Collection[int] = ()
+        self,
+        names: Sequence[str],
+        fields: Fields,
+        *,
+        free: Mapping[int, str],
+        create_from: Collection[int] = (),
+        chosen: Mapping[int, str] = {},
+        create: Mapping[int, FieldType] = {},
+        full_name: int | None = None,
+        json: int | None = None,
+        date_order: DateOrder = DateOrder.YEAR_FIRST,
     ) -> None:
         known = _known_names(fields)
         self.places: dict[int, str] = {}
         self.new: dict[str, Field] = {}
-        for place, name in names.items():
+        for place, field in chosen.items():
+            self._choose(place, field, fields)
+        for place, name in free.items():
             field = known.get(squeezed(name), "")
             if field and field not in self.places.values():
                 self.places[place] = field
-        for place, name in names.items():
-            if place in create_from and place not in self.places and squeezed(name):
-                new = _new_field(name, {*(each.name for each in fields.all), *self.new})
+        for place in sorted({*create, *create_from} - self.places.keys()):
+            field = known.get(squeezed(names[place]), "")
+            if place in create and field and field not in self.places.values():
+                self.places[place] = field  # an earlier import of this file has created it
+            elif squeezed(names[place]):
+                taken = {*(each.name for each in fields.all), *self.new}
+                new = _new_field(names[place], create.get(place, FieldType.TEXT), taken)
                 self.new[new.name] = new
                 self.places[place] = new.name
         self._required = [each.name for each in fields.declared if each.required]
         everything = {each.name: each for each in fields.all} | self.new
-        self._cells = [
-            (place, _Cells(everything[name])) for place, name in sorted(self.places.items())
+        self._cells: list[tuple[int, dict[str, str]]] = [
+            (place, _Cells(everything[name], date_order))
+            for place, name in sorted(self.places.items())
         ]
+        if full_name is not None and "first_name" not in self.places.values():
+            self._cells.append((full_name, _FullNames()))
+        if json is not None:
+            others = {key: everything[name] for key, name in known.items()}
+            self._cells.append((json, _JsonCells(others, set(self.places.values()))))
+
+    def _choose(self, place: int, field: str, fields: Fields) -> None:
+        if fields.get(field) is None:
+            raise Invalid("columns", f"there is no field {shown(field)!r}")
+        if field in self.places.values():
+            raise Invalid("columns", f"two columns are chosen for the field {field}: choose one")
+        self.places[place] = field
 
     @property
     def is_needed(self) -> bool:
@@ -98,7 +141,7 @@ class FieldColumns:
 
     def padded(self, row: list[str]) -> list[str]:
         """Return a row that is long enough for `attributes`."""
-        return row + [""] * (max(self.places, default=0) + 1 - len(row))
+        return row + [""] * (max((place for place, _ in self._cells), default=0) + 1 - len(row))
 
     def missing(self, row: Sequence[str]) -> str:
         """Return the first required field for which a row has no value, or nothing."""
@@ -116,8 +159,9 @@ class _Cells(dict[str, str]):
     Most columns have few different cells, so each is read only once. `Invalid`.
     """
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: Field, date_order: DateOrder) -> None:
         self._field = field
+        self._date_order = date_order
         self._begin = f'"{field.name}":'
         self._longest_plain = field.max_length if field.type is FieldType.TEXT else 0
 
@@ -133,7 +177,7 @@ class _Cells(dict[str, str]):
     def _read(self, cell: str) -> str:
         text = unprotected(cell) if cell[:1] == "'" else cell
         if self._field.type is FieldType.DATE:
-            text = _as_iso(text.strip())
+            text = as_iso(text.strip(), self._date_order)
         try:
             value = parse_value(self._field, text)
         except Invalid as exc:
@@ -142,12 +186,51 @@ class _Cells(dict[str, str]):
         return "" if value is None else f"{self._begin}{msgspec.json.encode(value).decode()}"
 
 
-def _as_iso(text: str) -> str:
-    """Return a day as `2026-01-31`, if it is written so that it can only be one."""
+class _FullNames(dict[str, str]):
+    """Whole names, each with its part of a JSON object: the first word is the first name."""
+
+    def __missing__(self, cell: str) -> str:
+        first, _, last = unprotected(cell).strip().partition(" ")
+        names = zip(("first_name", "last_name"), (first, last.strip()), strict=True)
+        found = ",".join(_cells_of(BUILT_IN[name])[text] for name, text in names if text)
+        if len(self) < _MOST_KEPT and len(cell) <= _LONGEST_KEPT:
+            self[cell] = found
+        return found
+
+
+class _JsonCells(dict[str, str]):
+    """Attributes as JSON objects; those that are no field of the list are left out."""
+
+    def __init__(self, fields: Mapping[str, Field], filled: Collection[str]) -> None:
+        self._fields = fields
+        self._filled = filled
+
+    def __missing__(self, cell: str) -> str:
+        try:
+            attributes = msgspec.json.decode(cell) if cell.strip() else {}
+        except msgspec.DecodeError as exc:
+            raise Invalid("attributes", f"the attributes are not JSON: {exc}") from exc
+        found: dict[str, str] = {}
+        for key, value in attributes.items() if isinstance(attributes, dict) else ():
+            field = self._fields.get(squeezed(key))
+            if field is not None and field.name not in self._filled:
+                found[field.name] = _cells_of(field)[value_text(value)]
+        return ",".join(filter(None, found.values()))
+
+
+def _cells_of(field: Field) -> _Cells:
+    return _Cells(field, DateOrder.YEAR_FIRST)
+
+
+def as_iso(text: str, order: DateOrder) -> str:
+    """Return a day as `2026-01-31`, if it can be read in this order; otherwise the text."""
     if (found := _DAY.fullmatch(text)) is not None:
         year, month, day = found.groups()
     elif (found := _DAY_FIRST.fullmatch(text)) is not None:
         day, month, year = found.groups()
+    elif order is not DateOrder.YEAR_FIRST and (found := _SHORT.fullmatch(text)) is not None:
+        first, second, year = found.groups()
+        day, month = (first, second) if order is DateOrder.DAY_FIRST else (second, first)
     else:
         return text
     return f"{year}-{int(month):02}-{int(day):02}"
@@ -169,8 +252,8 @@ def _known_names(fields: Fields) -> dict[str, str]:
     return known
 
 
-def _new_field(column: str, taken: Collection[str]) -> Field:
-    """Return a text field for a column, with a name that is free."""
+def _new_field(column: str, kind: FieldType, taken: Collection[str]) -> Field:
+    """Return a field for a column, with a name that is free."""
     plain = unicodedata.normalize("NFKD", column.casefold()).encode("ascii", "ignore").decode()
     name = re.sub("[^a-z0-9]+", "_", plain).strip("_")[:_LONGEST_NAME].strip("_")
     if not name or not name[0].isalpha():
@@ -180,4 +263,4 @@ def _new_field(column: str, taken: Collection[str]) -> Field:
     while free in taken or not is_free_name(free):
         number += 1
         free = f"{name[: _LONGEST_NAME - 4].strip('_')}_{number}"
-    return Field(free, label=shown(column.strip(), longest=LONGEST_LABEL - 1))
+    return Field(free, kind, label=shown(column.strip(), longest=LONGEST_LABEL - 1))

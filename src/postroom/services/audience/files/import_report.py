@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
@@ -9,9 +10,12 @@ from typing import Final
 import msgspec
 
 from postroom.domain.errors import Invalid
-from postroom.services.audience.files.columns import FileColumn, Meaning
+from postroom.services.audience.files.columns import FileColumn
+from postroom.services.audience.files.meanings import Meaning
 
 REJECTED_KEPT: Final = 10_000
+_MOST_REASONS: Final = 100
+_VALUE: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\d,-]*""")
 
 MOST_UNUSABLE: Final = 10_000
 """An import gives up after more unusable lines than this, if they are more than a tenth of all: it
@@ -46,7 +50,8 @@ class ImportReport(msgspec.Struct):
     `unsubscribed` addresses are not on the list afterwards. Of the others, `confirmed` were not
     confirmed before, and `blocked` are blocked by their line. `errors` has the first of the
     `rejected` lines, `sample` the first rows of the file, `created_fields` the fields that were
-    declared for columns of the file.
+    declared for columns of the file. `tool` is the name of the tool that the file comes from.
+    `reasons` counts rejected lines by reason, without the values in it.
     """
 
     added: int = 0
@@ -60,6 +65,8 @@ class ImportReport(msgspec.Struct):
     columns: list[FileColumn] = []
     sample: list[list[str]] = []
     created_fields: list[str] = []
+    tool: str = ""
+    reasons: dict[str, int] = {}
     dry_run: bool = False
 
     @property
@@ -75,6 +82,10 @@ class ImportReport(msgspec.Struct):
     def reject(self, lines: list[RejectedLine]) -> None:
         """Count rejected lines, and keep the first ones."""
         self.rejected += len(lines)
+        for each in lines:
+            reason = _VALUE.sub("…", each.reason)
+            if reason in self.reasons or len(self.reasons) < _MOST_REASONS:
+                self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.errors += lines[: max(0, REJECTED_KEPT - len(self.errors))]
 
 

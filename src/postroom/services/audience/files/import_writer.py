@@ -17,14 +17,17 @@ from postroom.domain.errors import Invalid
 from postroom.services import entities
 from postroom.services.audience.departures import Departures
 from postroom.services.audience.files.import_report import Existing, ImportReport, RejectedLine
+from postroom.services.audience.files.meanings import Meaning
 from postroom.services.audience.files.reading_ahead import (
     BATCH,
     AddressBatch,
     PreparedChunk,
     batches_of,
 )
+from postroom.services.audience.files.sign_up_details import consent_of, note_of, time_of
 from postroom.services.audience.files.subscriber_lines import Chunk
 from postroom.services.audience.list_growth import Figures, figures_of
+from postroom.services.audience.subscriber_rows import insertion
 from postroom.services.concurrency import retry_on_conflict
 from postroom.storage import Conflict, Entity, KeyRange, NotFound, Operation, Replace, Table
 
@@ -73,19 +76,27 @@ class ImportWriter:
             self._report.unsubscribed += len(back)
             prepared.batches = await asyncio.to_thread(batches_of, chunk.wanted)
         self._unsubscribed.update(chunk.unsubscribed)
-        self._report.unsubscribed += len(chunk.unsubscribed)
-        if self._report.dry_run:
-            return
         unsubscribed = sorted(chunk.unsubscribed)
         for start in range(0, len(unsubscribed), BATCH):
-            addresses = unsubscribed[start : start + BATCH]
-            # Recorded first: an interruption may leave someone on the list, but is never forgotten.
-            await self._departures.note_many(self._list, addresses, self._now)
-            for subscriber in (await self._read(addresses)).values():
-                if subscriber.key in addresses:
-                    with suppress(NotFound):  # removed by another process at this moment
-                        await self._rows.apply(entities.subscriber_removal(subscriber))
-                        self._change += -figures_of(subscriber)
+            await self._unsubscribe(unsubscribed[start : start + BATCH])
+
+    async def _unsubscribe(self, addresses: list[AddressKey]) -> None:
+        there = {
+            key: each for key, each in (await self._read(addresses)).items() if key in addresses
+        }
+        known = await self._departures.known(self._list, addresses)
+        unchanged = len(known - there.keys())
+        self._report.unchanged += unchanged
+        self._report.unsubscribed += len(addresses) - unchanged
+        if self._report.dry_run:
+            return
+        # Recorded first: an interruption may leave someone on the list, but is never forgotten.
+        new = [each for each in addresses if each not in known]
+        await self._departures.note_many(self._list, new, self._now)
+        for subscriber in there.values():
+            with suppress(NotFound):  # removed by another process at this moment
+                await self._rows.apply(entities.subscriber_removal(subscriber))
+                self._change += -figures_of(subscriber)
 
     def taken_rejected(self) -> list[RejectedLine]:
         """Return the lines that were rejected while they were written, since the last call."""
@@ -144,12 +155,17 @@ class ImportWriter:
         change = Figures()
         operations: list[Operation] = []
         new: dict[bool, dict[AddressKey, SubscriberGuid]] = {True: {}, False: {}}
+        single: dict[AddressKey, Subscriber] = {}
         updated = 0
         for address, guid in zip(addresses, guids, strict=True):
             said = chunk.wanted[address]
             old = there.get(address)
             if old is None:
-                new[self._default_verified if said is None else said][address] = guid
+                verified = self._default_verified if said is None else said
+                if address in chunk.details:
+                    single[address] = self._new(chunk, address, guid, verified=verified)
+                else:
+                    new[verified][address] = guid
                 continue
             changed = self._changed(old, said, chunk.blocked.get(address))
             if (described := chunk.attributes.get(address)) is not None:
@@ -173,7 +189,31 @@ class ImportWriter:
                     chunk.spellings,
                     chunk.attributes,
                 )
-        return operations, sum(map(len, new.values())), updated, change
+        for subscriber in single.values():
+            operations += insertion(subscriber)
+            change += figures_of(subscriber)
+        return operations, sum(map(len, new.values())) + len(single), updated, change
+
+    def _new(
+        self, chunk: Chunk, address: AddressKey, guid: SubscriberGuid, *, verified: bool
+    ) -> Subscriber:
+        """Return a subscriber whose line says more than an ordinary one."""
+        details = chunk.details[address]
+        joined = time_of(details.get(Meaning.JOINED, ""), self._now) or self._now
+        confirmed = time_of(details.get(Meaning.CONFIRMED_AT, ""), self._now) or joined
+        attributes = chunk.attributes.get(address)
+        return Subscriber(
+            list_name=self._list,
+            address=chunk.spellings.get(address, address),
+            guid=guid,
+            verified=verified,
+            created_at=joined,
+            verified_at=confirmed if verified else None,
+            blocked=chunk.blocked.get(address, ""),
+            attributes=msgspec.json.decode(attributes) if attributes else {},
+            note=note_of(details),
+            consent=consent_of(details),
+        )
 
     def _count_states(
         self, chunk: Chunk, addresses: list[AddressKey], there: dict[AddressKey, Subscriber]

@@ -1,4 +1,4 @@
-"""Import of subscribers from a CSV file of any size, in constant memory.
+"""Import of subscribers from a CSV file of any size, or an archive of some, in constant memory.
 
 - A new address is added. It is verified if its line says so, or if its line says nothing and the
   caller wants all of those verified.
@@ -21,27 +21,31 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, aclosing
 from datetime import datetime
+from functools import partial
+from io import SEEK_END
 from typing import BinaryIO
+
+import msgspec
 
 from postroom.domain.audience.addresses import AddressKey
 from postroom.domain.audience.fields import Field, parse_fields
 from postroom.domain.audience.lists import ListName
+from postroom.domain.errors import Invalid
 from postroom.services import entities
-from postroom.services.audience.departures import Departures
+from postroom.services.audience.departures import DepartedFrom, Departures
+from postroom.services.audience.files.archives import FilePart, opened_parts
+from postroom.services.audience.files.columns import ColumnPlan, parse_choice
+from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import (
     Existing,
     ImportReport,
     RejectedLine,
     UnusableLines,
 )
-from postroom.services.audience.files.import_writer import (
-    BATCHES_AT_ONCE,
-    ImportWriter,
-    all_of,
-)
+from postroom.services.audience.files.import_writer import BATCHES_AT_ONCE, ImportWriter, all_of
 from postroom.services.audience.files.reading_ahead import (
     PreparedChunk,
     batches_of,
@@ -88,29 +92,29 @@ class ImportService:
         even_unsubscribed: bool = False,
         existing: Existing = Existing.OVERWRITE,
         create_fields: bool = False,
+        columns: Mapping[str, str] | None = None,
+        date_order: DateOrder = DateOrder.YEAR_FIRST,
         dry_run: bool = False,
         progress: Progress | None = None,
         on_rejected: OnRejected | None = None,
     ) -> ImportReport:
-        """Import a file, which must be seekable. `NoSuch` list; `Invalid` file.
+        """Import a CSV file or an archive of some; it must be seekable. `NoSuch` list; `Invalid`.
 
         `verified` is for new addresses whose line says nothing. `even_unsubscribed` re-subscribes
         people who unsubscribed. `existing` says what becomes of the values of addresses that are on
-        the list. `create_fields` declares text fields for unknown columns. With `dry_run` nothing
-        is written, and the report says what would be done; a new address that occurs again more
-        than `CHUNK_LINES` later counts twice.
+        the list. `create_fields` declares text fields for unknown columns. `columns` says what
+        columns are used for (`columns.parse_choice`), `date_order` how dates are read. With
+        `dry_run` nothing is written, and the report says what would be done; a new address that
+        occurs again more than `CHUNK_LINES` later counts twice.
         """
         name = (await self._lists.get(list_name)).name
-        stop = threading.Event()
-        fields = (await self._fields.of(name)).fields
-        source = await in_thread(
-            stop,
-            lambda: SubscriberFile(
-                file, encoding, stop, fields=fields, create_fields=create_fields
-            ),
+        report = ImportReport(dry_run=dry_run)
+        plan = ColumnPlan(
+            create_fields=create_fields,
+            chosen={column: parse_choice(text) for column, text in (columns or {}).items()},
+            date_order=date_order,
         )
-        report = ImportReport(columns=source.columns, sample=source.sample, dry_run=dry_run)
-        importing = ImportWriter(
+        writer = ImportWriter(
             self._rows,
             self._departures,
             name,
@@ -118,37 +122,14 @@ class ImportService:
             default_verified=verified,
             existing=existing,
         )
-
-        def reject(lines: list[RejectedLine]) -> None:
-            report.reject(lines)
-            if on_rejected is not None:
-                for line in lines:
-                    on_rejected(line)
-
-        done = 0
-        try:
-            left = None if even_unsubscribed else await self._departures.of_list(name)
-            unusable = UnusableLines()
-            report.created_fields = await self._create(name, source.new_fields, dry_run=dry_run)
-            async with aclosing(read_ahead(source, left, stop)) as chunks:
-                async for prepared in chunks:
-                    chunk = prepared.chunk
-                    await self._lists.get(list_name)  # it may have been deleted meanwhile
-                    unusable.count(chunk.lines, chunk.empty, chunk.rejected)
-                    await importing.unsubscribe(prepared)
-                    if chunk.watched or chunk.incomplete:
-                        await self._reject_unwanted(name, prepared)
-                    reject(chunk.rejected)
-                    on_done = _byte_progress(progress, done, chunk, report) if progress else None
-                    await importing.write(prepared, on_done)
-                    reject(importing.taken_rejected())
-                    done = chunk.bytes_read
-                    if progress and not chunk.wanted:  # nothing to write is progress, too
-                        progress(done, report)
-                    await self._counts.add(name, importing.taken_change())
-                    unusable.check(added=report.added, updated=report.updated)
-        finally:
-            source.release()
+        with ExitStack() as stack:
+            parts = await in_thread(
+                threading.Event(), lambda: stack.enter_context(opened_parts(file))
+            )
+            for part, part_progress in _with_progress(parts, progress, file):
+                left = None if even_unsubscribed else await self._departures.of_list(name)
+                run = _PartRun(part, encoding, left, part_progress, on_rejected)
+                await self._import_part(name, run, plan, writer, report)
         if dry_run:
             return report
         await self._events.record(
@@ -158,6 +139,52 @@ class ImportService:
             subject=f"list:{list_name}",
         )
         return report
+
+    async def _import_part(
+        self,
+        name: ListName,
+        run: _PartRun,
+        plan: ColumnPlan,
+        writer: ImportWriter,
+        report: ImportReport,
+    ) -> None:
+        """Import one CSV file."""
+        fields = (await self._fields.of(name)).fields
+        plan = msgspec.structs.replace(plan, fields=fields, least=run.part.least)
+        stop = threading.Event()
+        try:
+            source = await in_thread(
+                stop, lambda: SubscriberFile(run.part.file, run.encoding, stop, plan=plan)
+            )
+        except Invalid:
+            report.columns = SubscriberFile.unread_columns(run.part.file, run.encoding)
+            if run.progress:
+                run.progress(0, report)  # its columns can be chosen
+            raise
+        report.columns, report.sample, report.tool = source.columns, source.sample, source.tool
+        progress, done, unusable = run.progress, 0, UnusableLines()
+        try:
+            created = await self._create(name, source.new_fields, dry_run=report.dry_run)
+            report.created_fields += [each for each in created if each not in report.created_fields]
+            async with aclosing(read_ahead(source, run.left, stop)) as chunks:
+                async for prepared in chunks:
+                    chunk = prepared.chunk
+                    await self._lists.get(name)  # it may have been deleted meanwhile
+                    unusable.count(chunk.lines, chunk.empty, chunk.rejected)
+                    await writer.unsubscribe(prepared)
+                    if chunk.watched or chunk.incomplete:
+                        await self._reject_unwanted(name, prepared)
+                    run.reject(report, chunk.rejected)
+                    on_done = _byte_progress(progress, done, chunk, report) if progress else None
+                    await writer.write(prepared, on_done)
+                    run.reject(report, writer.taken_rejected())
+                    done = chunk.bytes_read
+                    if progress and not chunk.wanted:  # nothing to write is progress, too
+                        progress(done, report)
+                    await self._counts.add(name, writer.taken_change())
+                    unusable.check(added=report.added, updated=report.updated)
+        finally:
+            source.release()
 
     async def _create(self, name: ListName, new: list[Field], *, dry_run: bool) -> list[str]:
         """Declare fields for columns of the file; return their names. `Invalid`.
@@ -206,6 +233,45 @@ class ImportService:
                 chunk.rejected.append(RejectedLine(line, address, reasons[address]))
         chunk.rejected.sort(key=lambda each: each.line)
         prepared.batches = await asyncio.to_thread(batches_of, chunk.wanted)
+
+
+class _PartRun(msgspec.Struct):
+    """The import of one CSV file; in an archive, rejected lines name it."""
+
+    part: FilePart
+    encoding: str | None
+    left: DepartedFrom | None
+    progress: Progress | None
+    on_rejected: OnRejected | None
+
+    def reject(self, report: ImportReport, lines: list[RejectedLine]) -> None:
+        if self.part.name:
+            lines = [
+                msgspec.structs.replace(each, reason=f"{each.reason} ({self.part.name})")
+                for each in lines
+            ]
+        report.reject(lines)
+        if self.on_rejected is not None:
+            for line in lines:
+                self.on_rejected(line)
+
+
+def _with_progress(
+    parts: list[FilePart], progress: Progress | None, file: BinaryIO
+) -> Iterator[tuple[FilePart, Progress | None]]:
+    """Yield each part with a function that converts its progress to that of the whole file."""
+    if len(parts) == 1 and not parts[0].name:
+        yield parts[0], progress
+        return
+    whole, size = sum(each.size for each in parts) or 1, file.seek(0, SEEK_END)
+    before = 0
+    for part in parts:
+        yield part, partial(_scaled, progress, before, size / whole) if progress else None
+        before += part.size
+
+
+def _scaled(progress: Progress, before: int, scale: float, done: int, report: ImportReport) -> None:
+    progress(int((before + done) * scale), report)
 
 
 def _reason(left_at: datetime | None, missing: str) -> str:

@@ -10,27 +10,28 @@ refused before anything is written. Memory use does not depend on the content (`
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import islice
 from typing import BinaryIO, Final
 
 import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key, parse_address
-from postroom.domain.audience.fields import Field, Fields
+from postroom.domain.audience.fields import Field
 from postroom.domain.errors import Invalid
 from postroom.services.audience.files.cells import shown, unprotected
 from postroom.services.audience.files.columns import (
     EMAIL,
     LONGEST_HEADER,
     VERIFIED,
+    ColumnPlan,
     Columns,
     FileColumn,
-    Standing,
+    unread_columns,
 )
 from postroom.services.audience.files.encodings import (
     check_decodes,
@@ -38,6 +39,7 @@ from postroom.services.audience.files.encodings import (
     marked_encoding,
 )
 from postroom.services.audience.files.import_report import RejectedLine
+from postroom.services.audience.files.meanings import Meaning, Standing
 from postroom.services.audience.files.record_lines import RecordLines, RecordTooLong
 
 _LONGEST_REASON = 1000
@@ -61,8 +63,8 @@ class Chunk(msgspec.Struct):
     block, `watched` the line numbers of addresses that the caller watches, and `unsubscribed` those
     that unsubscribed according to their line and are not wanted. `attributes` has the values of
     fields as JSON, `incomplete` the required field that a line lacks, and `numbers` the numbers of
-    both kinds of lines. `lines` counts lines that are not `empty`; `repeated` ones are about an
-    address of an earlier line of the chunk.
+    both kinds of lines. `details` has what lines say about sign-ups. `lines` counts lines that are
+    not `empty`; `repeated` ones are about an address of an earlier line of the chunk.
     """
 
     wanted: dict[AddressKey, bool | None]
@@ -74,6 +76,7 @@ class Chunk(msgspec.Struct):
     attributes: dict[AddressKey, str] = {}
     incomplete: dict[AddressKey, str] = {}
     numbers: dict[AddressKey, int] = {}
+    details: dict[AddressKey, dict[Meaning, str]] = {}
     lines: int = 0
     empty: int = 0
     repeated: int = 0
@@ -95,12 +98,11 @@ class SubscriberFile:
         encoding: str | None = None,
         stop: threading.Event | None = None,
         *,
-        fields: Fields | None = None,
-        create_fields: bool = False,
+        plan: ColumnPlan | None = None,
     ) -> None:
         stop = stop or threading.Event()
         self._file = file
-        self._columns_of = partial(Columns, fields=fields, create_fields=create_fields)
+        self._plan = plan
         self._encoding = checked_encoding(encoding) if encoding else marked_encoding(file)
         check_decodes(file, self._encoding, stop, was_given=encoding is not None)
         self._columns = self._open()
@@ -115,6 +117,11 @@ class SubscriberFile:
         return self._columns.all
 
     @property
+    def tool(self) -> str:
+        """The name of the tool whose export this is, or nothing."""
+        return self._columns.tool.name if self._columns.tool else ""
+
+    @property
     def new_fields(self) -> list[Field]:
         return list(self._columns.fields.new.values())
 
@@ -123,10 +130,21 @@ class SubscriberFile:
         self._file.seek(0)
         self._text = io.TextIOWrapper(self._file, self._encoding, newline="")
         try:
-            return self._columns_of(self._text.readline(LONGEST_HEADER))
+            return Columns(self._text.readline(LONGEST_HEADER), self._plan)
         except Invalid:
             self.release()
             raise
+
+    @classmethod
+    def unread_columns(cls, file: BinaryIO, encoding: str | None) -> list[FileColumn]:
+        """Return the columns of a file that cannot be used as it is; none if it is unreadable."""
+        try:
+            name = checked_encoding(encoding) if encoding else marked_encoding(file)
+            file.seek(0)
+            header = codecs.getincrementaldecoder(name)("replace").decode(file.read(LONGEST_HEADER))
+        except Invalid:
+            return []
+        return unread_columns(header.partition("\n")[0])
 
     def release(self) -> None:
         """Detach from the binary file, which its owner closes."""
@@ -146,7 +164,8 @@ class SubscriberFile:
         email, verified, blocked = columns.email, columns.verified, columns.blocked
         standing_of = columns.standing if columns.has_statuses else None
         attributes_of = columns.fields.attributes if columns.fields.is_needed else None
-        is_simple = standing_of is None and not columns.fields.has_required
+        is_simple = not (columns.has_statuses or columns.has_details or columns.fields.has_required)
+        is_described = attributes_of is not None or columns.has_details
         source = self._lines
         read = 0
         while True:
@@ -181,7 +200,7 @@ class SubscriberFile:
                         if attributes:
                             chunk.attributes[key] = attributes
                             chunk.numbers[key] = line
-                    elif attributes_of is not None:
+                    elif is_described:
                         self._describe(chunk, key, line, row, attributes)
                     if watch is not None and key in chunk.wanted and watch(key):
                         chunk.watched[key] = line
@@ -242,6 +261,8 @@ class SubscriberFile:
             earlier = chunk.attributes.get(key)
             chunk.attributes[key] = _merged(earlier, attributes) if earlier else attributes
             chunk.numbers[key] = line
+        if details := self._columns.details(row):
+            chunk.details.setdefault(key, details)
         if missing := self._columns.fields.missing(row):
             chunk.incomplete[key] = missing
             chunk.numbers[key] = line

@@ -6,12 +6,20 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
 from postroom.domain.errors import NoSuch
 from postroom.services.accounts.users import Role
+from postroom.services.audience.files.field_columns import DateOrder
 from postroom.services.audience.files.import_report import Existing
+from postroom.web.admin.audience.column_mapping import (
+    DATE_ORDERS,
+    MappedColumn,
+    given_columns,
+    mapped_columns,
+)
 from postroom.web.background import ImportOptions, ImportRun, kept_file
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
@@ -35,7 +43,11 @@ EXISTING: Final = {
     Existing.FILL_GAPS.value: "Fill in missing values only",
     Existing.KEEP.value: "Keep as they are",
 }
-_CHOICES: Final[Mapping[str, Any]] = {"encodings": ENCODINGS, "existing_choices": EXISTING}
+_CHOICES: Final[Mapping[str, Any]] = {
+    "encodings": ENCODINGS,
+    "existing_choices": EXISTING,
+    "date_orders": DATE_ORDERS,
+}
 
 
 async def upload(visit: Visit) -> Response:
@@ -65,7 +77,10 @@ async def watch(visit: Visit) -> Response:
         else "admin/audience/import_run.html"
     )
     shown = [] if run is None or run.is_running else run.report.errors[:_SHOWN]
-    return visit.render(template, list=mailing_list, run=run, shown=shown, **_CHOICES)
+    columns = [] if run is None else await _mapped(visit, run)
+    return visit.render(
+        template, list=mailing_list, run=run, shown=shown, columns=columns, **_CHOICES
+    )
 
 
 async def confirm(visit: Visit) -> Response:
@@ -75,7 +90,9 @@ async def confirm(visit: Visit) -> Response:
     run = runs.find(mailing_list.name, visit.parameter("run"))
     if run is None:
         return visit.redirect(f"/lists/{mailing_list.name}/import/{visit.parameter('run')}")
-    options = await _options(visit)
+    options = msgspec.structs.replace(
+        await _options(visit), columns=await _chosen_columns(visit, run)
+    )
     if options != run.options or await visit.text("action") != "import":
         runs.check_again(run, options)
     elif runs.confirm(run):
@@ -90,7 +107,36 @@ async def _options(visit: Visit) -> ImportOptions:
         even_unsubscribed=bool(await visit.text("even_unsubscribed")),
         existing=_existing(await visit.text("existing")),
         create_fields=bool(await visit.text("create_fields")),
+        date_order=_date_order(await visit.text("date_order")),
     )
+
+
+async def _mapped(visit: Visit, run: ImportRun) -> list[MappedColumn]:
+    fields = (await visit.services.fields.of(run.list_name)).fields
+    return mapped_columns(run.report, fields, dict(run.options.columns))
+
+
+async def _chosen_columns(visit: Visit, run: ImportRun) -> tuple[tuple[str, str], ...]:
+    """Return what columns are used for, as far as somebody has chosen it."""
+    now = {each.name: each.choice for each in await _mapped(visit, run)}
+    changed = {
+        name: choice for name, choice in await given_columns(visit) if now.get(name) != choice
+    }
+    return tuple({**dict(run.options.columns), **changed}.items())
+
+
+async def stop(visit: Visit) -> Response:
+    """Stop an import; it can be resumed."""
+    mailing_list = await visit.services.lists.get(visit.parameter("name"))
+    run = visit.context.import_runs.find(mailing_list.name, visit.parameter("run"))
+    if run is not None:
+        visit.context.import_runs.stop(run)
+        await visit.audit("stopped import into list", f"{mailing_list.name}: {run.file_name}")
+    return visit.redirect(f"/lists/{mailing_list.name}/import/{visit.parameter('run')}")
+
+
+def _date_order(text: str) -> DateOrder:
+    return DateOrder(text) if text in set(DateOrder) else DateOrder.YEAR_FIRST
 
 
 def _existing(text: str) -> Existing:
@@ -122,5 +168,6 @@ VIEWS = (
     ),
     View("/lists/{name}/import/{run}", watch, role=Role.EDITOR),
     View("/lists/{name}/import/{run}", confirm, role=Role.EDITOR, methods=("POST",)),
+    View("/lists/{name}/import/{run}/stop", stop, role=Role.EDITOR, methods=("POST",)),
     View("/lists/{name}/import/{run}/rejected.csv", rejected, role=Role.EDITOR),
 )

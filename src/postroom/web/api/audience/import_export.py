@@ -23,7 +23,7 @@ from postroom.web.api.problems import problem
 from postroom.web.api.routing import ApiRoute, respond, services_of
 
 LARGEST_FILE = 2 * 1024**3
-CSV = "text/csv"
+CSV, ZIP = "text/csv", "application/zip"
 _WRITE_SIZE = 1024 * 1024
 
 router = APIRouter(route_class=ApiRoute, tags=["Subscribers"])
@@ -39,7 +39,14 @@ _FILE = {
                 f" {', '.join(EMAIL_NAMES[:5])} or similar, in upper or lower case.",
             },
             "example": "email,verified\r\nann@example.com,true\r\nbob@example.com,false\r\n",
-        }
+        },
+        ZIP: {
+            "schema": {
+                "type": "string",
+                "format": "binary",
+                "description": "An archive of CSV files, such as the export of Mailchimp.",
+            }
+        },
     },
 }
 
@@ -82,19 +89,20 @@ async def import_subscribers(
     reason), and `status` or `state` with the values of other tools: `unsubscribed` removes an
     address from the list; `blocklisted`, `cleaned` and `bounced` block it. Columns that have the
     name or label of a field fill it; a value that does not fit rejects its line. The result names
-    the columns that were not used. The file is in UTF-8 or in the encoding that its type names:
-    `text/csv; charset=windows-1252`. Lines that cannot be used, and lines of people who have
-    unsubscribed from the list, are reported and do not stop the others. An address that is already
-    on the list keeps its links; `verified` in its line is applied. A line has at most 131,072
-    characters.
+    the columns that were not used. Exports of Mailchimp (also the whole archive), listmonk,
+    Substack, Ghost, Buttondown, Brevo, phpList and Keila are recognised by their columns. The file
+    is in UTF-8 or in the encoding that its type names: `text/csv; charset=windows-1252`. Lines that
+    cannot be used, and lines of people who have unsubscribed from the list, are reported and do not
+    stop the others. An address that is already on the list keeps its links; `verified` in its line
+    is applied. A line has at most 131,072 characters.
 
     The import stops if the client disconnects, and with status 422 if more than 10,000 lines, and
     more than a tenth of all lines, cannot be used. To finish an interrupted import, import the file
     again.
     """
     media_type, encoding = _format(request)
-    if media_type != CSV:
-        return problem(415, f"send the file as {CSV}")
+    if media_type not in (CSV, ZIP):
+        return problem(415, f"send the file as {CSV} or {ZIP}")
     services = services_of(request)
     await services.lists.get(name)  # before a large file is received
     with tempfile.TemporaryFile() as file:
