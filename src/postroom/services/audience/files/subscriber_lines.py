@@ -142,9 +142,9 @@ class SubscriberFile:
             name = checked_encoding(encoding) if encoding else marked_encoding(file)
             file.seek(0)
             header = codecs.getincrementaldecoder(name)("replace").decode(file.read(LONGEST_HEADER))
-        except Invalid:
+            return unread_columns(header.partition("\n")[0])
+        except (Invalid, UnicodeError, csv.Error):
             return []
-        return unread_columns(header.partition("\n")[0])
 
     def release(self) -> None:
         """Detach from the binary file, which its owner closes."""
