@@ -204,7 +204,8 @@
       const body = new URLSearchParams({ rule: text.value });
       const headers = { "X-CSRF-Token": document.querySelector("meta[name=csrf-token]").content };
       const answer = await fetch(builder.dataset.parse, { method: "POST", body, headers });
-      if (answer.ok) read(await answer.json());
+      const given = answer.ok ? await answer.json() : null;
+      if (given) read(given);
     }, 400);
   });
 

@@ -139,12 +139,11 @@ async def _count(visit: Visit, mailing_list: MailingList, rule: str) -> _Found:
 
 
 async def parse(visit: Visit) -> Response:
-    """Return what is typed as data for the builder, as JSON."""
+    """Return what is typed as data for the builder, as JSON; null if it has a mistake."""
     mailing_list = await visit.services.lists.get(visit.parameter("name"))
     fields = (await visit.services.fields.of(mailing_list.name)).fields
     tree = _tree(await visit.text("rule"), fields)
-    status = 200 if tree else 422
-    return Response(tree or "null", status, media_type="application/json")
+    return Response(tree or "null", media_type="application/json")
 
 
 async def explain(visit: Visit) -> Response:
