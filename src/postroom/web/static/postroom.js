@@ -6,6 +6,12 @@ document.addEventListener("click", (event) => {
 });
 for (const button of document.querySelectorAll("[data-dismiss]")) button.hidden = false;
 
+// On a phone, tabs may be wider than the screen: show the current one.
+for (const tab of document.querySelectorAll(".tabs [aria-current=page]")) {
+  const tabs = tab.parentElement;
+  tabs.scrollLeft += tab.getBoundingClientRect().left - tabs.getBoundingClientRect().left - (tabs.clientWidth - tab.offsetWidth) / 2;
+}
+
 // htmx requests carry the CSRF token of their page.
 document.addEventListener("htmx:config:request", (event) => {
   const token = document.querySelector('meta[name="csrf-token"]');
