@@ -36,6 +36,7 @@ from postroom.services.accounts.users import UserService
 from postroom.services.audience.audiences import AudienceService
 from postroom.services.audience.estimates import EstimateService
 from postroom.services.audience.field_changes import FieldChanges
+from postroom.services.audience.field_gaps import FieldGaps
 from postroom.services.audience.files.exports import ExportService
 from postroom.services.audience.files.imports import ImportService
 from postroom.services.audience.list_fields import FieldService
@@ -258,7 +259,8 @@ def make_preflight(services: Services, settings: Settings, renderer: Renderer) -
         links = LinkTrial()
         if sends_mail(transport.url):
             records = DomainRecords(transport.dkim_selector)
-    return PreflightService(renderer, services.pictures, links, records, own_host)
+    gaps = FieldGaps(services.store, services.fields)
+    return PreflightService(renderer, services.pictures, links, records, gaps, own_host)
 
 
 def make_renderer(services: Services, settings: Settings) -> Renderer:

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Final, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import domain_of
+from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.pictures import PATH, parse_file_name
 from postroom.mail.html import HtmlTag, tokens
 from postroom.sender.rendered_mail import Examined, Renderer
+from postroom.services.audience.field_gaps import FieldGaps
 from postroom.services.messages.background_checks import BackgroundChecks
 from postroom.services.messages.link_checks import LinkTrial, web_links
 from postroom.services.messages.preflight import (
     Preflight,
     inspect_features,
+    inspect_gaps,
     inspect_links,
     inspect_picture_sizes,
     inspect_records,
@@ -43,6 +47,7 @@ class PreflightService:
         pictures: StoredPictures,
         links: LinkTrial | None,
         records: DomainRecords | None,
+        gaps: FieldGaps,
         own_host: str,
     ) -> None:
         """Without `links` and `records`, these are not looked at."""
@@ -50,6 +55,7 @@ class PreflightService:
         self._pictures = pictures
         self._links = BackgroundChecks(links.fault) if links else None
         self._records = BackgroundChecks(records.faults) if records else None
+        self._gaps = BackgroundChecks(partial(_count_gaps, gaps))
         self._own_host = own_host
 
     async def check(self, ref: str, *, seconds: float = 0.0) -> Preflight:
@@ -64,12 +70,14 @@ class PreflightService:
             findings += await self._picture_sizes(html)
             checking += await self._try_links(html, seconds, findings)
         checking += await self._look_up(examined, seconds, findings)
+        checking += await self._find_gaps(examined, seconds, findings)
         order = list(Level)
         findings.sort(key=lambda each: order.index(each.level))
         return Preflight(tuple(findings), examined.audience, checking)
 
     async def close(self) -> None:
         """Abandon what is running in the background."""
+        await self._gaps.close()
         if self._links:
             await self._links.close()
         if self._records:
@@ -96,6 +104,16 @@ class PreflightService:
             findings += inspect_records(domain, faults)
         return self._records.waiting([domain])
 
+    async def _find_gaps(self, examined: Examined, seconds: float, findings: list[Finding]) -> int:
+        if not examined.fields or not examined.audience.will_receive:
+            return 0
+        key = " ".join((examined.list_name, *examined.fields))
+        self._gaps.start([key])
+        await self._gaps.wait([key], seconds)
+        for gaps in self._gaps.results([key]).values():
+            findings += inspect_gaps(gaps)
+        return self._gaps.waiting([key])
+
     async def _picture_sizes(self, html: str) -> list[Finding]:
         """Look at the sizes of our own pictures; those of other sites are not loaded."""
         tags = [each for each in tokens(html, "img") if isinstance(each, HtmlTag)]
@@ -112,6 +130,11 @@ class PreflightService:
                 if (found := await self._pictures.blob(name)) is not None:
                     sizes[name] = found.size
         return list(inspect_picture_sizes(sizes))
+
+
+async def _count_gaps(gaps: FieldGaps, key: str) -> dict[str, int]:
+    list_name, *names = key.split()
+    return await gaps.count(ListName(list_name), names)
 
 
 def _split(url: str) -> SplitResult | None:

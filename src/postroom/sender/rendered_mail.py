@@ -11,11 +11,12 @@ import msgspec
 
 from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.lists import MailingList, Subscriber, SubscriberGuid
+from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
 from postroom.domain.errors import Incomplete
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
+from postroom.mail.merge_fields import FIELD
 from postroom.sender.draft_mail import draft_mailing
 from postroom.services.audience.audiences import AudienceService
 from postroom.services.audience.lists import ListService
@@ -30,6 +31,9 @@ from postroom.services.messages.preflight import (
     inspect_lines,
 )
 
+_NEVER_EMPTY: Final = frozenset(
+    {"email", "joined", "list_description", "preferences_url", "unsubscribe_url", "web_url"}
+)
 _NOBODY: Final = SubscriberGuid("00000000-0000-4000-8000-000000000000")
 _SOMEBODY: Final = Address("subscriber@example.com")
 _LONGEST: Final = Address(f"{'a' * 64}@{'.'.join(['b' * 60] * 3)}.example")
@@ -40,6 +44,12 @@ class Subscribers(Protocol):
     async def get(self, list_name: str, address: str) -> Subscriber: ...
 
 
+def _fields_of(*texts: str | None) -> tuple[str, ...]:
+    """Return the merge fields of these texts that may be empty for some subscribers."""
+    found = (each[1] for text in texts for each in FIELD.finditer(text or ""))
+    return tuple(sorted(set(found) - _NEVER_EMPTY))
+
+
 class Examined(msgspec.Struct, frozen=True):
     """What there is to say about a message. Without a `mail`, it cannot be composed yet."""
 
@@ -47,6 +57,9 @@ class Examined(msgspec.Struct, frozen=True):
     audience: Audience
     mail: ReadMail | None = None
     from_address: Address | None = None
+    list_name: ListName = ListName("")
+    fields: tuple[str, ...] = ()
+    """The fields of the list that it merges."""
 
 
 class Renderer:
@@ -91,6 +104,7 @@ class Renderer:
         findings: list[Finding] = []
         audience = Audience()
         mail, from_address = None, None
+        fields: tuple[str, ...] = ()
         try:
             subject, lines, bodies = await self._content(message)
         except Incomplete as exc:
@@ -104,6 +118,7 @@ class Renderer:
                 self._composed, mailing_list, subject, lines, bodies, Recipient(_LONGEST, _NOBODY)
             )
             from_address = mailing_list.from_address
+            fields = _fields_of(subject, lines.preheader, bodies.html, bodies.text)
             findings += inspect_lines(subject, lines.preheader)
             findings += inspect_attachments(message.attachments)
             findings += inspect_email(mail, urlsplit(self._base_url).hostname or "")
@@ -113,7 +128,7 @@ class Renderer:
         if message.list_name and unknown.isdisjoint(each.code for each in findings):
             audience = await self._audience(message)
             findings += inspect_audience(audience)
-        return Examined(findings, audience, mail, from_address)
+        return Examined(findings, audience, mail, from_address, message.list_name, fields)
 
     async def _content(self, message: Message) -> tuple[str, InboxLines, NewBodies]:
         if message.status is MessageStatus.DRAFT:

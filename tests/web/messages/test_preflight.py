@@ -8,6 +8,7 @@ import pytest
 from postroom.domain.messages.messages import MessageStatus
 from postroom.sender.preflight import PreflightService
 from postroom.services.accounts.users import Role
+from postroom.services.audience.field_gaps import FieldGaps
 from postroom.services.messages.draft_contents import ContentChange
 from postroom.services.messages.link_checks import LinkTrial
 from postroom.services.messages.sending_domains import DomainRecords
@@ -101,6 +102,7 @@ async def test_slow_checks_run_in_the_background(news: Site) -> None:
             news.services.pictures,
             LinkTrial(resolve),
             DomainRecords("key", resolver),
+            FieldGaps(news.services.store, news.services.fields),
             "localhost",
         )
         first = await checks.check(ref)

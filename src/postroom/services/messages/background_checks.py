@@ -4,11 +4,15 @@ for some minutes."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Final, Generic, TypeVar
 
 from postroom import clock
+from postroom.errors import PostroomError
+
+log = logging.getLogger(__name__)
 
 V = TypeVar("V")
 
@@ -18,7 +22,8 @@ _MOST_REMEMBERED: Final = 2_000
 
 
 class BackgroundChecks(Generic[V]):
-    """Runs `check` for names, some at once. It must not raise, and must end by itself."""
+    """Runs `check` for names, some at once; it must end by itself. What fails is tried again the
+    next time somebody asks."""
 
     def __init__(self, check: Callable[[str], Awaitable[V]]) -> None:
         self._check = check
@@ -60,7 +65,11 @@ class BackgroundChecks(Generic[V]):
 
     async def _run(self, name: str) -> None:
         async with self._turns:
-            result = await self._check(name)
+            try:
+                result = await self._check(name)
+            except PostroomError as exc:
+                log.warning("a check before sending failed: %s", exc)
+                return
         self._known.pop(name, None)
         while len(self._known) >= _MOST_REMEMBERED:
             del self._known[next(iter(self._known))]

@@ -183,6 +183,16 @@ def inspect_picture_sizes(sizes: Mapping[str, int]) -> Iterator[Finding]:
         )
 
 
+def inspect_gaps(gaps: Mapping[str, int]) -> Iterator[Finding]:
+    """Look at merge fields: for how many subscribers each is empty."""
+    for name, count in gaps.items():
+        if count:
+            who = "1 subscriber sees" if count == 1 else f"{count:,} subscribers see"
+            yield Finding(
+                Level.INFO, "field-empty", f"{name} is empty for some: {who} its default instead."
+            )
+
+
 def inspect_attachments(attachments: Sequence[Attachment]) -> Iterator[Finding]:
     """Look at the sizes of attached files: everyone gets them."""
     total = sum(each.size for each in attachments)

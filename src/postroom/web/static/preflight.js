@@ -4,21 +4,23 @@
   const place = document.getElementById("preflight");
   const form = document.getElementById("message");
   if (!place || !form) return;
-  const AFTER_SAVE = 400, AGAIN = 2000, MOST = 10;
-  let timer = 0, turn = 0;
+  const AFTER_SAVE = 1500, AGAIN = 2000, MOST = 10;
+  let timer = 0, isBusy = false;
 
   async function show(left) {
     const ref = form.elements.ref.value;
     if (!ref) return;
-    const mine = ++turn;
-    let answer = null;
+    if (isBusy) { later(AGAIN, left); return; } // large audiences take a while to count
+    isBusy = true;
     try {
-      answer = await fetch(`/messages/${ref}/preflight`, { headers: { "HX-Request": "true" } });
+      const answer = await fetch(`/messages/${ref}/preflight`, { headers: { "HX-Request": "true" } });
+      if (!answer.ok) return;
+      place.innerHTML = await answer.text();
     } catch {
       return;
+    } finally {
+      isBusy = false;
     }
-    if (mine !== turn || !answer.ok) return;
-    place.innerHTML = await answer.text();
     const checking = Number(place.firstElementChild?.dataset.checking);
     if (checking && left) later(AGAIN, left - 1);
   }
