@@ -245,7 +245,8 @@ class MessageService:
             raise Overtaken("message", ref) from exc
         if new.body_version != old.body_version:
             await self._bodies.delete(old)
-        await self._published.update(saved)
+        if saved.published or old.published:
+            await self._published.update(saved)
         await self.wake_scheduler(saved)
         return saved
 
@@ -272,7 +273,8 @@ class MessageService:
     async def remove_done(self, message: Message) -> None:
         """Delete a finished message whose emails are deleted already. Can be repeated."""
         await self._delete_content(message.ref)
-        await self._published.remove(message)
+        if message.published:
+            await self._published.remove(message)
         await self._rows.remove_archived(message)
 
     # -- status ------------------------------------------------------------------------------
@@ -311,7 +313,8 @@ class MessageService:
     async def cancel(self, ref: str) -> Message:
         """Cancel for good: nobody else gets the message."""
         cancelled = await self._change_status(ref, MessageStatus.CANCELLED, "cancelled")
-        await self._published.update(cancelled)
+        if cancelled.published:
+            await self._published.update(cancelled)
         return cancelled
 
     # -- parts -------------------------------------------------------------------------------
