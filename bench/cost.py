@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.effort import Effort
 from bench.figures import Figure
-from postroom.cli.operations.cost import A_PAGE, AN_IDLE_MINUTE
+from postroom.cli.operations.cost import PER_IDLE_MINUTE, PER_PAGE
 from postroom.domain.messages.pages import PAGE_SIZE
 from tests.services.azurite import running_azurite
 from tests.services.counted_requests import count_idle_requests, count_requests
@@ -37,8 +37,8 @@ def figures(effort: Effort) -> list[Figure]:
     for service in ("table", "queue", "blob"):
         a_page = (large[service] - small[service]) / pages
         for what, counted, used in (
-            ("a page of 100 emails", a_page, getattr(A_PAGE, service)),
-            ("an idle minute", idle[service] * 60 / seconds, getattr(AN_IDLE_MINUTE, service)),
+            ("a page of 100 emails", a_page, getattr(PER_PAGE, service)),
+            ("an idle minute", idle[service] * 60 / seconds, getattr(PER_IDLE_MINUTE, service)),
         ):
             found.append(
                 Figure(

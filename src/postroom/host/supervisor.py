@@ -95,7 +95,7 @@ class Supervisor:
         self._left_out: dict[str, _LeftOut] = {}
         self._generation = 0
         self._changed = asyncio.Event()
-        self._learning = asyncio.Lock()
+        self._reloading = asyncio.Lock()
         self._is_started = False
 
     # -- running and stopping ---------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Supervisor:
         if self._bell in ready:
             # First of all: messages that arrived after a change are routed by it.
             await self._services.store.queue(self._bell).purge()
-            await self._learn()
+            await self._reload()
             return
         for queue in ready:
             await self._route(queue)
@@ -221,7 +221,7 @@ class Supervisor:
     async def _refresh(self) -> None:
         """Read applications, rights and faults regularly, in case a bell was missed."""
         while True:
-            await _retrying(self._learn, "cannot read the applications")
+            await _retrying(self._reload, "cannot read the applications")
             await asyncio.sleep(self._context.settings.refresh)
 
     async def _expire(self) -> None:
@@ -233,11 +233,11 @@ class Supervisor:
     async def _expire_due(self) -> None:
         await self._services.queues.expire_due()
 
-    async def _learn(self) -> None:
-        async with self._learning:
-            await self._learn_all()
+    async def _reload(self) -> None:
+        async with self._reloading:
+            await self._read_registry()
 
-    async def _learn_all(self) -> None:
+    async def _read_registry(self) -> None:
         if not self._is_started:
             # Before the first read: from now on every change rings our bell.
             await self._services.hosts.report(self.id, self.machine, [])

@@ -2,15 +2,15 @@
 
 import pytest
 
-from postroom.cli.operations.cost import A_MESSAGE, A_PAGE, Prices, Requests, monthly_cost
+from postroom.cli.operations.cost import PER_MESSAGE, PER_PAGE, Prices, Requests, monthly_cost
 
 
 def test_requests_grow_with_pages_and_messages() -> None:
     one = monthly_cost(100, 1, Prices())
     more = monthly_cost(101, 2, Prices())
 
-    assert one.requests == A_PAGE + A_MESSAGE
-    assert more.requests == A_PAGE.times(2) + A_MESSAGE.times(2)
+    assert one.requests == PER_PAGE + PER_MESSAGE
+    assert more.requests == PER_PAGE.times(2) + PER_MESSAGE.times(2)
 
 
 def test_prices_are_for_ten_thousand_requests() -> None:

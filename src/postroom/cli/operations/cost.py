@@ -95,16 +95,16 @@ class Requests(msgspec.Struct, frozen=True):
         return self.table + self.queue + self.blob
 
 
-A_PAGE: Final = Requests(table=2.3, queue=2)
+PER_PAGE: Final = Requests(table=2.3, queue=2)
 """A page of up to 100 emails, from its fan-out to its last outcome."""
 
-A_MESSAGE: Final = Requests(table=50, queue=30, blob=25)
+PER_MESSAGE: Final = Requests(table=50, queue=30, blob=25)
 """A message, besides its pages."""
 
-AN_IDLE_MINUTE: Final = Requests(table=73, queue=91, blob=12)
+PER_IDLE_MINUTE: Final = Requests(table=73, queue=91, blob=12)
 """An idle scheduler and host: leases, heartbeats, and polling of queues."""
 
-AN_EMAIL_KILOBYTES: Final = 0.1
+KILOBYTES_PER_EMAIL: Final = 0.1
 """What is stored per email, with a long address."""
 
 _MINUTES: Final = 30 * 24 * 60
@@ -136,9 +136,9 @@ class Cost(msgspec.Struct, frozen=True):
 def monthly_cost(emails: int, messages: int, prices: Prices) -> Cost:
     """Return the cost of a month with these numbers of emails and messages."""
     pages = math.ceil(emails / PAGE_SIZE)
-    sending = A_PAGE.times(pages) + A_MESSAGE.times(messages)
-    kept = emails * AN_EMAIL_KILOBYTES / 1e6 * prices.gigabyte
-    idle = _price(AN_IDLE_MINUTE.times(_MINUTES), prices)
+    sending = PER_PAGE.times(pages) + PER_MESSAGE.times(messages)
+    kept = emails * KILOBYTES_PER_EMAIL / 1e6 * prices.gigabyte
+    idle = _price(PER_IDLE_MINUTE.times(_MINUTES), prices)
     return Cost(emails, sending, _price(sending, prices), idle, kept)
 
 

@@ -17,14 +17,16 @@ from postroom.domain.errors import Invalid
 MessageRef = NewType("MessageRef", str)
 
 _TICKS_AT_1970 = 621_355_968_000_000_000
-_TICKS_A_MILLISECOND = 10_000
+_TICKS_PER_MS = 10_000
 _SHAPE = re.compile(r"[0-9]{18}")
 
 
 def new_ref(milliseconds: int | None = None) -> MessageRef:
     """Return a reference for a new message."""
     now = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
-    ticks = _TICKS_AT_1970 + now * _TICKS_A_MILLISECOND + secrets.randbelow(_TICKS_A_MILLISECOND)
+    ticks = (
+        _TICKS_AT_1970 + now * _TICKS_PER_MS + secrets.randbelow(_TICKS_PER_MS)
+    )
     return MessageRef(f"{ticks:018}")
 
 

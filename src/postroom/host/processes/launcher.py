@@ -275,9 +275,9 @@ class Launcher:
                     zygote.wait()
                 self._keep(asyncio.create_task(_end_orphans()))
                 return
-            self._hear(read_from_zygote(data))
+            self._received(read_from_zygote(data))
 
-    def _hear(self, value: FromZygote) -> None:
+    def _received(self, value: FromZygote) -> None:
         match value:
             case Launched(number, pid):
                 asked, line = self._asked[number]

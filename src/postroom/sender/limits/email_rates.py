@@ -25,9 +25,9 @@ _CREDIBLE_EMAILS = 4_000
 # Emails that come back together: half of a burst, so that some may be a little late or early.
 _GROUP_SECONDS = 0.5
 # The longest wait: limits are raised, messages cancelled, senders added.
-_LONGEST_ABSENCE = 900.0
-# If no email came for so long although some should have, they will not come.
-_DESERTED_SECONDS = 5.0
+_LONGEST_WAIT = 900.0
+# If no email came for this long although some were due, none will come.
+_ABANDONED_SECONDS = 5.0
 
 
 class EmailRate(msgspec.Struct, frozen=True):
@@ -95,12 +95,12 @@ def admit(
     if going == count:
         return RateAdmission(going, reserved.at, reserved.used_up, queue_end)
     first = max(now, _start(rate, reserved.used_up, now))
-    is_deserted = used_up < now - _DESERTED_SECONDS
-    place = first if is_deserted else max(first, queue_end)
+    is_abandoned = used_up < now - _ABANDONED_SECONDS
+    place = first if is_abandoned else max(first, queue_end)
     later: list[tuple[int, float]] = []
     waiting = count - going
     while waiting:
-        if place > now + _LONGEST_ABSENCE:
+        if place > now + _LONGEST_WAIT:
             place = first  # too many are waiting: first come, first served
         group = min(waiting, max(1, math.floor(rate.per_second * _GROUP_SECONDS)))
         later.append((group, place))

@@ -131,7 +131,7 @@ class Connection:
         try:
             await self.run(call, repeatable=True, await_deletion=True)
         except Refused as refused:
-            if not refused.already_made:
+            if not refused.already_exists:
                 raise
 
     async def drop(self, call: Callable[[], Awaitable[object]]) -> None:

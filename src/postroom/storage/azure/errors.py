@@ -42,10 +42,10 @@ _TOO_LARGE = frozenset(
     }
 )
 _MISSING = frozenset({"TableNotFound", "QueueNotFound", "ContainerNotFound"})
-_ALREADY_MADE = frozenset({"TableAlreadyExists", "QueueAlreadyExists", "ContainerAlreadyExists"})
+_ALREADY_EXISTS = frozenset({"TableAlreadyExists", "QueueAlreadyExists", "ContainerAlreadyExists"})
 _BEING_DELETED = frozenset({"TableBeingDeleted", "QueueBeingDeleted", "ContainerBeingDeleted"})
 # The service certainly did nothing.
-_TURNED_AWAY = frozenset({"ServerBusy", "TooManyRequests", "AccountBeingCreated"})
+_NOT_EXECUTED = frozenset({"ServerBusy", "TooManyRequests", "AccountBeingCreated"})
 _TRY_AGAIN = frozenset({408, 429, 500, 502, 503, 504})
 
 
@@ -84,9 +84,9 @@ class Refused(InvalidRequest):
         return self.code in _MISSING
 
     @property
-    def already_made(self) -> bool:
+    def already_exists(self) -> bool:
         """Whether the table, queue or container exists already."""
-        return self.code in _ALREADY_MADE
+        return self.code in _ALREADY_EXISTS
 
     @property
     def place_being_deleted(self) -> bool:
@@ -140,9 +140,9 @@ def _response_failure(fault: HttpResponseError) -> Failure:
         status, code, getattr(fault, "index", 0), headers.get("x-ms-request-id") or ""
     )
     reason = f"{status} {code}".strip()
-    if status not in _TRY_AGAIN and code not in _TURNED_AWAY:
+    if status not in _TRY_AGAIN and code not in _NOT_EXECUTED:
         return Failure(Outcome.REFUSED, reason, refused)
-    clear = status == 429 or code in _TURNED_AWAY
+    clear = status == 429 or code in _NOT_EXECUTED
     outcome = Outcome.NOT_DONE if clear else Outcome.UNKNOWN
     return Failure(outcome, reason, refused, _seconds(headers.get("Retry-After")))
 

@@ -37,7 +37,7 @@ from postroom.storage.checked import CheckedQueue
 from postroom.storage.contract.queues import MessageToPut, QueueInfo, QueueMessage, StoredMessage
 from postroom.storage.errors import LeaseLost
 
-_FOR_EVER: Final = -1
+_FOREVER: Final = -1
 _LONGEST_TTL: Final = 2**31 - 1
 _CALL_SECONDS: Final = 60.0  # enough for the requests of one call
 _MOST_RECEIVES: Final = 32
@@ -146,7 +146,7 @@ class AzureQueue(CheckedQueue):
         held = await self._renew(message, _CALL_SECONDS)  # if the lease is lost, nothing is put
         target = AzureQueue(to, self._connection, self._pace)
         content = Envelope(message.body, kept, enqueued_at=message.enqueued_at)
-        identity = await target._put_content(content, math.ceil(delay), _FOR_EVER)
+        identity = await target._put_content(content, math.ceil(delay), _FOREVER)
         await self._delete(held)
         self._pace.quicken(to)
         return identity
@@ -306,7 +306,7 @@ async def wait_for_messages(
 def _ttl(message: MessageToPut, delay: int) -> int:
     """Return whole seconds, more than the delay as Azure demands; 0 if it ends before the delay."""
     if message.ttl is None or message.ttl > _LONGEST_TTL:
-        return _FOR_EVER
+        return _FOREVER
     if message.ttl <= message.delay:
         return 0
     return max(math.ceil(message.ttl), delay + 1)

@@ -26,7 +26,7 @@ _REFUSED = re.compile(
 _STARTING = re.compile(r"the database system is (starting up|not yet accepting|in recovery)")
 
 # The server rolled the statement back for a temporary reason.
-_PASSING = (
+_TRANSIENT = (
     errors.SerializationFailure,
     errors.DeadlockDetected,
     errors.LockNotAvailable,
@@ -34,7 +34,7 @@ _PASSING = (
     errors.OutOfMemory,
 )
 # The server is shutting down, starting, or has no connection left for us.
-_AWAY = (
+_UNAVAILABLE = (
     errors.AdminShutdown,
     errors.CrashShutdown,
     errors.CannotConnectNow,
@@ -49,7 +49,7 @@ def is_lost_connection(exc: psycopg.Error) -> bool:
     """Return whether the outcome of the statement is unknown."""
     if isinstance(exc, PoolTimeout):
         return False  # nothing was sent
-    if isinstance(exc, _AWAY):
+    if isinstance(exc, _UNAVAILABLE):
         return True
     if isinstance(exc, psycopg.InterfaceError):
         return True  # used after it broke
@@ -58,7 +58,7 @@ def is_lost_connection(exc: psycopg.Error) -> bool:
 
 
 def is_worth_retrying(exc: psycopg.Error) -> bool:
-    return isinstance(exc, (PoolTimeout, *_PASSING)) or is_lost_connection(exc)
+    return isinstance(exc, (PoolTimeout, *_TRANSIENT)) or is_lost_connection(exc)
 
 
 def is_starting_server(exc: psycopg.Error) -> bool:

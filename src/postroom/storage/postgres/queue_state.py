@@ -91,7 +91,7 @@ class NotifyBell:
         try:
             while True:
                 waiter.woken.clear()  # before the look, so that nothing is missed during it
-                seen = await _undisturbed(look)
+                seen = await _shielded(look)
                 left = deadline - time.monotonic()
                 if seen.ready or left <= 0:
                     return seen.ready
@@ -148,7 +148,7 @@ class NotifyBell:
                 await asyncio.sleep(pause)
 
 
-async def _undisturbed(look: Look) -> ReadyQueues:
+async def _shielded(look: Look) -> ReadyQueues:
     """Return the result of `look`, which is completed even if the caller is cancelled: interrupting
     a statement takes another connection, and waiters are cancelled often."""
     looking = asyncio.ensure_future(look())

@@ -29,7 +29,7 @@ from postroom.storage.sqlite.errors import translate
 T = TypeVar("T")
 
 # Limits how long one group keeps other processes from writing.
-_JOBS_IN_A_GROUP = 256
+_JOBS_PER_GROUP = 256
 
 
 class Unfit(PostroomError):
@@ -69,7 +69,7 @@ class Writer:
             await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        while group := self._jobs.take(_JOBS_IN_A_GROUP):
+        while group := self._jobs.take(_JOBS_PER_GROUP):
             self._commit(group)
             self._jobs.answer(group)
         self._connection.close()

@@ -65,15 +65,15 @@ class EmailsInProgress:
         email, self.sent = self.sent, None
         if email is not None:
             email.settle(result)
-            self._tell_brake(email, result)
+            self._notify_brake(email, result)
 
     def settle_next(self, result: Result) -> None:
         email, self.next = self.next, None
         if email is not None:
             email.settle(result)
-            self._tell_brake(email, result)
+            self._notify_brake(email, result)
 
-    def _tell_brake(self, email: SmtpEmail, result: Result) -> None:
+    def _notify_brake(self, email: SmtpEmail, result: Result) -> None:
         if self._brake.is_watching or result.kind is _REFUSED:
             self._brake.settled(result, email.refusals_before)
 
