@@ -24,9 +24,7 @@ _SHAPE = re.compile(r"[0-9]{18}")
 def new_ref(milliseconds: int | None = None) -> MessageRef:
     """Return a reference for a new message."""
     now = time.time_ns() // 1_000_000 if milliseconds is None else milliseconds
-    ticks = (
-        _TICKS_AT_1970 + now * _TICKS_PER_MS + secrets.randbelow(_TICKS_PER_MS)
-    )
+    ticks = _TICKS_AT_1970 + now * _TICKS_PER_MS + secrets.randbelow(_TICKS_PER_MS)
     return MessageRef(f"{ticks:018}")
 
 
