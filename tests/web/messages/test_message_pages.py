@@ -101,14 +101,7 @@ async def test_a_message_that_is_being_sent_shows_its_progress_and_what_it_waits
     site: Site, editor: Visitor
 ) -> None:
     message = await under_way(site, ACCEPTED, REFUSED, waiting=3)
-    page = ""
-
-    async def is_counted() -> bool:
-        nonlocal page
-        page = (await editor.get("/messages/sending")).text
-        return "2 of 5" in page
-
-    await until(is_counted, "the progress is shown")
+    page = await counted_page(editor, "/messages/sending", "2 of 5")
     assert '<progress value="2" max="5" aria-label="Progress of Hello">' in page
     assert 'hx-get="/messages/sending"' in page
     part = (await editor.get("/messages/sending", headers={"HX-Request": "true"})).text
@@ -123,9 +116,22 @@ async def test_a_message_that_is_being_sent_shows_its_progress_and_what_it_waits
         assert ">Sending</span>" not in page, path
     await site.services.messages.pause(message.ref)
     for path in ("/messages/sending", "/"):
-        page = (await editor.get(path)).text
+        page = await counted_page(editor, path, "2 of 5")
         assert '<span class="badge warn">Paused</span>' in page, path
         assert '<progress class="waiting"' in page, path
+
+
+async def counted_page(editor: Visitor, path: str, progress: str) -> str:
+    """Return a page that shows this progress: it does not wait long for a count."""
+    page = ""
+
+    async def is_counted() -> bool:
+        nonlocal page
+        page = (await editor.get(path)).text
+        return progress in page
+
+    await until(is_counted, f"{path} shows {progress}")
+    return page
 
 
 async def test_a_cancelled_message_is_no_longer_scheduled(site: Site, editor: Visitor) -> None:

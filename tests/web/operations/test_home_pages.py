@@ -114,12 +114,15 @@ async def test_home_shows_what_is_being_sent_and_scheduled(site: Site) -> None:
     counts = entities.counts_properties(Counts(planned=1234, accepted=617))
     await services.store.table(entities.PAGES).upsert(Entity(partition, "000000", counts))
 
-    async def is_counted() -> bool:
-        return "617 of 1,234" in (await user.get("/")).text
-
-    await until(is_counted, "the progress is shown")
     for path in ("/", "/home/messages"):
         shown = await user.get(path)
+
+        async def is_counted(path: str = path) -> bool:
+            nonlocal shown
+            shown = await user.get(path)
+            return "617 of 1,234" in shown.text
+
+        await until(is_counted, f"{path} shows the progress")
         assert shown.status_code == 200
         assert "Being &lt;b&gt;sent&lt;/b&gt;" in shown.text
         assert "617 of 1,234" in shown.text

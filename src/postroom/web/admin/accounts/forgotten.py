@@ -20,7 +20,7 @@ async def forgotten(visit: Visit) -> Response:
             visit,
             404,
             "Postroom cannot send you a link",
-            "Ask an administrator for one, or run `postroom user reset` on the server.",
+            "Ask an administrator for one, or run “postroom user reset” on the server.",
         )
     if visit.request.method == "GET":
         return _form(visit)

@@ -14,7 +14,7 @@ from postroom.services.messages.hold_rows import why_all_wait
 from postroom.services.messages.progress import Progress
 from postroom.web.requests.visit import Visit
 
-_PATIENCE: Final = 0.05
+_PATIENCE: Final = 0.03
 """Seconds for which a page waits for figures: those of a million emails are shown when the page
 refreshes itself."""
 
