@@ -249,6 +249,11 @@ def _parse_label(where: str, label: str | Mapping[str, str]) -> str | dict[str, 
     return checked or ""
 
 
+def is_day(text: str) -> bool:
+    """Return whether a text such as `2026-01-31` is a day of the calendar."""
+    return _day(text) is not None
+
+
 def is_free_name(name: str) -> bool:
     """Return whether a list could declare a field of this name."""
     try:

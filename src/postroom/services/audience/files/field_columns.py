@@ -22,6 +22,7 @@ from postroom.domain.audience.fields import (
     LONGEST_LABEL,
     Field,
     Fields,
+    is_day,
     is_free_name,
     parse_value,
     value_text,
@@ -47,8 +48,9 @@ _DAY_FIRST: Final = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
 _SHORT: Final = re.compile(r"(\d{1,2})[/-](\d{1,2})[/-](\d{4})", re.ASCII)
 _PLAIN: Final = re.compile(r"\w(?:[\w .-]*\w)?")
 """A text that JSON writes as it is, and that needs no check."""
+_ISO_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LONGEST_NAME: Final = 40
-_MOST_KEPT: Final = 5000  # different cells of a column
+_MOST_KEPT: Final = 100_000  # different cells of all columns: about 25 MB
 _LONGEST_KEPT: Final = 50
 _BYTES_PER_CHARACTER: Final = 4  # in UTF-8, at most
 
@@ -103,8 +105,9 @@ class FieldColumns:
                 self.places[place] = new.name
         self._required = [each.name for each in fields.declared if each.required]
         everything = {each.name: each for each in fields.all} | self.new
+        most = _MOST_KEPT // max(len(self.places), 1)
         self._cells: list[tuple[int, dict[str, str]]] = [
-            (place, _Cells(everything[name], date_order))
+            (place, _Cells(everything[name], date_order, most))
             for place, name in sorted(self.places.items())
         ]
         if full_name is not None and "first_name" not in self.places.values():
@@ -159,18 +162,22 @@ class _Cells(dict[str, str]):
     Most columns have few different cells, so each is read only once. `Invalid`.
     """
 
-    def __init__(self, field: Field, date_order: DateOrder) -> None:
+    def __init__(self, field: Field, date_order: DateOrder, most: int) -> None:
         self._field = field
         self._date_order = date_order
+        self._most = most
+        self._is_date = field.type is FieldType.DATE
         self._begin = f'"{field.name}":'
         self._longest_plain = field.max_length if field.type is FieldType.TEXT else 0
 
     def __missing__(self, cell: str) -> str:
-        if len(cell) <= self._longest_plain and _PLAIN.fullmatch(cell):
+        if (len(cell) <= self._longest_plain and _PLAIN.fullmatch(cell)) or (
+            self._is_date and _ISO_DAY.fullmatch(cell) and is_day(cell)
+        ):
             found = f'{self._begin}"{cell}"'
         else:
             found = self._read(cell)
-        if len(self) < _MOST_KEPT and len(cell) <= _LONGEST_KEPT:
+        if len(self) < self._most and len(cell) <= _LONGEST_KEPT:
             self[cell] = found
         return found
 
@@ -192,10 +199,7 @@ class _FullNames(dict[str, str]):
     def __missing__(self, cell: str) -> str:
         first, _, last = unprotected(cell).strip().partition(" ")
         names = zip(("first_name", "last_name"), (first, last.strip()), strict=True)
-        found = ",".join(_cells_of(BUILT_IN[name])[text] for name, text in names if text)
-        if len(self) < _MOST_KEPT and len(cell) <= _LONGEST_KEPT:
-            self[cell] = found
-        return found
+        return ",".join(_cells_of(BUILT_IN[name])[text] for name, text in names if text)
 
 
 class _JsonCells(dict[str, str]):
@@ -219,7 +223,7 @@ class _JsonCells(dict[str, str]):
 
 
 def _cells_of(field: Field) -> _Cells:
-    return _Cells(field, DateOrder.YEAR_FIRST)
+    return _Cells(field, DateOrder.YEAR_FIRST, 0)
 
 
 def as_iso(text: str, order: DateOrder) -> str:
