@@ -202,7 +202,7 @@ async def test_only_so_many_files_wait_for_a_confirmation(site: Site, editor: Vi
 
 def choices(page: str) -> dict[str, str]:
     """What each column of the preview is imported as."""
-    rows = re.findall(r'name="column" value="([^"]*)"><select(.*?)</select>', page, re.DOTALL)
+    rows = re.findall(r'name="column\[\]" value="([^"]*)"><select(.*?)</select>', page, re.DOTALL)
     picked = {name: re.findall(r'value="([^"]*)" selected', options) for name, options in rows}
     return {html.unescape(name): found[0] for name, found in picked.items()}
 
@@ -217,8 +217,8 @@ async def test_columns_are_mapped_before_the_import(site: Site, editor: Visitor)
     async def choose(**changes: str) -> str:
         picked = {**choices(page), **changes}
         form: dict[str, str | list[str]] = {
-            "column": list(picked),
-            "used_as": list(picked.values()),
+            "column[]": list(picked),
+            "used_as[]": list(picked.values()),
             "date_order": "day_first",
             "action": "import",
         }

@@ -118,6 +118,6 @@ def guessed_type(values: Sequence[str]) -> FieldType:
 async def given_columns(visit: Visit) -> tuple[tuple[str, str], ...]:
     """Return the choices of the form: names of columns, and what they are used for."""
     form = await visit.form()
-    names = [each for each in form.getlist("column") if isinstance(each, str)]
-    choices = [each for each in form.getlist("used_as") if isinstance(each, str)]
+    names = [each for each in form.getlist("column[]") if isinstance(each, str)]
+    choices = [each for each in form.getlist("used_as[]") if isinstance(each, str)]
     return tuple(zip(names, choices, strict=False))
