@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import re
 from typing import Any
 
 import altcha
@@ -96,6 +97,25 @@ async def test_consent_is_required_and_to_the_current_text(site: Site) -> None:
     agreed = {**FORM, "consent": consent_version(text)}
     assert (await visitor.http.post("/subscribe", data=agreed)).status_code == 200
     assert await asked(site) == 1
+    known = await site.services.subscriptions.get("contoso1", ANN)
+    version = consent_version(text)
+    assert re.fullmatch(rf"Agreed \S+ \S+ UTC to version {version}: {text}", known.consent)
+
+    # Another sign-up, on another site and to another text, replaces it until they confirm.
+    await site.services.lists.edit("contoso1", consent_text="I agree.")
+    later = {**FORM, "consent": consent_version("I agree.")}
+    await visitor.http.post("/subscribe", data=later, headers={"Origin": SHOP})
+    again = await site.services.subscriptions.get("contoso1", ANN)
+    assert f" on {SHOP} to version " in again.consent
+    assert again.consent.endswith(": I agree.")
+    await site.services.subscriptions.confirm("contoso1", again.guid)
+    await visitor.http.post("/subscribe", data=later)
+    file = await visitor.http.post(
+        f"/preferences?id={again.guid}&listName=contoso1", data={"action": "download"}
+    )
+    assert file.json()["subscription"]["consent"] == again.consent
+    page = await (await site.user(Role.VIEWER)).get(f"/lists/contoso1/subscribers/{ANN}")
+    assert f"on {SHOP} to version" in page.text
 
 
 async def solution(visitor: Visitor, name: str = "contoso1") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import datetime
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
@@ -63,6 +64,13 @@ def consent_version(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_VERSION_DIGITS] if text else ""
 
 
+def consent_given(text: str, at: datetime, website: str) -> str:
+    """Return what is kept of a sign-up: when and where somebody agreed, and to which text. Without
+    a website, it was our own page."""
+    where = f" on {website}" if website else ""
+    return f"Agreed {at:%Y-%m-%d %H:%M:%S} UTC{where} to version {consent_version(text)}: {text}"
+
+
 def _is_safe(url: str) -> bool:
     if not _URL.fullmatch(url):
         return False
@@ -103,7 +111,7 @@ FORM_PROPERTIES: Final = (
         stored_as="ConsentText",
         label="Consent",
         help="A box that people have to tick, for example “I agree to receive the newsletter.”"
-        " Leave empty for no box.",
+        " The text is kept with each subscriber. Leave empty for no box.",
         example="I agree to receive the newsletter.",
         form=ListForm.SIGNUP_PAGE,
     ),

@@ -102,8 +102,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     before such addresses were one subscriber: their links still work. `attributes` are the values
     of the list's fields, as JSON has them. Nothing is sent until `paused_until`.
     `pending_attributes` were given at a later sign-up, and count once the owner has confirmed. The
-    `note` is for the team. `consent` says how the owner signed up in the tool that they were
-    imported from.
+    `note` is for the team. `consent` says what the owner agreed to at the sign-up, or how they
+    signed up in the tool that they were imported from.
     """
 
     list_name: ListName

@@ -51,38 +51,37 @@ class SubscriberRows:
         found = await self.table.get(name, entities.email_row(address))
         return None if found is None else entities.subscriber_from(found)
 
-    async def sign_up(
-        self,
-        name: ListName,
-        address: Address,
-        known: Subscriber | None,
-        attributes: Mapping[str, Any],
-    ) -> Subscriber:
-        """Return the known subscriber, a new one, or one that was added at the same moment. The
-        attributes of a known one wait for the confirmation."""
+    async def sign_up(self, new: Subscriber, known: Subscriber | None) -> Subscriber:
+        """Return the known subscriber, the new one, or one that was added at the same moment. The
+        new attributes of a known one wait for the confirmation."""
+        name, address = new.list_name, new.address
         if known is not None:
-            return await self._with_pending(known, attributes)
-        new = new_subscriber(name, address, verified=False, attributes=attributes)
+            return await self._with_pending(known, new)
         try:
             etags = await self.table.apply(insertion(new))
         except AlreadyExists as exc:
             found = await self.find(name, address)
             if found is None:
                 raise Overtaken("subscriber", address) from exc
-            return await self._with_pending(found, attributes)
+            return await self._with_pending(found, new)
         await self._counts.changed(name, None, new)
         return msgspec.structs.replace(new, etag=etags[0])
 
-    async def _with_pending(self, known: Subscriber, attributes: Mapping[str, Any]) -> Subscriber:
+    async def _with_pending(self, known: Subscriber, again: Subscriber) -> Subscriber:
         """Remember what someone who has not confirmed gave at a later sign-up."""
+        attributes = again.attributes
         current: Subscriber | None = known
 
         async def attempt() -> Subscriber:
             nonlocal current
             found, current = current or await self.find(known.list_name, known.address), None
-            if found is None or found.verified or _after(found, attributes) == _after(found):
+            if found is None or found.verified:
                 return found or known
-            new = msgspec.structs.replace(found, pending_attributes=attributes)
+            if not again.consent and _after(found, attributes) == _after(found):
+                return found
+            new = msgspec.structs.replace(
+                found, pending_attributes=attributes, consent=again.consent or found.consent
+            )
             return await self.save(found, new, found.etag)
 
         return await retry_on_conflict(attempt, "subscriber", known.address)
@@ -170,6 +169,7 @@ def new_subscriber(
     *,
     verified: bool,
     attributes: Mapping[str, Any] = {},
+    consent: str = "",
 ) -> Subscriber:
     now = clock.now()
     return Subscriber(
@@ -180,6 +180,7 @@ def new_subscriber(
         created_at=now,
         verified_at=now if verified else None,
         attributes=attributes,
+        consent=consent,
     )
 
 

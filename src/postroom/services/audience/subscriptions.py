@@ -82,6 +82,7 @@ class SubscriptionService:
         email: str,
         *,
         attributes: Mapping[str, Any] = {},
+        consent: str = "",
         language: str = "",
         place: str | None = None,
     ) -> bool:
@@ -90,8 +91,8 @@ class SubscriptionService:
         Signing up again before confirming sends the same link again, unless that has been done too
         often recently: then nothing is sent, and the result is the same. Values of public fields
         in `attributes` count once the owner has confirmed (`Invalid`); those of someone who already
-        has are ignored. `language` is that of the email, `place` identifies the visitor of a page
-        (see `SignupLimits`).
+        has are ignored. `consent` is kept with the subscriber. `language` is that of the email,
+        `place` identifies the visitor of a page (see `SignupLimits`).
 
         Programs with an API key mostly sign up new people, so that is tried first.
         """
@@ -99,7 +100,7 @@ class SubscriptionService:
         address = parse_address(email, "email_address")
         language = language and parse_language(language)
         checked = (await self._fields.recent(name)).check_public(attributes)
-        new = new_subscriber(name, address, verified=False, attributes=checked)
+        new = new_subscriber(name, address, verified=False, attributes=checked, consent=consent)
         if place is None and await self._sign_up_new(new, language):
             return True
         (_, subscriber), allowance = await both(
@@ -111,7 +112,7 @@ class SubscriptionService:
         if allowance is None:
             return True
         is_counted, signed_up = await both(
-            self._limits.take(allowance), self._rows.sign_up(name, address, subscriber, checked)
+            self._limits.take(allowance), self._rows.sign_up(new, subscriber)
         )
         if signed_up.verified:
             return False

@@ -161,7 +161,11 @@ class SubscriberResource(Resource, frozen=True):
     ]
     note: Annotated[str, Meta(description="What the team has noted; subscribers do not see it.")]
     consent: Annotated[
-        str, Meta(description="How an imported subscriber signed up in the other tool.")
+        str,
+        Meta(
+            description="What the subscriber agreed to when signing up; for an imported one, how"
+            " they signed up in the other tool."
+        ),
     ]
     created_at: Time
     etag: str

@@ -36,6 +36,7 @@ EMBED: Final = "embed"
 SCRIPT: Final = "/subscribe/form.js"
 
 _NO_FRAMES, _OWN_FORMS = "frame-ancestors 'none'", "form-action 'self'"
+_LONGEST_ORIGIN: Final = 300
 _A_WHILE: Final = "public, max-age=3600"
 _TYPES: Final = {
     FieldType.INTEGER: 'type="number" step="1"',
@@ -50,10 +51,14 @@ _TYPES: Final = {
 def is_allowed(visitor: Visitor, lists: Sequence[MailingList]) -> bool:
     """Return whether a form may have been sent from where it comes from: our own page, or a site
     that each list allows. A list that names no sites accepts forms from all of them."""
+    origin = foreign_origin(visitor)
+    return all(not origin or not each.origins or origin in each.origins for each in lists)
+
+
+def foreign_origin(visitor: Visitor) -> str:
+    """Return the website that a form was sent from; "" for our own pages, or if it is unknown."""
     origin = visitor.visit.request.headers.get("origin", "").lower()
-    if not origin or origin in _own_origins(visitor):
-        return True
-    return all(not each.origins or origin in each.origins for each in lists)
+    return "" if origin in _own_origins(visitor) else origin[:_LONGEST_ORIGIN]
 
 
 def _own_origins(visitor: Visitor) -> tuple[str, ...]:

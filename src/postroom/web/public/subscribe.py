@@ -13,9 +13,10 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import JSONResponse, Response
 
+from postroom import clock
 from postroom.domain.audience.addresses import LONGEST, Address, parse_address
 from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.form_properties import consent_version
+from postroom.domain.audience.form_properties import consent_given, consent_version
 from postroom.domain.audience.lists import MailingList
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.services.audience.signup_limits import network_for_limits
@@ -24,6 +25,7 @@ from postroom.web.public.embedding import (
     CONSENT,
     EMBED,
     HONEYPOT,
+    foreign_origin,
     is_allowed,
     own_page,
     with_policy,
@@ -144,11 +146,16 @@ class _SignUp:
                     each.name,
                     address,
                     attributes=attributes,
+                    consent=self._consent(),
                     language=visitor.chosen_language,
                     place=place,
                 )
             except (Invalid, NoSuch):
                 continue  # deleted, or its fields were changed, at this moment
+
+    def _consent(self) -> str:
+        text = "" if self.only is None else self.only.consent_text
+        return text and consent_given(text, clock.now(), foreign_origin(self.visitor))
 
 
 async def subscribe(visitor: Visitor) -> Response:
