@@ -230,14 +230,15 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
 
 
 async def send_test_emails(
-    services: Services, settings: Settings, ref: str, to: Sequence[str]
+    services: Services, settings: Settings, ref: str, to: Sequence[str], subscriber: str | None
 ) -> list[tuple[Address, Result]]:
-    """Send a message as it is now to up to ten addresses, marked as a test. `Incomplete`,
-    `Invalid`."""
+    """Send a message, marked as a test, with the fields of a subscriber. `Incomplete`, `Invalid`."""
     addresses = parse_test_addresses(to)
     message = await services.messages.get(ref)
     content, bodies = await services.composing.checked(message)
     mailing_list = await services.lists.get(message.list_name)
+    found = subscriber and await services.subscriptions.get(message.list_name, subscriber)
+    personal = await services.audiences.personal(message.list_name, found or None)
     async with opened_transport(settings) as transport:
         results = await send_tests(
             transport,
@@ -248,6 +249,7 @@ async def send_test_emails(
             settings.web.base_url,
             content.lines,
             await services.messages.files(message),
+            personal,
         )
     return list(zip(addresses, results, strict=True))
 

@@ -30,7 +30,7 @@ from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
 from postroom.mail.documents import framed, is_document
 from postroom.mail.field_contexts import check_places
-from postroom.mail.merge_fields import check_fields
+from postroom.mail.merge_fields import RULES, FieldRule, check_fields
 from postroom.mail.plaintext import text_from_html
 
 _POSITION: Final = re.compile(r"line (\d+), column (\d+): ")
@@ -59,21 +59,32 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 def compile_source(
-    source: str, format: MessageFormat, brand: EmailBrand, layout: Layout | None = None
+    source: str,
+    format: MessageFormat,
+    brand: EmailBrand,
+    layout: Layout | None = None,
+    rules: Mapping[str, FieldRule] = RULES,
 ) -> Compiled:
-    """Compile a source, within a template if there is one. Raise nothing for a bad source."""
-    return _Compilation(source, format, brand, layout).run()
+    """Compile a source, within a template if there is one. Raise nothing for a bad source. `rules`
+    are the merge fields that may be used."""
+    return _Compilation(source, format, brand, layout, rules).run()
 
 
 class _Compilation:
     def __init__(
-        self, source: str, format: MessageFormat, brand: EmailBrand, layout: Layout | None
+        self,
+        source: str,
+        format: MessageFormat,
+        brand: EmailBrand,
+        layout: Layout | None,
+        rules: Mapping[str, FieldRule],
     ) -> None:
+        self._rules = rules
         self._source = source
         self._format = format
         self._brand = brand
         self._layout = layout
-        self._fields = HiddenFields()
+        self._fields = HiddenFields(rules)
         self._index: Callable[[int], int] = lambda at: at
         self._findings = Findings(source, lambda at: self._index(at))
 
@@ -97,8 +108,8 @@ class _Compilation:
                 return self._blocks()
             case MessageFormat.HTML if self._layout is None:
                 # Authors of HTML are their own designers: nothing of theirs is changed.
-                check_fields("html", self._source)
-                check_places(self._source)
+                check_fields("html", self._source, self._rules)
+                check_places(self._source, self._rules)
                 return self._source  # `compile_mailing` makes a document of a fragment
             case _:
                 return self._written()
@@ -151,7 +162,7 @@ class _Compilation:
         if self._layout:
             slots, begin = split_front_matter(self._source, self._findings)
             check_slots(self._layout, slots, self._findings)
-        check_fields("body", self._source)  # where the author sees them
+        check_fields("body", self._source, self._rules)  # where the author sees them
         hidden = self._fields.hide(self._source[begin:])
         self._index = lambda at: begin + hidden.original_index(at)
         if self._format is MessageFormat.MJML:

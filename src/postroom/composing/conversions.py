@@ -18,6 +18,7 @@ from postroom.composing.mjml_tree import parse, written
 from postroom.composing.protection import HiddenFields
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
+from postroom.mail.merge_fields import ANY_FIELD
 
 NEXT: Final = {
     MessageFormat.MARKDOWN: MessageFormat.BLOCKS,
@@ -36,7 +37,7 @@ def convert(
     """
     if given not in NEXT:
         raise Invalid("format", "HTML cannot be converted: it is the last format")
-    compiled = compile_source(source, given, brand, layout)
+    compiled = compile_source(source, given, brand, layout, ANY_FIELD)
     if compiled.errors:
         raise Invalid("body", str(compiled.errors[0]))
     match given:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import html
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from postroom.mail.merge_fields import MergeField, find_fields
+from postroom.mail.merge_fields import ANY_FIELD, FieldRule, MergeField, find_fields
 
 
 class HiddenText(msgspec.Struct, frozen=True):
@@ -37,7 +37,8 @@ class HiddenText(msgspec.Struct, frozen=True):
 class HiddenFields:
     """Hides the merge fields of one or several texts, and shows them again in the result."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Mapping[str, FieldRule] = ANY_FIELD) -> None:
+        self._rules = rules
         self._prefix = f"field{secrets.token_hex(6)}n"  # nobody can write it by chance
         self._pattern = re.compile(rf"{self._prefix}(\d+)z", re.IGNORECASE)
         self._fields: Final[list[MergeField]] = []
@@ -47,7 +48,7 @@ class HiddenFields:
         pieces: list[str] = []
         ends: list[tuple[int, int]] = []
         done = length = 0
-        for found in find_fields("body", text):
+        for found in find_fields("body", text, self._rules):
             word = f"{self._prefix}{len(self._fields)}z"
             self._fields.append(found)
             pieces += [text[done : found.start], word]

@@ -15,8 +15,9 @@ from postroom.domain.audience.lists import ListName, parse_list_name
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
 from postroom.mail.attached_files import AttachedFile, with_attachments
-from postroom.mail.body_encoding import BodyPart, Pieces, Slot, mime_content
+from postroom.mail.body_encoding import BodyPart, mime_content
 from postroom.mail.mailing import MessageIds, Source, SplicedMailing
+from postroom.mail.slots import AnySlot, FieldSlot, Pieces, Segments, Slot
 from postroom.mail.wire_addresses import ascii_domain, envelope_address
 
 _KEY: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -51,7 +52,7 @@ def list_identity(list_name: str, description: str, from_address: str) -> ListId
 def assemble(
     identity: ListIdentity,
     *,
-    subject: Sequence[str | Slot],
+    subject: Segments,
     date: datetime,
     key: str,
     scope: str,
@@ -84,13 +85,17 @@ def assemble(
     return SplicedMailing(
         pieces,
         from_address=identity.address,
-        subject="".join(each if isinstance(each, str) else "{{ email }}" for each in subject),
+        subject="".join(each if isinstance(each, str) else _shown(each) for each in subject),
         ids=MessageIds(key, identity.domain, scope),
         source=Source(subject, name, more_headers, parts, answers_to, attachments),
     )
 
 
-def _subject(segments: Sequence[str | Slot]) -> Pieces:
+def _shown(slot: AnySlot) -> str:
+    return "{{ email }}" if isinstance(slot, Slot) else "…"
+
+
+def _subject(segments: Segments) -> Pieces:
     """Encode the subject. Encoded words join an inserted address and the text around it without a
     gap, and each can be made without knowing the others."""
     texts = [header_text.checked("subject", each) for each in segments if isinstance(each, str)]
@@ -99,10 +104,19 @@ def _subject(segments: Sequence[str | Slot]) -> Pieces:
         if not whole.strip():
             raise Invalid("subject", "must not be empty")
         return [header_text.unstructured(whole).encode("ascii")]
+    if len(segments) > 1 and all(isinstance(each, FieldSlot) for each in segments):
+        segments = [*segments, " "]  # something to fold before, if the last value is empty
     pieces: Pieces = []
-    for position, each in enumerate(segments):
-        if position:
+    is_first = True
+    for each in segments:
+        if isinstance(each, FieldSlot):
+            # An empty value folds nothing: no line of a header may be blank.
+            fold = {"fold_before": not is_first, "fold_after": is_first and len(segments) > 1}
+            pieces.append(msgspec.structs.replace(each, **fold))
+            continue
+        if not is_first:
             pieces.append(header_text.FOLD.encode("ascii"))
+        is_first = False
         if isinstance(each, Slot):
             pieces.append(each)
         else:

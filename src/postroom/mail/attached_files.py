@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from postroom.mail.body_encoding import Pieces
+from postroom.mail.slots import Pieces
 
 _BYTES_PER_LINE: Final = 57  # 76 characters in base64 (RFC 2045 6.8)
 

@@ -19,26 +19,11 @@ import binascii
 import hashlib
 import re
 from collections.abc import Sequence
-from enum import Enum, auto
 from typing import Final
 
 import msgspec
 
-
-class Slot(Enum):
-    """What is inserted for each recipient."""
-
-    TO = auto()
-    MESSAGE_ID = auto()
-    GUID = auto()
-    EMAIL_IN_SUBJECT = auto()
-    EMAIL_IN_TEXT = auto()
-    EMAIL_IN_HTML = auto()
-    EMAIL_IN_URL = auto()
-
-
-Segments = Sequence[str | Slot]
-Pieces = list[bytes | Slot]
+from postroom.mail.slots import Pieces, Segments, Slot
 
 LONGEST_LINE: Final = 76  # RFC 2045 6.7 (5), without the line end
 LONGEST_VALUE: Final = LONGEST_LINE - 1  # less the soft line break
@@ -56,7 +41,7 @@ _AWKWARD = re.compile(rb"^(?:\.|From |.{%d})[^\n]*" % (LONGEST_LINE + 1), re.MUL
 def _fits_7bit(segments: Segments) -> bool:
     """Return whether the body needs no encoding. Addresses may be beyond ASCII, so it has none."""
     text = "".join(
-        "x" * LONGEST_GUID if each is Slot.GUID else "\0" if isinstance(each, Slot) else each
+        "x" * LONGEST_GUID if each is Slot.GUID else each if isinstance(each, str) else "\0"
         for each in segments
     )
     return bool(_PLAIN.fullmatch(text)) and not _NEEDS_QUOTING.search(text)
@@ -64,7 +49,7 @@ def _fits_7bit(segments: Segments) -> bool:
 
 def _as_7bit(segments: Segments) -> Pieces:
     return [
-        each if isinstance(each, Slot) else each.replace("\n", "\r\n").encode("ascii")
+        each if not isinstance(each, str) else each.replace("\n", "\r\n").encode("ascii")
         for each in segments
     ]
 
@@ -74,13 +59,13 @@ def _as_quoted_printable(segments: Segments) -> Pieces:
     pieces: Pieces = []
     for position, each in enumerate(segments):
         following = segments[position + 1] if position + 1 < len(segments) else "\n"
-        if isinstance(each, Slot):
+        if not isinstance(each, str):
             pieces.append(each)
-            if isinstance(following, Slot) or not following.startswith("\n"):
+            if not isinstance(following, str) or not following.startswith("\n"):
                 pieces.append(b"=\r\n")
         else:
             pieces.append(quoted(each))
-            if isinstance(following, Slot) and not each.endswith("\n"):
+            if not isinstance(following, str) and not each.endswith("\n"):
                 pieces.append(b"=\r\n")
     return pieces
 
@@ -116,7 +101,7 @@ class BodyPart(msgspec.Struct, frozen=True):
     """A body with slots; each of its lines ends with `\\n`, the last one, too."""
 
     media_type: str
-    segments: Sequence[str | Slot]
+    segments: Segments
 
 
 def mime_content(parts: Sequence[BodyPart]) -> Pieces:

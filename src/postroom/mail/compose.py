@@ -11,7 +11,7 @@ import hashlib
 import html as html_
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import ClassVar, Final
 from urllib.parse import quote
@@ -34,14 +34,22 @@ from postroom.mail.assembly import (
     unsubscribe_link,
 )
 from postroom.mail.attached_files import AttachedFile
-from postroom.mail.body_encoding import BodyPart, Pieces, Slot
+from postroom.mail.body_encoding import BodyPart
 from postroom.mail.body_files import clean_body
 from postroom.mail.documents import framed, is_document
 from postroom.mail.field_contexts import Place, fields_with_places
 from postroom.mail.html import contains_visibly, declare_utf8, footer_position
 from postroom.mail.mailing import Mailing
-from postroom.mail.merge_fields import Field, find_fields, split_fields, with_quotes_escaped
+from postroom.mail.merge_fields import (
+    OWN_RULES,
+    Field,
+    FieldRule,
+    MergeField,
+    find_fields,
+    with_quotes_escaped,
+)
 from postroom.mail.preheader import with_preheader
+from postroom.mail.slots import AnySlot, FieldSlot, Pieces, Slot, ValuePlace
 from postroom.translations import Translator
 
 _LINK_FIELD: Final = f"{{{{ {Field.UNSUBSCRIBE_URL} }}}}"
@@ -85,25 +93,32 @@ def compile_mailing(
     from_name: str = "",
     reply_to: str = "",
     attachments: Sequence[AttachedFile] = (),
+    web_url: str = "",
+    fields: Sequence[str] = (),
 ) -> Mailing:
-    """Build everything that is the same for all recipients. A blank body counts as none."""
+    """Build everything that is the same for all recipients. A blank body counts as none. `fields`
+    are those of the list that may be used, in the order of the values of recipients."""
     identity = list_identity(list_name, description, from_address)
     links = _Links(
         unsubscribe_link(base_url, identity.list_name),
         preferences_link(base_url, identity.list_name),
+        web_url or base_url,
     )
+    numbers = {name: number for number, name in enumerate(fields)}
     _ = Translator(language)
     parts = []
     if text and text.strip():
-        parts.append(_text_part(text, identity, links, _, postal_address))
+        parts.append(_text_part(text, _TextValues(identity, links, numbers), _, postal_address))
     if html and html.strip():
         html = with_preheader(html, preheader)
-        parts.append(_html_part(html, identity, links, _, postal_address))
+        parts.append(_html_part(html, _HtmlValues(identity, links, numbers), _, postal_address))
     if not parts:
         raise Invalid("body", "a message needs an HTML or a text body")
     return assemble(
         identity,
-        subject=_subject(subject, identity),
+        subject=_joined(
+            [_SubjectValues(identity, links, numbers).filled("subject", subject.strip())]
+        ),
         date=date,
         key=ref,
         scope=identity.list_name,
@@ -112,15 +127,6 @@ def compile_mailing(
         from_name=from_name,
         reply_to=reply_to,
         attachments=attachments,
-    )
-
-
-def _subject(subject: str, identity: ListIdentity) -> list[str | Slot]:
-    return _joined(
-        [Slot.EMAIL_IN_SUBJECT]
-        if each is Field.EMAIL
-        else [identity.description if each is Field.LIST_DESCRIPTION else each]
-        for each in split_fields("subject", subject.strip())
     )
 
 
@@ -137,28 +143,24 @@ def _leave(form: str, _: Translator, identity: ListIdentity) -> str:
     )
 
 
-def _text_part(
-    text: str, identity: ListIdentity, links: _Links, _: Translator, postal_address: str
-) -> BodyPart:
+def _text_part(text: str, values: _TextValues, _: Translator, postal_address: str) -> BodyPart:
     body = _ended(clean_body("text", text))
-    values = _TextValues(identity, links)
-    footer: list[str | Slot] = []
-    if not any(each.name == Field.UNSUBSCRIBE_URL for each in find_fields("text", body)):
-        footer += _filled("text", _leave(_TEXT_LEAVE, _, identity), values)
+    footer: list[str | AnySlot] = []
+    fields = find_fields("text", body, values.rules)
+    if not any(each.name == Field.UNSUBSCRIBE_URL for each in fields):
+        footer += values.filled("text", _leave(_TEXT_LEAVE, _, values.identity))
     if postal_address and not _says(body, postal_address):
         # Not searched for merge fields: braces in a postal address are braces.
         footer += ["\n\n" if footer else "", postal_address]
     if footer:
         begin, end = _TEXT_FOOTER.split("{lines}")
         footer = [begin, *footer, end]
-    return BodyPart("text/plain", _joined([_filled("text", body, values), footer]))
+    return BodyPart("text/plain", _joined([values.filled("text", body), footer]))
 
 
-def _html_part(
-    html: str, identity: ListIdentity, links: _Links, _: Translator, postal_address: str
-) -> BodyPart:
+def _html_part(html: str, values: _HtmlValues, _: Translator, postal_address: str) -> BodyPart:
     body = _ended(with_quotes_escaped(declare_utf8(clean_body("html", html))))
-    lines = [] if contains_visibly(body, _LINK) else [_leave(_HTML_LEAVE, _, identity)]
+    lines = [] if contains_visibly(body, _LINK) else [_leave(_HTML_LEAVE, _, values.identity)]
     if postal_address and not _says(html_.unescape(_TAG.sub(" ", body)), postal_address):
         shown = html_.escape(postal_address).replace("{", "&#123;").replace("\n", "<br>\n")
         lines.append(shown)
@@ -167,15 +169,17 @@ def _html_part(
         place = footer_position(body)
         body = body[:place] + footer + body[place:]
     if not is_document(body):
-        body = framed(body, language=_.language, title=identity.description)
-    return BodyPart("text/html", _joined([_filled("html", body, _HtmlValues(identity, links))]))
+        body = framed(body, language=_.language, title=values.identity.description)
+    return BodyPart("text/html", _joined([values.filled("html", body)]))
 
 
 class _Links(msgspec.Struct, frozen=True):
-    """The subscriber's links, which contain the GUID."""
+    """The subscriber's links, which contain the GUID, and the one to the message on the web, which
+    is the same for everybody."""
 
     unsubscribe: Link
     preferences: Link
+    web: str
 
 
 class _TextValues(msgspec.Struct, frozen=True):
@@ -183,15 +187,34 @@ class _TextValues(msgspec.Struct, frozen=True):
 
     identity: ListIdentity
     links: _Links
+    numbers: Mapping[str, int]
+    """The fields of the list, by their numbers among a recipient's values."""
 
     email: ClassVar[Slot] = Slot.EMAIL_IN_TEXT
     in_html: ClassVar[bool] = False
+    places: ClassVar[Mapping[Place, ValuePlace]] = {Place.TEXT: ValuePlace.TEXT}
+
+    @property
+    def rules(self) -> Mapping[str, FieldRule]:
+        return {**OWN_RULES, **dict.fromkeys(self.numbers, FieldRule())}
 
     def escape(self, text: str) -> str:
         return text
 
-    def of(self, name: str, place: Place) -> list[str | Slot]:
-        match Field(name):
+    def filled(self, field: str, body: str) -> list[str | AnySlot]:
+        """Replace the merge fields of a body. `Invalid`."""
+        filled: list[str | AnySlot] = []
+        done = 0
+        for found, place in fields_with_places(field, body, self.rules, in_html=self.in_html):
+            filled += [body[done : found.start], *self.of(found, place)]
+            done = found.end
+        return [*filled, body[done:]]
+
+    def of(self, field: MergeField, place: Place) -> list[str | AnySlot]:
+        if (number := self.numbers.get(field.name)) is not None:
+            value_place = self.places.get(place, ValuePlace.IN_LINK)
+            return [FieldSlot(number, value_place, field.default or "")]
+        match Field(field.name):
             case Field.EMAIL:
                 return [self.email if place is Place.TEXT else Slot.EMAIL_IN_URL]
             case Field.LIST_DESCRIPTION:
@@ -201,8 +224,11 @@ class _TextValues(msgspec.Struct, frozen=True):
                 return self._link(self.links.unsubscribe, place)
             case Field.PREFERENCES_URL:
                 return self._link(self.links.preferences, place)
+            case Field.WEB_URL:
+                page = self.links.web
+                return [quote(page, safe="") if place is Place.IN_LINK else self.escape(page)]
 
-    def _link(self, link: Link, place: Place) -> list[str | Slot]:
+    def _link(self, link: Link, place: Place) -> list[str | AnySlot]:
         if place is Place.IN_LINK:
             return [quote(link.before, safe=""), Slot.GUID, quote(link.after, safe="")]
         return [self.escape(link.before), Slot.GUID, self.escape(link.after)]
@@ -211,24 +237,29 @@ class _TextValues(msgspec.Struct, frozen=True):
 class _HtmlValues(_TextValues, frozen=True):
     email: ClassVar[Slot] = Slot.EMAIL_IN_HTML
     in_html: ClassVar[bool] = True
+    places: ClassVar[Mapping[Place, ValuePlace]] = {
+        Place.TEXT: ValuePlace.HTML,
+        Place.LINK_START: ValuePlace.LINK,
+    }
 
     def escape(self, text: str) -> str:
         return html_.escape(text)
 
 
-def _filled(field: str, body: str, values: _TextValues) -> list[str | Slot]:
-    """Replace the merge fields of a body. `Invalid`."""
-    filled: list[str | Slot] = []
-    done = 0
-    for found, place in fields_with_places(field, body, in_html=values.in_html):
-        filled += [body[done : found.start], *values.of(found.name, place)]
-        done = found.end
-    return [*filled, body[done:]]
+class _SubjectValues(_TextValues, frozen=True):
+    """The values of a subject, in which nothing is a link."""
+
+    email: ClassVar[Slot] = Slot.EMAIL_IN_SUBJECT
+
+    def of(self, field: MergeField, place: Place) -> list[str | AnySlot]:
+        if (number := self.numbers.get(field.name)) is not None:
+            return [FieldSlot(number, ValuePlace.SUBJECT, field.default or "")]
+        return super().of(field, Place.TEXT)
 
 
-def _joined(pieces: Iterable[Iterable[str | Slot]]) -> list[str | Slot]:
+def _joined(pieces: Iterable[Iterable[str | AnySlot]]) -> list[str | AnySlot]:
     """Join neighbouring texts, and leave out empty ones."""
-    joined: list[str | Slot] = []
+    joined: list[str | AnySlot] = []
     run: list[str] = []
     for each in itertools.chain.from_iterable(pieces):
         if isinstance(each, str):

@@ -126,9 +126,9 @@ def _hidden_place(masked: str, begin: int, at: int) -> Place:
 
 
 def fields_with_places(
-    field: str, text: str, *, in_html: bool
+    field: str, text: str, rules: Mapping[str, FieldRule], *, in_html: bool
 ) -> Iterator[tuple[MergeField, Place]]:
     """Yield the fields of a body with their places. `Invalid`."""
-    fields = list(find_fields(field, text))
+    fields = list(find_fields(field, text, rules))
     places = html_places(text, fields) if in_html else text_places(text, fields)
     return zip(fields, places, strict=True)

@@ -24,7 +24,9 @@ from postroom.domain.audience.lists import SubscriberGuid
 from postroom.domain.errors import Invalid
 from postroom.mail import header_text
 from postroom.mail.attached_files import AttachedFile
-from postroom.mail.body_encoding import LONGEST_GUID, LONGEST_VALUE, BodyPart, Pieces, Slot, quoted
+from postroom.mail.body_encoding import LONGEST_GUID, LONGEST_VALUE, BodyPart, quoted
+from postroom.mail.field_values import escaped, field_places
+from postroom.mail.slots import AnySlot, FieldSlot, Pieces, Segments, Slot
 from postroom.mail.wire_addresses import envelope_address, needs_smtputf8
 
 # Most addresses consist of these and are the same in headers, text and HTML.
@@ -42,10 +44,12 @@ _NAMES: Final = {
 
 
 class Recipient(msgspec.Struct, frozen=True, gc=False):
-    """An address, and the secret of this subscriber's links."""
+    """An address, the secret of this subscriber's links, and the values of the fields that the
+    message uses, in their order."""
 
     address: Address
     guid: SubscriberGuid
+    values: Sequence[str] = ()
 
 
 class Mailing(ABC):
@@ -115,6 +119,7 @@ class SplicedMailing(Mailing):
         self._in_html = self._positions(Slot.EMAIL_IN_HTML)
         self._in_url = self._positions(Slot.EMAIL_IN_URL)
         self._addresses = self._to + self._in_text + self._in_html
+        self._fields = field_places(self._pieces)
         self._static = [each if isinstance(each, bytes) else b"" for each in self._pieces]
 
     def mail(self, recipient: Recipient) -> bytes:
@@ -142,6 +147,8 @@ class SplicedMailing(Mailing):
                 in_url = address.replace(b"+", b"%2B")  # all that is to be encoded
                 fits = len(in_url) <= LONGEST_VALUE
                 _fill(pieces, self._in_url, in_url if fits else _in_url(recipient.address))
+        for field in self._fields:
+            field.fill(pieces, recipient.values)
         return b"".join(pieces)
 
     wire = mail  # no line begins with a dot
@@ -164,7 +171,7 @@ class SplicedMailing(Mailing):
 
     def values(self, recipient: Recipient) -> Mapping[str, str]:
         """Return placeholder → this recipient's value, escaped for its place."""
-        return self._placeholders.values(recipient.address, _checked_guid(recipient))
+        return self._placeholders.values(recipient, _checked_guid(recipient))
 
     def headers(self, recipient: Recipient) -> Mapping[str, str]:
         """Return this recipient's list headers."""
@@ -253,7 +260,7 @@ class Parts(msgspec.Struct, frozen=True):
 class Source(msgspec.Struct, frozen=True):
     """What an email was assembled from, before anything was encoded."""
 
-    subject: Sequence[str | Slot]
+    subject: Segments
     from_name: str
     more_headers: Pieces
     parts: Sequence[BodyPart]
@@ -270,7 +277,11 @@ class Placeholders:
 
     def __init__(self, source: Source) -> None:
         texts = [source.subject, *(part.segments for part in source.parts)]
-        self._names = _unused_names(each for text in texts for each in text)
+        fields = dict.fromkeys(
+            each for text in texts for each in text if isinstance(each, FieldSlot)
+        )
+        self._names = _unused_names([each for text in texts for each in text], list(fields))
+        self._fields = {slot: self._names[slot] for slot in fields}
         bodies = {part.media_type: self._with_names(part.segments) for part in source.parts}
         self._headers = dict(self._header_lines(source.more_headers))
         self.parts: Final = Parts(
@@ -287,16 +298,19 @@ class Placeholders:
             attachments=source.attachments,
         )
         used = {each for text in texts for each in text if isinstance(each, Slot)}
-        self._used = [(slot, name) for slot, name in self._names.items() if slot in used]
+        self._used = [(slot, self._names[slot]) for slot in _NAMES if slot in used]
 
-    def values(self, address: Address, guid: str) -> dict[str, str]:
+    def values(self, recipient: Recipient, guid: str) -> dict[str, str]:
         """Return placeholder → value, for those that the message uses."""
+        address = recipient.address
         values = {
             Slot.GUID: guid,
             Slot.EMAIL_IN_HTML: html.escape(address),
             Slot.EMAIL_IN_URL: _url_quoted(address),
         }
-        return {name: values.get(slot, address) for slot, name in self._used}
+        found = {name: values.get(slot, address) for slot, name in self._used}
+        found |= {name: escaped(slot, recipient.values) for slot, name in self._fields.items()}
+        return found
 
     def headers(self, guid: str) -> dict[str, str]:
         """Return all headers of the list, including those that are the same for all recipients: a
@@ -304,22 +318,24 @@ class Placeholders:
         placeholder = self._names[Slot.GUID]
         return {name: value.replace(placeholder, guid) for name, value in self._headers.items()}
 
-    def _with_names(self, segments: Iterable[str | Slot]) -> str:
-        return "".join(self._names[each] if isinstance(each, Slot) else each for each in segments)
+    def _with_names(self, segments: Segments) -> str:
+        return "".join(each if isinstance(each, str) else self._names[each] for each in segments)
 
     def _header_lines(self, pieces: Pieces) -> Iterator[tuple[str, str]]:
         """Yield names and values, unfolded: the provider folds them again."""
         lines = "".join(
-            self._names[each] if isinstance(each, Slot) else each.decode("ascii") for each in pieces
+            each.decode("ascii") if isinstance(each, bytes) else self._names[each]
+            for each in pieces
         )
         for line in lines.replace(header_text.FOLD, " ").splitlines():
             name, _, value = line.partition(":")
             yield name, value.strip()
 
 
-def _unused_names(segments: Iterable[str | Slot]) -> dict[Slot, str]:
+def _unused_names(segments: Segments, fields: Sequence[FieldSlot]) -> dict[AnySlot, str]:
     static = [each for each in segments if isinstance(each, str)]
     while True:
         token = secrets.token_hex(8)
         if not any(token in each for each in static):
-            return {slot: f"-{token}-{name}-" for slot, name in _NAMES.items()}
+            names: dict[AnySlot, str] = {slot: f"-{token}-{name}-" for slot, name in _NAMES.items()}
+            return names | {slot: f"-{token}-{each}-" for each, slot in enumerate(fields)}

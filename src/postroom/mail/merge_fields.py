@@ -1,31 +1,36 @@
-"""Merge fields: `{{ email }}`, `{{ unsubscribe_url }}`, `{{ preferences_url }}` and
-`{{ list_description }}`.
+"""Merge fields: `{{ email }}`, `{{ list_description }}`, the links `{{ unsubscribe_url }}`,
+`{{ preferences_url }}` and `{{ web_url }}`, and the fields of the list, such as
+`{{ first_name | default: "there" }}`.
 
 Spaces inside the braces are optional. `{{ name | default: "there" }}` says what stands for an empty
 value; a field that may be empty needs it. Anything else that begins with `{{` is refused when a
 message is saved, or subscribers would see it in the email. To show two braces, HTML uses
 `&#123;&#123;`.
 
-A subject may contain `{{ email }}` and `{{ list_description }}`, but no link.
+A subject may contain all of them but links.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
+from postroom.domain.audience.fields import BUILT_IN
 from postroom.domain.errors import Invalid
 
 
 class Field(StrEnum):
+    """Fields that every email has, whatever its list is."""
+
     EMAIL = "email"
     UNSUBSCRIBE_URL = "unsubscribe_url"
     PREFERENCES_URL = "preferences_url"
+    WEB_URL = "web_url"
     LIST_DESCRIPTION = "list_description"
 
 
@@ -36,12 +41,52 @@ class FieldRule(msgspec.Struct, frozen=True):
     may_be_empty: bool = False
 
 
-RULES: Final[Mapping[str, FieldRule]] = {
+OWN_RULES: Final[Mapping[str, FieldRule]] = {
     Field.EMAIL: FieldRule(),
     Field.UNSUBSCRIBE_URL: FieldRule(is_link=True),
     Field.PREFERENCES_URL: FieldRule(is_link=True),
+    Field.WEB_URL: FieldRule(is_link=True),
     Field.LIST_DESCRIPTION: FieldRule(),  # a list without one is shown by its name
 }
+
+RULES: Final[Mapping[str, FieldRule]] = {
+    **OWN_RULES,
+    "joined": FieldRule(),
+    **dict.fromkeys(BUILT_IN, FieldRule(may_be_empty=True)),
+}
+"""The fields of every list."""
+
+
+class Personal(msgspec.Struct, frozen=True):
+    """The merge fields of a list, and what its own fields say for one person."""
+
+    rules: Mapping[str, FieldRule]
+    values: Mapping[str, str] = {}
+
+    def of(self, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(self.values.get(name, "") for name in names)
+
+
+ANYBODY: Final = Personal(RULES)
+
+
+class _AnyField(Mapping[str, FieldRule]):
+    """Accepts every name, where it is checked elsewhere."""
+
+    def __getitem__(self, name: str) -> FieldRule:
+        return FieldRule()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+ANY_FIELD: Final = _AnyField()
 
 # An editor may have written the quotes as entities, or as typographic quotes.
 _QUOTED: Final = (
@@ -93,7 +138,7 @@ def find_fields(
 
 def allowed_fields(field: str, rules: Mapping[str, FieldRule] = RULES) -> Mapping[str, FieldRule]:
     """Return the fields that may be used there: links are for bodies."""
-    if field not in ("subject", "preheader"):
+    if field not in ("subject", "preheader") or rules is ANY_FIELD:
         return rules
     return {name: rule for name, rule in rules.items() if not rule.is_link}
 
@@ -110,17 +155,10 @@ def check_fields(field: str, text: str, rules: Mapping[str, FieldRule] = RULES) 
         )
 
 
-def split_fields(field: str, text: str) -> Iterator[str | Field]:
-    """Yield static text and merge fields in order. None of them is ever empty, so their defaults
-    are not needed."""
-    done = 0
-    for found in find_fields(field, text):
-        if found.start > done:
-            yield text[done : found.start]
-        yield Field(found.name)
-        done = found.end
-    if done < len(text):
-        yield text[done:]
+def list_fields_in(*texts: str | None) -> tuple[str, ...]:
+    """Return the names of the list's fields in some texts, each once."""
+    found = (each[1] for text in texts if text for each in FIELD.finditer(text))
+    return tuple(dict.fromkeys(name for name in found if name not in OWN_RULES))
 
 
 def with_quotes_escaped(document: str) -> str:

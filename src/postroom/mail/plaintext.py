@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from postroom.mail.html import HtmlText, tokens
-from postroom.mail.merge_fields import FIELD, RULES, with_quotes_escaped
+from postroom.mail.merge_fields import FIELD, with_quotes_escaped
 
 _PARAGRAPHS: Final = frozenset(
     {"address", "article", "aside", "blockquote", "dl", "fieldset", "figure", "footer", "form"}
@@ -34,9 +34,10 @@ def text_from_html(html: str) -> str:
             writer.end(token.name)
         else:
             writer.start(token.name, token.attributes)
-    # Braces written as `&#123;&#123;` must not become a malformed merge field.
+    # Braces written as `&#123;&#123;` must not become a merge field.
+    fields = {found[1] for found in FIELD.finditer(html)}
     return _BRACES.sub(
-        lambda found: found[0] if found[1] in RULES else f"{{ {found[0][1:]}", writer.text()
+        lambda found: found[0] if found[1] in fields else f"{{ {found[0][1:]}", writer.text()
     )
 
 

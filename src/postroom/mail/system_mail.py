@@ -22,9 +22,10 @@ from postroom.mail.assembly import (
     confirm_link,
     list_identity,
 )
-from postroom.mail.body_encoding import BodyPart, Pieces, Slot
+from postroom.mail.body_encoding import BodyPart
 from postroom.mail.branded_frame import BrandedFrame, text_footer
 from postroom.mail.mailing import Mailing
+from postroom.mail.slots import Pieces, Slot
 from postroom.translations import Translator
 
 # Stand-ins for what differs between recipients: no checked text can contain them.

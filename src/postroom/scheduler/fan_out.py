@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import islice
 from typing import Final
@@ -23,6 +23,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import AddressKey, address_key
+from postroom.domain.audience.fields import Fields
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.audiences import AudienceRules
 from postroom.domain.messages.messages import Message, MessageStatus, with_status
@@ -35,6 +36,7 @@ from postroom.scheduler.members import (
     MembersReader,
     RefusedMembers,
     SelectedMembers,
+    UsedFields,
 )
 from postroom.scheduler.services import SchedulerServices
 from postroom.services import entities
@@ -51,6 +53,8 @@ from postroom.storage import (
     Server,
 )
 
+_LONG_VALUES: Final = 100_000  # bytes of a page: a batch of the store holds 2,000,000
+_LARGE_PAGES: Final = 10
 _SENDERS_REMEMBER: Final = 60.0  # seconds, what they have sent
 _SENDERS_COMPARE: Final = timedelta(seconds=5)  # once per second
 
@@ -109,13 +113,13 @@ class FanOut:
         """Plan all pages and change Queuing to Processing. `Superseded`."""
         message, last = await self.finish_interrupted(message)
         if message.from_address is not None:  # else there was no list when it was due
-            members = self._members(message)
+            members = await self._members(message)
             following = asyncio.ensure_future(members.after(last))
             try:
-                while found := await following:
+                while (found := await following).guids:
                     if not goes_on():
                         raise Superseded
-                    last = address_key(next(reversed(found)))
+                    last = address_key(next(reversed(found.guids)))
                     following = asyncio.ensure_future(members.after(last))
                     message = await self._queue_window(message, found)
             finally:
@@ -148,15 +152,19 @@ class FanOut:
         _, address = await self._pages.last_address(message, last)
         return message, address or None
 
-    def _members(self, message: Message) -> MembersReader:
+    async def _members(self, message: Message) -> MembersReader:
         """Return what reads the recipients of a message, which is queued."""
+        fields = UsedFields(Fields(), ())
+        if message.fields:
+            declared = await self._services.fields.of(message.list_name)
+            fields = UsedFields(declared.fields, message.fields)
         if message.retry_of is not None:
-            return RefusedMembers(self._services, message, message.retry_of)
+            return RefusedMembers(self._services, message, message.retry_of, fields)
         if message.audience_rules is None:
-            return ListMembers(self._lists, message.list_name)
+            return ListMembers(self._lists, message.list_name, fields)
         today = (message.queued_at or clock.now()).date()
         selection = self._audiences.selection(message.audience, message.audience_rules, today)
-        return SelectedMembers(self._lists, message.list_name, selection)
+        return SelectedMembers(self._lists, message.list_name, fields, selection)
 
     async def _rules(self, message: Message) -> AudienceRules | None:
         """Return the rules of the message's audience as they are now; None if it goes to everybody.
@@ -181,23 +189,25 @@ class FanOut:
         return saved
 
     async def _queue_window(self, message: Message, found: Members) -> Message:
-        first, claim = message.queued_pages, await self._first_claim()
-        members = iter(found.items())
-        pages = [
-            Page(message.day, message.ref, number, PageEmails.planned(part), claim=claim)
-            for number in range(first, first + -(-len(found) // PAGE_SIZE))
-            if (part := dict(islice(members, PAGE_SIZE)))
-        ]
-        try:
-            await self._store.write_in_order(
-                [
-                    Batch(entities.PAGES, [Insert(page_entity(page)) for page in pages]),
-                    Put(SEND_QUEUE, [MessageToPut(str(page.item())) for page in pages]),
-                ]
-            )
-        except AlreadyExists as exc:
-            raise Superseded from exc
-        return await self._save(msgspec.structs.replace(message, queued_pages=first + len(pages)))
+        claim = await self._first_claim()
+        for emails in _batches(_pages(found)):
+            first = message.queued_pages
+            pages = [
+                Page(message.day, message.ref, number, each, claim=claim)
+                for number, each in enumerate(emails, first)
+            ]
+            try:
+                await self._store.write_in_order(
+                    [
+                        Batch(entities.PAGES, [Insert(page_entity(page)) for page in pages]),
+                        Put(SEND_QUEUE, [MessageToPut(str(page.item())) for page in pages]),
+                    ]
+                )
+            except AlreadyExists as exc:
+                raise Superseded from exc
+            progress = msgspec.structs.replace(message, queued_pages=first + len(pages))
+            message = await self._save(progress)
+        return message
 
     async def _first_claim(self) -> PageClaim:
         """Return the claim on new pages. There is none, except after a failover: the store may have
@@ -218,3 +228,33 @@ class FanOut:
             return await self._messages.save(message)
         except Overtaken as exc:
             raise Superseded from exc
+
+
+def _pages(found: Members) -> Iterator[PageEmails]:
+    """Yield the emails of each page: fewer than usual if the values of their fields are long."""
+    members = iter(found.guids.items())
+    if not found.values:
+        while part := dict(islice(members, PAGE_SIZE)):
+            yield PageEmails.planned(part)
+        return
+    part, size = {}, 0
+    for address, guid in members:
+        part[address] = guid
+        size += sum(len(value.encode()) for value in found.values[address])
+        if len(part) == PAGE_SIZE or size > _LONG_VALUES:
+            yield PageEmails.planned(part, [found.values[each] for each in part])
+            part, size = {}, 0
+    if part:
+        yield PageEmails.planned(part, [found.values[each] for each in part])
+
+
+def _batches(pages: Iterator[PageEmails]) -> Iterator[list[PageEmails]]:
+    """Yield pages that are written at once: all of them, unless they are large."""
+    batch: list[PageEmails] = []
+    for page in pages:
+        batch.append(page)
+        if page.has_values and len(batch) == _LARGE_PAGES:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

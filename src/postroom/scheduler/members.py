@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+import msgspec
 
 from postroom.domain.audience.addresses import Address, AddressKey, address_key
+from postroom.domain.audience.field_texts import field_texts
+from postroom.domain.audience.fields import Fields
 from postroom.domain.audience.lists import ListName, SubscriberGuid
 from postroom.domain.messages.emails import EmailOutcome
 from postroom.domain.messages.messages import Message
@@ -18,13 +22,18 @@ from postroom.services.audience.selection import Selection
 from postroom.services.entities import AttributeRow, SubscriberRow
 from postroom.storage import KeyRange, Table
 
-Members: TypeAlias = dict[Address, SubscriberGuid]
-"""Subscribers in the order of their addresses' keys, with their GUIDs."""
-
 _WINDOW: Final = 10 * PAGE_SIZE  # the most that one query of the store returns
 _PREFIX: Final = len(entities.EMAIL_PREFIX)
 _REFUSED_AT_ONCE: Final = 100
 _EVERY_ROW: Final = KeyRange.prefix(entities.EMAIL_PREFIX)
+
+
+class Members(msgspec.Struct, frozen=True):
+    """Subscribers in the order of their addresses' keys, with their GUIDs; and, if the message uses
+    fields, with their values."""
+
+    guids: dict[Address, SubscriberGuid]
+    values: dict[Address, tuple[str, ...]]
 
 
 class MembersReader(Protocol):
@@ -32,64 +41,103 @@ class MembersReader(Protocol):
         """Return the next recipients behind an address; none at the end."""
 
 
+class UsedFields(msgspec.Struct, frozen=True):
+    """The fields of a list that a message uses: none, for most messages."""
+
+    fields: Fields
+    names: tuple[str, ...]
+
+    @property
+    def row(self) -> type[SubscriberRow]:
+        """What has to be read of a subscriber."""
+        return AttributeRow if self.names else SubscriberRow
+
+    def members(self, rows: Iterable[tuple[str, SubscriberRow]]) -> Members:
+        """Return the subscribers of some rows."""
+        if not self.names:
+            guids = {
+                Address(each.EmailAddress or row[_PREFIX:]): each.SubscriberGUID
+                for row, each in rows
+            }
+            return Members(guids, {})
+        found = {Address(each.EmailAddress or row[_PREFIX:]): each for row, each in rows}
+        guids = {address: each.SubscriberGUID for address, each in found.items()}
+        return Members(guids, self._values(found))
+
+    def _values(self, found: dict[Address, SubscriberRow]) -> dict[Address, tuple[str, ...]]:
+        values = {}
+        for address, each in found.items():
+            if isinstance(each, AttributeRow):
+                attributes = msgspec.json.decode(each.Attributes) if each.Attributes else {}
+                values[address] = field_texts(
+                    self.fields, self.names, address, each.CreatedAt, attributes
+                )
+        return values
+
+
 class ListMembers:
     """Everybody on a list who may receive messages."""
 
-    def __init__(self, table: Table, name: ListName) -> None:
+    def __init__(self, table: Table, name: ListName, fields: UsedFields) -> None:
         self._table = table
         self._name = name
+        self._fields = fields
 
     async def after(self, key: AddressKey | None) -> Members:
         start = _EVERY_ROW.start if key is None else entities.behind(entities.email_row(key))
-        found: Members = {}
+        found: list[tuple[str, SubscriberRow]] = []
         while True:
-            within = KeyRange(start, _EVERY_ROW.stop)
-            more, last = await self._read(within)
-            found |= more
+            more, last = await self._read(KeyRange(start, _EVERY_ROW.stop))
+            found += more
             if last is None or len(found) * 2 >= _WINDOW:
-                return found
+                return self._fields.members(found)
             start = entities.behind(last)
 
-    async def _read(self, within: KeyRange) -> tuple[Members, str | None]:
+    async def _read(
+        self, within: KeyRange
+    ) -> tuple[Iterable[tuple[str, SubscriberRow]], str | None]:
         """Return recipients among the next rows, and the last of these rows if more may follow."""
         # Without a filter: the store would have to look into each row, and most may receive it.
-        rows = await self._table.read(SubscriberRow, self._name, within, limit=_WINDOW)
-        members = {
-            Address(subscriber.EmailAddress or row[_PREFIX:]): subscriber.SubscriberGUID
-            for row, subscriber in rows.items()
-            if subscriber.may_receive
-        }
-        return members, next(reversed(rows)) if len(rows) == _WINDOW else None
+        rows = await self._table.read(self._fields.row, self._name, within, limit=_WINDOW)
+        chosen = [(row, each) for row, each in rows.items() if each.may_receive]
+        return chosen, next(reversed(rows)) if len(rows) == _WINDOW else None
 
 
 class SelectedMembers(ListMembers):
     """Those on a list who belong to an audience."""
 
-    def __init__(self, table: Table, name: ListName, selection: Selection) -> None:
-        super().__init__(table, name)
+    def __init__(
+        self, table: Table, name: ListName, fields: UsedFields, selection: Selection
+    ) -> None:
+        super().__init__(table, name, fields)
         self._selection = selection
 
-    async def _read(self, within: KeyRange) -> tuple[Members, str | None]:
+    async def _read(
+        self, within: KeyRange
+    ) -> tuple[Iterable[tuple[str, SubscriberRow]], str | None]:
         rows = await self._table.read(AttributeRow, self._name, within, limit=_WINDOW)
         exclusions = await self._selection.exclusions(rows)
-        members = {
-            Address(subscriber.EmailAddress or row[_PREFIX:]): subscriber.SubscriberGUID
-            for row, subscriber in rows.items()
-            if exclusions[row] is None
-        }
-        return members, next(reversed(rows)) if len(rows) == _WINDOW else None
+        chosen = [(row, each) for row, each in rows.items() if exclusions[row] is None]
+        return chosen, next(reversed(rows)) if len(rows) == _WINDOW else None
 
 
 class RefusedMembers:
     """The refused recipients of another message, which this one retries."""
 
-    def __init__(self, services: SchedulerServices, message: Message, original: MessageRef) -> None:
+    def __init__(
+        self,
+        services: SchedulerServices,
+        message: Message,
+        original: MessageRef,
+        fields: UsedFields,
+    ) -> None:
         self._lists = services.store.table(entities.LISTS)
         self._messages = services.message_rows
         self._pages = services.pages
         self._outcomes = services.outcomes
         self._name = message.list_name
         self._original = original
+        self._fields = fields
 
     async def after(self, key: AddressKey | None) -> Members:
         """Return some subscribers behind an address whom the original did not reach and who still
@@ -102,22 +150,21 @@ class RefusedMembers:
             if key is None or found > key:
                 refused.append(found)
             if len(refused) == _REFUSED_AT_ONCE:
-                if wanted := await self._who_still_want_it(refused):
+                wanted = await self._who_still_want_it(refused)
+                if wanted.guids:
                     return wanted
                 refused = []
         return await self._who_still_want_it(refused)
 
     async def _who_still_want_it(self, keys: Sequence[AddressKey]) -> Members:
         """Return those who are on the list, verified and not blocked."""
+        kind = self._fields.row
         found = await asyncio.gather(
             *(
-                self._lists.read(SubscriberRow, self._name, KeyRange.only(entities.email_row(key)))
+                self._lists.read(kind, self._name, KeyRange.only(entities.email_row(key)))
                 for key in dict.fromkeys(keys)
             )
         )
-        return {
-            Address(subscriber.EmailAddress or row[_PREFIX:]): subscriber.SubscriberGUID
-            for one in found
-            for row, subscriber in one.items()
-            if subscriber.may_receive
-        }
+        return self._fields.members(
+            (row, each) for one in found for row, each in one.items() if each.may_receive
+        )

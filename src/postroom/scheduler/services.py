@@ -6,6 +6,7 @@ from typing import Protocol
 
 from postroom.services.accounts.audit import AuditService
 from postroom.services.audience.audiences import AudienceService
+from postroom.services.audience.list_fields import FieldService
 from postroom.services.events import EventService
 from postroom.services.messages.hold_rows import HoldService
 from postroom.services.messages.lifecycle import MessageService
@@ -21,6 +22,7 @@ class SchedulerServices(Protocol):
 
     store: Store
     audiences: AudienceService
+    fields: FieldService
     messages: MessageService
     message_rows: MessageRows
     pages: PageRows

@@ -15,6 +15,7 @@ from postroom.domain.messages.refs import MessageRef
 from postroom.mail.attached_files import AttachedFile
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing, Recipient
+from postroom.mail.merge_fields import ANYBODY, Personal, list_fields_in
 from postroom.services.messages.message_contents import (
     NO_LINES,
     InboxLines,
@@ -34,9 +35,18 @@ def draft_mailing(
     bodies: NewBodies,
     base_url: str,
     lines: InboxLines = NO_LINES,
+    personal: Personal = ANYBODY,
 ) -> Mailing:
     """Compile a draft; raise `Invalid`."""
-    return _mailing(mailing_list, checked_subject(subject), bodies, base_url, lines)
+    checked = checked_subject(subject, personal.rules)
+    return _mailing(mailing_list, checked, bodies, base_url, lines)
+
+
+def draft_values(
+    subject: str, bodies: NewBodies, lines: InboxLines, personal: Personal
+) -> tuple[str, ...]:
+    """Return the values of the fields that a draft uses, for its recipient."""
+    return personal.of(list_fields_in(subject, lines.preheader, bodies.html, bodies.text))
 
 
 def _mailing(
@@ -63,6 +73,7 @@ def _mailing(
         from_name=lines.from_name,
         reply_to=lines.reply_to,
         attachments=attachments,
+        fields=list_fields_in(subject, lines.preheader, bodies.html, bodies.text),
     )
 
 
@@ -83,12 +94,15 @@ async def send_tests(
     base_url: str,
     lines: InboxLines = NO_LINES,
     attachments: Sequence[AttachedFile] = (),
+    personal: Personal = ANYBODY,
 ) -> list[Result]:
-    """Send a draft to some addresses, marked as a test; raise `Invalid`. Its unsubscribe link
-    belongs to no subscriber. Without a reply for a minute, the rest counts as deferred."""
-    marked = SUBJECT_MARK + checked_subject(subject)
+    """Send a draft to some addresses, marked as a test; raise `Invalid`. Its fields are those of
+    one person, its unsubscribe link belongs to nobody. Without a reply for a minute, the rest
+    counts as deferred."""
+    marked = SUBJECT_MARK + checked_subject(subject, personal.rules)
     mailing = _mailing(mailing_list, marked, bodies, base_url, lines, attachments)
-    recipients = [Recipient(each, new_guid()) for each in to]
+    values = draft_values(marked, bodies, lines, personal)
+    recipients = [Recipient(each, new_guid(), values) for each in to]
     try:
         async with asyncio.timeout(_TEST_SECONDS):
             return await transport.send(mailing, recipients, Unwatched())

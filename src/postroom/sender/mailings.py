@@ -13,6 +13,7 @@ from postroom import clock
 from postroom.domain.errors import DomainError, NoSuch, NotNow
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.domain.messages.refs import MessageRef
+from postroom.domain.messages.web_pages import web_url
 from postroom.mail.compose import compile_mailing
 from postroom.mail.mailing import Mailing
 from postroom.services.messages.lifecycle import MessageService
@@ -130,4 +131,6 @@ class Mailings:
             from_name=message.from_name,
             reply_to=message.reply_to,
             attachments=await self._messages.files(message),
+            web_url=web_url(self._base_url, message.ref, message.web_key),
+            fields=message.fields,
         )

@@ -16,8 +16,8 @@ from postroom.domain.errors import Incomplete
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
-from postroom.mail.merge_fields import FIELD
-from postroom.sender.draft_mail import draft_mailing
+from postroom.mail.merge_fields import FIELD, Personal
+from postroom.sender.draft_mail import draft_mailing, draft_values
 from postroom.services.audience.audiences import AudienceService
 from postroom.services.audience.lists import ListService
 from postroom.services.messages.composing import ComposingService
@@ -90,12 +90,15 @@ class Renderer:
         message = await self._messages.get(ref)
         subject, lines, bodies = await self._content(message)
         mailing_list = await self._lists.get(message.list_name)
-        recipient = Recipient(_SOMEBODY, _NOBODY)
+        address, guid, found = _SOMEBODY, _NOBODY, None
         if email is not None:
             found = await self._subscribers.get(message.list_name, parse_address(email))
-            recipient = Recipient(found.address, found.guid if with_guid else _NOBODY)
+            address, guid = found.address, found.guid if with_guid else _NOBODY
+        personal = await self._audiences.personal(message.list_name, found)
+        values = draft_values(subject, bodies, lines, personal)
+        recipient = Recipient(address, guid, values)
         return await asyncio.to_thread(
-            self._composed, mailing_list, subject, lines, bodies, recipient
+            self._composed, mailing_list, subject, lines, bodies, recipient, personal
         )
 
     async def examine(self, ref: str) -> Examined:
@@ -114,8 +117,11 @@ class Renderer:
             )
         else:
             mailing_list = await self._lists.get(message.list_name)
+            personal = await self._audiences.personal(message.list_name)
+            values = draft_values(subject, bodies, lines, personal)
+            recipient = Recipient(_LONGEST, _NOBODY, values)
             mail = await asyncio.to_thread(
-                self._composed, mailing_list, subject, lines, bodies, Recipient(_LONGEST, _NOBODY)
+                self._composed, mailing_list, subject, lines, bodies, recipient, personal
             )
             from_address = mailing_list.from_address
             fields = _fields_of(subject, lines.preheader, bodies.html, bodies.text)
@@ -148,6 +154,7 @@ class Renderer:
         lines: InboxLines,
         bodies: NewBodies,
         recipient: Recipient,
+        personal: Personal,
     ) -> ReadMail:
-        mailing = draft_mailing(mailing_list, subject, bodies, self._base_url, lines)
+        mailing = draft_mailing(mailing_list, subject, bodies, self._base_url, lines, personal)
         return read_mail(mailing.mail(recipient))

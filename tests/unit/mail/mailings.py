@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from postroom.domain.audience.addresses import Address
@@ -19,8 +20,10 @@ URL = f"https://lists.example.com/unsubscribe?id={GUID}&listName=contoso1"
 LEAVE = "{{ unsubscribe_url }}"
 
 
-def recipient(address: str = "anna@example.org", guid: str = GUID) -> Recipient:
-    return Recipient(Address(address), SubscriberGuid(guid))
+def recipient(
+    address: str = "anna@example.org", guid: str = GUID, values: Sequence[str] = ()
+) -> Recipient:
+    return Recipient(Address(address), SubscriberGuid(guid), values)
 
 
 def mailing(
@@ -36,6 +39,8 @@ def mailing(
     date: datetime = DATE,
     language: str = "en",
     postal_address: str = "",
+    preheader: str = "",
+    fields: Sequence[str] = (),
 ) -> Mailing:
     return compile_mailing(
         ref=MessageRef(ref),
@@ -49,6 +54,8 @@ def mailing(
         date=date,
         language=language,
         postal_address=postal_address,
+        preheader=preheader,
+        fields=fields,
     )
 
 

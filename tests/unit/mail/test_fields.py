@@ -5,22 +5,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.domain.errors import Invalid
-from postroom.mail.merge_fields import Field, check_fields, split_fields
+from postroom.mail.merge_fields import check_fields, find_fields, list_fields_in
 
 
 @pytest.mark.parametrize("written", ["{{ email }}", "{{email}}", "{{  email\t}}"])
 def test_spaces_in_the_braces_are_optional(written: str) -> None:
-    assert list(split_fields("text", f"a{written}b")) == ["a", Field.EMAIL, "b"]
+    [found] = find_fields("text", f"a{written}b")
+    assert (found.name, found.start, found.end) == ("email", 1, 1 + len(written))
 
 
-def test_a_text_is_split_into_what_stays_and_the_fields() -> None:
+def test_the_fields_of_a_text_are_found_in_order() -> None:
     text = "{{ email }}{{ list_description }}, } }} { {a{{ unsubscribe_url }}"
-    assert list(split_fields("text", text)) == [
-        Field.EMAIL,
-        Field.LIST_DESCRIPTION,
-        ", } }} { {a",
-        Field.UNSUBSCRIBE_URL,
-    ]
+    names = [each.name for each in find_fields("text", text)]
+    assert names == ["email", "list_description", "unsubscribe_url"]
+
+
+def test_fields_of_the_list_are_told_from_those_of_every_email() -> None:
+    text = '{{ city | default: "x" }}{{ email }}{{ first_name | default: "y" }}{{city}}'
+    assert list_fields_in(text, None, "{{ plan }}") == ("city", "first_name", "plan")
+
+
+def test_a_field_that_may_be_empty_needs_a_default() -> None:
+    check_fields("subject", '{{ first_name | default: "" }}, member since {{ joined }}')
+    with pytest.raises(Invalid, match=r"line 2, column 3: \{\{ first_name \}\} may be empty"):
+        check_fields("text", "a\n  {{ first_name }}")
 
 
 @pytest.mark.parametrize(
@@ -61,9 +69,10 @@ def test_a_subject_may_hold_the_address_and_the_description_but_no_link() -> Non
 @given(st.text(alphabet="{} emailx\n"))
 def test_what_passes_the_check_has_no_opening_braces_left(text: str) -> None:
     try:
-        pieces = list(split_fields("text", text))
+        fields = list(find_fields("text", text))
     except Invalid:
         assert "{{" in text
         return
-    assert not any("{{" in each for each in pieces if not isinstance(each, Field))
-    check_fields("text", text)
+    for each in reversed(fields):
+        text = text[: each.start] + "x" + text[each.end :]
+    assert "{{" not in text

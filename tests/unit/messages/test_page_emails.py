@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -115,3 +116,24 @@ def test_an_address_is_found_however_it_is_spelled() -> None:
 def test_a_page_may_have_any_number_of_emails(count: int) -> None:
     page = stored(new_page(count)).settled({0: EmailState(EmailOutcome.ACCEPTED, "250", 1)})
     assert page.counts().as_dict()["pending"] == count - 1
+
+
+def test_values_stay_with_their_emails_until_they_are_erased() -> None:
+    people = {Address(f"p{n}@example.org"): SubscriberGuid(str(uuid.UUID(int=n))) for n in range(3)}
+    values = [("Ann", "Bern"), ("", "Basel"), ("Zoë", "")]
+    page = stored(PageEmails.planned(people, values))
+    assert page.has_values
+    after = stored(page.settled({1: EmailState(EmailOutcome.ACCEPTED, "250 ok", 1, at=NOON)}))
+    assert [after.values(place) for place in range(3)] == values
+    erased = stored(after.erased(0))
+    assert [erased.values(place) for place in range(3)] == [("", ""), *values[1:]]
+    assert b"Ann" not in erased.packed()
+
+
+def test_a_page_without_values_takes_no_more_space_than_before() -> None:
+    page = new_page(100)
+    assert len(msgspec.msgpack.decode(page.packed())) == 11
+    settled = page.settled({0: EmailState(EmailOutcome.ACCEPTED, "250 ok", 1, at=NOON)})
+    assert len(msgspec.msgpack.decode(stored(settled).settled({1: UNTRIED}).packed())) == 11
+    assert not page.has_values
+    assert page.values(0) == ()

@@ -133,15 +133,27 @@ def preflight(settings: Settings, ref: str, as_json: bool) -> None:
 @click.command("test")
 @click.argument("ref")
 @click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
+@click.option(
+    "--as",
+    "subscriber",
+    metavar="ADDRESS",
+    help="The subscriber whose fields it shows. [default: an example]",
+)
 @output.json_option
 @with_settings
-def test(settings: Settings, ref: str, addresses: tuple[str, ...], as_json: bool) -> None:
+def test(
+    settings: Settings,
+    ref: str,
+    addresses: tuple[str, ...],
+    subscriber: str | None,
+    as_json: bool,
+) -> None:
     """Send a message, marked [Test], to up to ten addresses now."""
 
     async def work(services: Services) -> list[tuple[Address, Result]]:
         from postroom.wiring import send_test_emails
 
-        return await send_test_emails(services, settings, ref, addresses)
+        return await send_test_emails(services, settings, ref, addresses, subscriber)
 
     results = call(settings, work)
     failed = [(address, each) for address, each in results if each.kind != "accepted"]

@@ -110,7 +110,8 @@ class Fields:
         return tuple(self._all.values())
 
     def get(self, name: str) -> Field | None:
-        return self._all.get(name)
+        """Return a field by its name, or by the one that it had before it was renamed."""
+        return self._all.get(name) or self._renamed.get(name)
 
     @property
     def types(self) -> dict[str, FieldType]:

@@ -99,7 +99,8 @@ class Message(msgspec.Struct, frozen=True):
     `has_source`, what the author wrote is stored besides the HTML that was made from it.
 
     `segment`, `exclude_segments` and `exclude_lists` are its `audience`; `audience_rules` are the
-    rules of these segments, copied when the message is queued.
+    rules of these segments, copied when the message is queued. `fields` are the list's fields that
+    it uses: pages have their values in this order.
 
     `body_version` names the blobs of its bodies: an edit writes new ones and then points to them.
     `from_address` and the fields that begin with `list_` are copied from the list when the message
@@ -129,6 +130,7 @@ class Message(msgspec.Struct, frozen=True):
     exclude_segments: tuple[str, ...] = ()
     exclude_lists: tuple[ListName, ...] = ()
     audience_rules: AudienceRules | None = None
+    fields: tuple[str, ...] = ()
     preheader: str = ""
     from_name: str = ""
     reply_to: str = ""

@@ -93,8 +93,18 @@ class _Packed(msgspec.Struct, array_like=True, gc=False):
         )
 
 
+class _PackedWithValues(_Packed, array_like=True, gc=False):
+    """The stored form of a page whose message uses fields of its list.
+
+    It is a form of its own, so that other pages take no more space.
+    """
+
+    columns: list[list[str]] = []
+    """For each of the message's fields, the value of each email."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Packed).decode
+_decode = msgspec.msgpack.Decoder(_PackedWithValues).decode
 
 
 class PageEmails:
@@ -110,10 +120,17 @@ class PageEmails:
         """Whether nothing was settled yet."""
 
     @classmethod
-    def planned(cls, guids: Mapping[Address, SubscriberGuid]) -> PageEmails:
-        """Return a new page for these addresses, in this order."""
+    def planned(
+        cls, guids: Mapping[Address, SubscriberGuid], values: Sequence[Sequence[str]] = ()
+    ) -> PageEmails:
+        """Return a new page for these addresses, in this order. `values` has for each address the
+        values of the fields that the message uses."""
         packed = bytes.fromhex("".join(guids.values()).replace("-", ""))
-        return cls(_Packed("\n".join(guids), packed))
+        addresses = "\n".join(guids)
+        if not values:
+            return cls(_Packed(addresses, packed))
+        columns = [list(column) for column in zip(*values, strict=True)]
+        return cls(_PackedWithValues(addresses, packed, columns=columns))
 
     @classmethod
     def unpacked(cls, stored: bytes) -> PageEmails:
@@ -137,6 +154,17 @@ class PageEmails:
         return SubscriberGuid(
             f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
         )
+
+    @property
+    def has_values(self) -> bool:
+        return isinstance(self._packed, _PackedWithValues) and bool(self._packed.columns)
+
+    def values(self, place: int) -> tuple[str, ...]:
+        """Return the values that the subscriber's fields had when the page was planned."""
+        packed = self._packed
+        if not isinstance(packed, _PackedWithValues):
+            return ()
+        return tuple(column[place] for column in packed.columns)
 
     def places_of(self, key: AddressKey) -> list[int]:
         """Return where emails to an address are, however it is spelled: one, or none.
@@ -197,7 +225,8 @@ class PageEmails:
         return PageEmails(columns.packed(), self.addresses)
 
     def erased(self, place: int) -> PageEmails:
-        """Return the page without the address and the GUID of one email, which still counts."""
+        """Return the page without the address, the GUID and the values of one email, which still
+        counts."""
         addresses = [*self.addresses]
         addresses[place] = ERASED
         start, end = place * _GUID_BYTES, (place + 1) * _GUID_BYTES
@@ -207,6 +236,9 @@ class PageEmails:
             addresses="\n".join(addresses),
             guids=guids[:start] + bytes(_GUID_BYTES) + guids[end:],
         )
+        if isinstance(packed, _PackedWithValues):
+            columns = [[*each[:place], "", *each[place + 1 :]] for each in packed.columns]
+            packed = msgspec.structs.replace(packed, columns=columns)
         return PageEmails(packed)
 
 
@@ -253,9 +285,11 @@ class _Columns:
         if self._before.replies or self._before.moments:
             replies, reply_of = _without_unused(replies, reply_of)
             moments, at_of = _without_unused(moments, at_of)
-        return _Packed(
-            addresses=self._before.addresses,
-            guids=self._before.guids,
+        before = self._before
+        columns = before.columns if isinstance(before, _PackedWithValues) else []
+        packed = _Packed(
+            addresses=before.addresses,
+            guids=before.guids,
             outcomes=_stored(self._outcomes),
             tries=_stored(self._tries),
             doubts=_stored(self._doubts),
@@ -266,6 +300,9 @@ class _Columns:
             next_tries=self._next_tries,
             first_tries=self._first_tries,
         )
+        if not columns:
+            return packed
+        return _PackedWithValues(**msgspec.structs.asdict(packed), columns=columns)
 
 
 def _number(known: dict[T, int], value: T | None) -> int:

@@ -61,6 +61,9 @@ class PageSending:
             if place in states:
                 continue
             if (recipient := allowed.get(address)) is not None:
+                if emails.has_values:
+                    values = emails.values(place)
+                    recipient = Recipient(recipient.address, recipient.guid, values)
                 places[address] = place
                 recipients.append(recipient)
             else:

@@ -11,8 +11,9 @@ from typing import Final
 import msgspec
 
 from postroom import clock
-from postroom.domain.audience.fields import Fields
-from postroom.domain.audience.lists import ListName, parse_list_name
+from postroom.domain.audience.field_texts import field_texts, shown_value
+from postroom.domain.audience.fields import Field, Fields
+from postroom.domain.audience.lists import ListName, Subscriber, parse_list_name
 from postroom.domain.audience.rules import RuleError, check_rule, fields_of, parse_rule
 from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.audiences import (
@@ -22,6 +23,7 @@ from postroom.domain.messages.audiences import (
     Exclusion,
     parse_audience,
 )
+from postroom.mail.merge_fields import OWN_RULES, RULES, FieldRule, Personal
 from postroom.services import entities
 from postroom.services.audience.list_fields import FieldService
 from postroom.services.audience.list_sizes import ListSizes
@@ -70,6 +72,10 @@ class AudienceService:
                 raise Invalid("exclude_lists", str(exc)) from exc
         await self.rules(list_name, audience)
         return audience
+
+    async def merge_fields(self, list_name: str) -> Mapping[str, FieldRule]:
+        """Return the merge fields of messages to a list, which exists."""
+        return (await self.personal(list_name)).rules
 
     async def rules(self, list_name: str, audience: Audience) -> AudienceRules:
         """Return the rules of the segments as they are now. `Invalid` if a segment does not exist,
@@ -134,6 +140,28 @@ class AudienceService:
             size.recipients, {reason: count for reason, count in excluded.items() if count > 0}
         )
 
+    async def personal(self, list_name: str, subscriber: Subscriber | None = None) -> Personal:
+        """Return the merge fields of messages to a list, which exists, with what they say for a
+        subscriber now. Without one, a field that is never empty has its label as an example."""
+        fields = (await self._fields.of(parse_list_name(list_name))).fields
+        rules = {**RULES, **{each.name: _rule_of(each) for each in fields.declared}}
+        if subscriber is None:
+            values = {
+                each.name: each.shown_label if each.default is None else shown_value(each.default)
+                for each in fields.declared
+                if not rules[each.name].may_be_empty
+            }
+            return Personal(rules, {**values, "joined": clock.now().date().isoformat()})
+        names = [name for name in rules if name not in OWN_RULES]
+        texts = field_texts(
+            fields,
+            names,
+            subscriber.address,
+            subscriber.created_at,
+            subscriber.attributes,
+        )
+        return Personal(rules, dict(zip(names, texts, strict=True)))
+
     async def _rule(
         self, field: str, list_name: str, name: str, fields: Fields, used: set[str]
     ) -> str:
@@ -148,3 +176,7 @@ class AudienceService:
             raise Invalid(field, f"the rule of {name}, {exc.problem}") from exc
         used |= fields_of(rule)
         return segment.rule
+
+
+def _rule_of(field: Field) -> FieldRule:
+    return FieldRule(may_be_empty=not field.required and field.default is None)

@@ -14,10 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from postroom import clock
-from postroom.composing.brand import EmailBrand
-from postroom.composing.layouts import Layout
 from postroom.domain.audience.lists import ListName, parse_list_name
-from postroom.domain.errors import Incomplete, Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.audiences import Audience
 from postroom.domain.messages.messages import (
     DRAFTS,
@@ -30,28 +28,21 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.web_pages import new_web_key
+from postroom.mail.merge_fields import list_fields_in
 from postroom.observability import spans
-from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
 from postroom.services.messages.attached_files import AttachedFiles
+from postroom.services.messages.draft_compilation import DraftCompilation
 from postroom.services.messages.draft_contents import (
     Content,
     ContentChange,
     change_to,
-    compiled,
-    complete,
     content_of,
     has_own_html,
     source_bodies,
     storable,
 )
-from postroom.services.messages.email_brand import email_brand
-from postroom.services.messages.lifecycle import (
-    Audiences,
-    MessageService,
-    WrittenIn,
-    has_generated_text,
-)
+from postroom.services.messages.lifecycle import Audiences, MessageService, WrittenIn
 from postroom.services.messages.message_contents import (
     InboxLines,
     MessageBodies,
@@ -59,6 +50,7 @@ from postroom.services.messages.message_contents import (
     checked_time,
     with_bodies,
 )
+from postroom.services.messages.message_edits import has_generated_text
 from postroom.services.messages.message_rows import MessageRows
 from postroom.services.messages.message_versions import MessageVersions, is_over
 from postroom.services.messages.published_messages import PublishingService
@@ -69,7 +61,7 @@ _KIND: Final = "message"
 HTML: Final = MessageFormat.HTML
 
 
-class ComposingService:
+class ComposingService(DraftCompilation):
     """Messages while their authors write them."""
 
     def __init__(
@@ -82,13 +74,10 @@ class ComposingService:
         audiences: Audiences,
         base_url: str = "",
     ) -> None:
+        super().__init__(store, templates, audiences, base_url)
         self._rows = rows
         self._messages = messages
-        self._templates = templates
         self._publishing = publishing
-        self._audiences = audiences
-        self._base_url = base_url
-        self._lists = store.table(entities.LISTS)
         self._bodies = MessageBodies(store)
         self._files = AttachedFiles(store)
         self.versions = MessageVersions(store)
@@ -281,6 +270,7 @@ class ComposingService:
             list_name=parse_list_name(content.list_name),
             subject=content.subject,
             **msgspec.structs.asdict(content.lines),
+            fields=list_fields_in(content.subject, content.preheader, bodies.html, bodies.text),
             scheduled_at=checked_time(at or old.scheduled_at or clock.now()),
             ready_by="",
             web_key=old.web_key or new_web_key(),
@@ -295,54 +285,6 @@ class ComposingService:
         """Return a message as it would be sent. `Incomplete`."""
         content = await self.content(draft)
         return await self.complete(content)
-
-    async def complete(self, content: Content) -> tuple[Content, NewBodies]:
-        """Return a content with its bodies as they would be sent. `Incomplete`."""
-        problems: dict[str, str] = {}
-        brand, layout = EmailBrand(), None
-        try:
-            if content.list_name:
-                brand = await self.brand(content.list_name)
-                await self._audiences.checked(content.list_name, content.audience)
-        except Invalid as exc:
-            problems[exc.field] = exc.problem
-        except NoSuch:
-            problems["list"] = f"there is no list {content.list_name!r}: choose another one"
-        try:
-            layout = await self.layout(content)
-        except NoSuch:
-            problems["template"] = f"there is no template {content.template!r}: choose another one"
-        try:
-            found = await complete(content, brand, layout)
-        except Incomplete as exc:
-            raise Incomplete({**problems, **exc.problems}) from exc
-        if problems:
-            raise Incomplete(problems)
-        return found
-
-    async def brand(self, list_name: str) -> EmailBrand:
-        """Return the brand of a list. `NoSuch`, `Invalid`."""
-        found = await self._lists.get(parse_list_name(list_name), entities.LIST_ROW)
-        if found is None or found.properties.get("Deleting") is True:
-            raise NoSuch("list", list_name)
-        return email_brand(entities.list_from(found), self._base_url)
-
-    async def layout(self, content: Content) -> Layout | None:
-        """Return the template of a content, if it has one. `NoSuch`."""
-        if not content.template:
-            return None
-        return (await self._templates.get(content.template)).layout
-
-    async def compile(self, content: Content) -> NewBodies:
-        """Return the bodies that a content is sent with, however incomplete it is. `Invalid`."""
-        try:
-            brand = await self.brand(content.list_name)
-        except (NoSuch, Invalid):
-            brand = EmailBrand()
-        try:
-            return await compiled(content, brand, await self.layout(content))
-        except NoSuch as exc:
-            raise Invalid("template", str(exc)) from exc
 
     async def unschedule(self, ref: str, *, etag: str | None = None) -> Message:
         """Make a scheduled message a draft again. `NotNow` once it is being sent, `Overtaken`."""

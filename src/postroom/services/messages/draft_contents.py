@@ -35,6 +35,7 @@ from postroom.domain.messages.messages import (
 )
 from postroom.domain.plain_text import printable
 from postroom.mail.body_files import clean_body
+from postroom.mail.merge_fields import FieldRule
 from postroom.services.messages.message_contents import (
     InboxLines,
     NewBodies,
@@ -165,21 +166,23 @@ def has_own_html(content: Content) -> bool:
     return content.format is MessageFormat.HTML and not content.template
 
 
-async def compiled(content: Content, brand: EmailBrand, layout: Layout | None) -> NewBodies:
+async def compiled(
+    content: Content, brand: EmailBrand, layout: Layout | None, rules: Mapping[str, FieldRule]
+) -> NewBodies:
     """Return the bodies as they are sent. `Invalid`."""
     html, text = content.body, content.text
     source = None
     if html.strip() and not has_own_html(content):
-        made = await asyncio.to_thread(compile_source, html, content.format, brand, layout)
+        made = await asyncio.to_thread(compile_source, html, content.format, brand, layout, rules)
         if made.errors:
             raise Invalid("body", "; ".join(map(str, made.errors[:_MOST_ERRORS])))
         html, text, source = made.html, text if text.strip() else made.text, content.body
     bodies = NewBodies(html if html.strip() else None, text if text.strip() else None, source)
-    return await with_text(await checked_bodies(bodies))
+    return await with_text(await checked_bodies(bodies, rules))
 
 
 async def complete(
-    content: Content, brand: EmailBrand, layout: Layout | None
+    content: Content, brand: EmailBrand, layout: Layout | None, rules: Mapping[str, FieldRule]
 ) -> tuple[Content, NewBodies]:
     """Return the content and the bodies as they are sent. `Incomplete` names everything that is
     missing or wrong; whether list and template exist is left to the caller."""
@@ -192,15 +195,15 @@ async def complete(
         problems["subject"] = "is missing"
     else:
         try:
-            fields["subject"] = checked_subject(content.subject)
+            fields["subject"] = checked_subject(content.subject, rules)
         except Invalid as exc:
             problems[exc.field] = exc.problem
     try:
-        fields |= msgspec.structs.asdict(checked_lines(content.lines))
+        fields |= msgspec.structs.asdict(checked_lines(content.lines, rules))
     except Invalid as exc:
         problems[exc.field] = exc.problem
     try:
-        bodies = await compiled(content, brand, layout)
+        bodies = await compiled(content, brand, layout, rules)
         if not (bodies.html or bodies.text):
             problems["body"] = "is empty: write the message"
     except Invalid as exc:

@@ -14,7 +14,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.lists import parse_list_name
-from postroom.domain.errors import Invalid, NoSuch, NotNow, Overtaken
+from postroom.domain.errors import NoSuch, NotNow, Overtaken
 from postroom.domain.messages.attachments import Attachment, check_attachments
 from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.domain.messages.messages import (
@@ -30,6 +30,7 @@ from postroom.domain.messages.pages import SCHEDULE_QUEUE
 from postroom.domain.messages.refs import MessageRef
 from postroom.domain.messages.web_pages import new_web_key
 from postroom.mail.attached_files import AttachedFile
+from postroom.mail.merge_fields import FieldRule
 from postroom.observability import spans
 from postroom.services import entities
 from postroom.services.concurrency import retry_on_conflict
@@ -47,9 +48,11 @@ from postroom.services.messages.message_contents import (
     checked_lines,
     checked_subject,
     checked_time,
+    fields_of,
     with_bodies,
     with_text,
 )
+from postroom.services.messages.message_edits import check_kept, merged_bodies, with_fields
 from postroom.services.messages.message_rows import MessagePage, MessagePart, MessageRows
 from postroom.services.messages.message_versions import MessageVersions
 from postroom.services.messages.published_messages import PublishedIndex, check_content
@@ -71,6 +74,9 @@ AS_HTML: Final = WrittenIn()
 class Audiences(Protocol):
     async def checked(self, list_name: str, audience: Audience) -> Audience:
         """Return an audience as it is stored. `Invalid` if the list cannot have it."""
+
+    async def merge_fields(self, list_name: str) -> Mapping[str, FieldRule]:
+        """Return the merge fields of messages to a list."""
 
 
 class MessageService:
@@ -136,8 +142,8 @@ class MessageService:
         if ref is not None and (created := await self._find(ref)) is not None:
             await self.wake_scheduler(created)
             return created
-        lines = checked_lines(lines)
         subject, bodies, scheduled_at = await self.checked(list_name, subject, bodies, scheduled_at)
+        lines = checked_lines(lines, await self._audiences.merge_fields(list_name))
         if published:
             check_content(subject, lines.preheader, bodies)
         audience = await self._audiences.checked(list_name, audience)
@@ -165,6 +171,7 @@ class MessageService:
         )
         await self._files.put(message.ref, files)
         await self._files.check(message.ref, attachments)
+        message = msgspec.structs.replace(message, fields=fields_of(message, bodies))
         await self._bodies.write(message, bodies)
         try:
             message = await self._rows.insert(message)
@@ -179,8 +186,9 @@ class MessageService:
         """Return subject, bodies and time as they would be stored. `Invalid`, `NoSuch` list."""
         await self.check_list(list_name)
         check_any_body(bodies)
-        bodies = await checked_bodies(bodies)
-        subject, scheduled_at = checked_subject(subject), checked_time(scheduled_at)
+        rules = await self._audiences.merge_fields(list_name)
+        bodies = await checked_bodies(bodies, rules)
+        subject, scheduled_at = checked_subject(subject, rules), checked_time(scheduled_at)
         return subject, await with_text(bodies), scheduled_at
 
     async def edit(
@@ -215,12 +223,13 @@ class MessageService:
         if list_name is not None:
             await self.check_list(list_name)
         if old.queued_at is not None:
-            _check_kept(old, list_name, audience, scheduled_at)
+            check_kept(old, list_name, audience, scheduled_at)
             await self._unsent.check(old)
+        rules = await self._audiences.merge_fields(list_name or old.list_name)
         new = msgspec.structs.replace(
             old,
             list_name=old.list_name if list_name is None else parse_list_name(list_name),
-            subject=old.subject if subject is None else checked_subject(subject),
+            subject=old.subject if subject is None else checked_subject(subject, rules),
             scheduled_at=old.scheduled_at if scheduled_at is None else checked_time(scheduled_at),
             published=old.published if published is None else published,
             web_key=old.web_key or new_web_key(),
@@ -232,11 +241,17 @@ class MessageService:
             await self._files.check(old.ref, attachments)
             new = msgspec.structs.replace(new, attachments=check_attachments(attachments))
         if lines is not None:
-            new = msgspec.structs.replace(new, **msgspec.structs.asdict(checked_lines(lines)))
+            checked = checked_lines(lines, rules)
+            new = msgspec.structs.replace(new, **msgspec.structs.asdict(checked))
+        current = merged = await self.bodies(old)
         if bodies is not None and (bodies.html is not None or bodies.text is not None):
-            new = await self._write_new_version(old, new, bodies)
-        elif new.published:
-            check_content(new.subject, new.preheader, await self.bodies(old))
+            merged = await merged_bodies(current, await checked_bodies(bodies, rules))
+            new = with_bodies(new, merged)
+        new = with_fields(new, merged, rules)
+        if new.published:
+            check_content(new.subject, new.preheader, merged)
+        if merged is not current:
+            await self._bodies.write(new, merged)
         try:
             saved = await self._rows.save_edit(old, new)
         except Conflict as exc:
@@ -331,23 +346,6 @@ class MessageService:
         except NoSuch:
             return None
 
-    async def _write_new_version(self, old: Message, new: Message, bodies: NewBodies) -> Message:
-        bodies = await checked_bodies(bodies)
-        current = await self.bodies(old)
-        if bodies.text is None and await has_generated_text(current):
-            bodies = await with_text(bodies)
-        merged = NewBodies(
-            current.html if bodies.html is None else bodies.html,
-            current.text if bodies.text is None else bodies.text,
-            current.source if bodies.html is None else None,
-        )
-        check_any_body(merged)
-        if new.published:
-            check_content(new.subject, new.preheader, merged)
-        new = with_bodies(new, merged)
-        await self._bodies.write(new, merged)
-        return new
-
     async def _change_status(
         self,
         ref: str,
@@ -386,23 +384,3 @@ class MessageService:
         """Put a queue message that the scheduler receives when the message is due, or now."""
         due_in = (message.due_at - clock.now()).total_seconds()
         await self._bell.put(message.ref, delay=min(max(due_in, 0.0), QUEUE_SECONDS))
-
-
-def _check_kept(
-    old: Message, list_name: str | None, audience: Audience | None, scheduled_at: datetime | None
-) -> None:
-    """Raise `Invalid` if an edit changes who gets a message with planned recipients, or when."""
-    why = "can no longer be changed: the recipients have been planned"
-    if list_name is not None and parse_list_name(list_name) != old.list_name:
-        raise Invalid("list", why)
-    if audience is not None and audience != old.audience:
-        raise Invalid("segment", why)
-    if scheduled_at is not None and checked_time(scheduled_at) != old.scheduled_at:
-        raise Invalid("scheduled_at", why)
-
-
-async def has_generated_text(bodies: NewBodies) -> bool:
-    """Return whether the text is the one that is generated from the HTML."""
-    if not bodies.html or not bodies.text:
-        return False
-    return (await with_text(NewBodies(bodies.html))).text == bodies.text

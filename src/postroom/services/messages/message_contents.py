@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -27,7 +27,13 @@ from postroom.domain.plain_text import one_line
 from postroom.mail.body_files import clean_body
 from postroom.mail.field_contexts import check_places
 from postroom.mail.html import shows_html, shows_text
-from postroom.mail.merge_fields import check_fields
+from postroom.mail.merge_fields import (
+    ANY_FIELD,
+    RULES,
+    FieldRule,
+    check_fields,
+    list_fields_in,
+)
 from postroom.mail.plaintext import text_from_html
 from postroom.services import entities
 from postroom.services.messages.picture_uses import MESSAGE, PictureUses
@@ -61,10 +67,10 @@ class InboxLines(msgspec.Struct, frozen=True):
 NO_LINES: Final = InboxLines()
 
 
-def checked_lines(lines: InboxLines) -> InboxLines:
+def checked_lines(lines: InboxLines, rules: Mapping[str, FieldRule] = RULES) -> InboxLines:
     """Return the lines as they are sent. `Invalid`."""
     preheader = one_line("preheader", lines.preheader, longest=LONGEST_PREHEADER, required=False)
-    check_fields("preheader", preheader)
+    check_fields("preheader", preheader, rules)
     from_name = one_line("from_name", lines.from_name, longest=LONGEST_FROM_NAME, required=False)
     reply_to = lines.reply_to.strip() and parse_address(lines.reply_to, "reply_to")
     return InboxLines(preheader, from_name, reply_to)
@@ -76,28 +82,30 @@ def pictures_in(bodies: NewBodies) -> frozenset[PictureHash]:
     return frozenset[PictureHash]().union(*map(media_in, sources))
 
 
-def checked_subject(subject: str) -> str:
+def checked_subject(subject: str, rules: Mapping[str, FieldRule] = RULES) -> str:
     """Return the subject as it is stored. `Invalid`."""
     checked = one_line("subject", subject, longest=LONGEST_SUBJECT)
-    check_fields("subject", checked)
+    check_fields("subject", checked, rules)
     return checked
 
 
-async def checked_bodies(bodies: NewBodies) -> NewBodies:
+async def checked_bodies(bodies: NewBodies, rules: Mapping[str, FieldRule] = RULES) -> NewBodies:
     """Return the bodies as they are stored, with one kind of line end. `Invalid` for a blank body.
 
     Checked in a thread: a body may have 10 MB.
     """
-    return await asyncio.to_thread(_checked, bodies)
+    return await asyncio.to_thread(_checked, bodies, rules)
 
 
-def _checked(bodies: NewBodies) -> NewBodies:
+def _checked(bodies: NewBodies, rules: Mapping[str, FieldRule]) -> NewBodies:
     if bodies.html and not shows_html(bodies.html):
         raise Invalid("html", f"has neither text nor pictures: {_HOW_TO_FIX}")
     if bodies.text and not shows_text(bodies.text):
         raise Invalid("text", f"is blank: {_HOW_TO_FIX}")
     return NewBodies(
-        _checked_body("html", bodies.html), _checked_body("text", bodies.text), bodies.source
+        _checked_body("html", bodies.html, rules),
+        _checked_body("text", bodies.text, rules),
+        bodies.source,
     )
 
 
@@ -111,7 +119,9 @@ async def with_text(bodies: NewBodies) -> NewBodies:
     generated = await asyncio.to_thread(text_from_html, bodies.html)
     if len(generated.encode()) > LARGEST_BODY:
         return bodies  # written-out links are long: send the HTML alone
-    return NewBodies(bodies.html, _checked_body("text", generated) or None, bodies.source)
+    return NewBodies(
+        bodies.html, _checked_body("text", generated, ANY_FIELD) or None, bodies.source
+    )
 
 
 def check_any_body(bodies: NewBodies) -> None:
@@ -133,13 +143,13 @@ def checked_time(moment: datetime) -> datetime:
     return checked
 
 
-def _checked_body(field: str, body: str | None) -> str | None:
+def _checked_body(field: str, body: str | None, rules: Mapping[str, FieldRule]) -> str | None:
     if not body:
         return body
     cleaned = clean_body(field, body)
-    check_fields(field, cleaned)
+    check_fields(field, cleaned, rules)
     if field == "html":
-        check_places(cleaned)
+        check_places(cleaned, rules)
     return cleaned
 
 
@@ -186,6 +196,11 @@ class MessageBodies:
     async def _delete(self, name: str) -> None:
         with contextlib.suppress(NotFound):
             await self._blobs.delete(name)
+
+
+def fields_of(message: Message, bodies: NewBodies) -> tuple[str, ...]:
+    """Return the fields of the list that a message uses, as it is sent."""
+    return list_fields_in(message.subject, message.preheader, bodies.html, bodies.text)
 
 
 def with_bodies(message: Message, bodies: NewBodies) -> Message:

@@ -42,6 +42,7 @@ def message_entity(message: Message) -> Entity:
         "AudienceRules": None
         if message.audience_rules is None
         else msgspec.json.encode(message.audience_rules).decode(),
+        "MergeFields": ",".join(message.fields) or None,
         "Preheader": message.preheader or None,
         "FromName": message.from_name or None,
         "ReplyTo": message.reply_to or None,
@@ -89,6 +90,7 @@ def message_from(entity: Entity) -> Message:
         exclude_segments=_names(entity, "ExcludeSegments"),
         exclude_lists=tuple(map(ListName, _names(entity, "ExcludeLists"))),
         audience_rules=None if rules is None else msgspec.json.decode(rules, type=AudienceRules),
+        fields=_names(entity, "MergeFields"),
         preheader=read_optional(entity, "Preheader", str) or "",
         from_name=read_optional(entity, "FromName", str) or "",
         reply_to=read_optional(entity, "ReplyTo", str) or "",

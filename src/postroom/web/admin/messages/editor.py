@@ -229,6 +229,7 @@ async def _test(visit: Visit, draft: Draft, to: list[str]) -> tuple[str, bool]:
                 visit.context.base_url,
                 content.lines,
                 await _files(visit, draft),
+                await visit.services.audiences.personal(mailing_list.name),
             )
     except DomainError as exc:
         return str(exc), False

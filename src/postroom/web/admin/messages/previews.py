@@ -18,7 +18,8 @@ from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.html import has_remote_pictures
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
-from postroom.sender.draft_mail import draft_mailing
+from postroom.mail.merge_fields import Personal
+from postroom.sender.draft_mail import draft_mailing, draft_values
 from postroom.services.accounts.users import Role
 from postroom.services.messages.draft_contents import Content
 from postroom.services.messages.message_contents import NewBodies
@@ -135,7 +136,8 @@ async def _preview_of(
     mailing_list = await _list_of(visit, content.list_name, is_new=is_new)
     content = msgspec.structs.replace(content, subject=content.subject.strip() or "(no subject)")
     base_url = visit.context.base_url
-    return await asyncio.to_thread(_composed, mailing_list, content, bodies, base_url)
+    personal = await visit.services.audiences.personal(mailing_list.name)
+    return await asyncio.to_thread(_composed, mailing_list, content, bodies, base_url, personal)
 
 
 async def _list_of(visit: Visit, name: str, *, is_new: bool) -> MailingList:
@@ -152,10 +154,16 @@ async def _list_of(visit: Visit, name: str, *, is_new: bool) -> MailingList:
 
 
 def _composed(
-    mailing_list: MailingList, content: Content, bodies: NewBodies, base_url: str
+    mailing_list: MailingList,
+    content: Content,
+    bodies: NewBodies,
+    base_url: str,
+    personal: Personal,
 ) -> ReadMail:
-    mailing = draft_mailing(mailing_list, content.subject, bodies, base_url, content.lines)
-    return read_mail(mailing.mail(_RECIPIENT))
+    subject, lines = content.subject, content.lines
+    mailing = draft_mailing(mailing_list, subject, bodies, base_url, lines, personal)
+    values = draft_values(subject, bodies, lines, personal)
+    return read_mail(mailing.mail(msgspec.structs.replace(_RECIPIENT, values=values)))
 
 
 def _wants_pictures(visit: Visit) -> bool:

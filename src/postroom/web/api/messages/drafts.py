@@ -93,5 +93,5 @@ async def test_message(request: Request, ref: RefPath, body: Test) -> Response:
     `results` says what the mail server replied for each address.
     """
     settings = context_of(request).settings
-    results = await send_test_emails(services_of(request), settings, ref, body.to)
+    results = await send_test_emails(services_of(request), settings, ref, body.to, body.subscriber)
     return respond(describe_tests(results))

@@ -191,6 +191,10 @@ class Test(Body):
         list[Address],
         Field(min_length=1, max_length=MOST_TESTS, description="The addresses of the test."),
     ]
+    subscriber: Annotated[
+        Address | None,
+        Field(description="The subscriber whose fields it shows; left out: an example."),
+    ] = None
 
 
 def _check_source(html: str | None, body: str | None) -> None:

@@ -1,0 +1,141 @@
+"""Values of fields: copied to the pages when a message is queued, and kept there."""
+
+from typing import Any
+
+import pytest
+
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
+from postroom.domain.audience.lists import ListName
+from postroom.domain.errors import Invalid
+from postroom.domain.messages.messages import Message, MessageFormat
+from postroom.services.messages.draft_contents import ContentChange
+from postroom.services.messages.message_contents import InboxLines, NewBodies
+from postroom.storage import Store
+from postroom.wiring import Services
+from tests.contract.conftest import ON_ONE_ENGINE
+from tests.integration.usecases.making import FROM, address_of, days, fill, now
+from tests.integration.usecases.pages import check_pages, fan_out_whole
+
+NEWS = ListName("news")
+FIELDS = [
+    Field("city", required=True),
+    Field("plan", default="free"),
+    Field("age", FieldType.INTEGER),
+    Field("vip", FieldType.BOOLEAN),
+    Field("topics", FieldType.CHOICES, choices=("News", "Events")),
+]
+BODIES = NewBodies(
+    '<p>{{ first_name | default: "there" }}, {{ city }}</p>',
+    '{{ plan }} {{ age | default: "?" }} {{ vip | default: "-" }} {{ topics | default: "-" }}',
+)
+
+
+@pytest.fixture
+async def news(services: Services, store: Store) -> None:
+    await services.lists.create(NEWS, "The news", FROM)
+    await services.fields.declare(NEWS, FIELDS)
+    await fill(store, NEWS, 3)
+
+
+async def know(services: Services, number: int, **attributes: Any) -> None:
+    await services.subscriptions.edit(NEWS, address_of(number), attributes=attributes)
+
+
+async def values(services: Services, message: Message) -> list[tuple[str, ...]]:
+    return [
+        page.emails.values(place)
+        async for page in services.pages.whole(message)
+        for place in range(len(page.emails))
+    ]
+
+
+async def test_pages_have_the_values_of_the_fields_that_the_message_uses(
+    services: Services, store: Store, news: None
+) -> None:
+    await know(services, 0, first_name="Ann", city="Bern", age=30, vip=True, topics=["News"])
+    await know(services, 1, city="Basel", plan="pro", age=0, vip=False, last_name="Unused")
+    message = await services.messages.create(
+        NEWS, "For {{ city }}", BODIES, now(), lines=InboxLines("{{ joined }}")
+    )
+    assert message.fields == ("city", "joined", "first_name", "plan", "age", "vip", "topics")
+    done = await fan_out_whole(store, message.ref)
+    today = now().date().isoformat()
+    assert await values(services, done) == [
+        ("Bern", today, "Ann", "free", "30", "yes", "News"),
+        ("Basel", today, "", "pro", "0", "no", ""),
+        ("", today, "", "free", "", "", ""),
+    ]
+    await know(services, 0, first_name="Anna")
+    assert (await values(services, done))[0][2] == "Ann", "as it was when the message was queued"
+
+
+@ON_ONE_ENGINE
+async def test_a_field_that_may_be_empty_or_is_unknown_is_refused_with_its_place(
+    services: Services, store: Store, news: None
+) -> None:
+    for bodies, field, problem in (
+        (NewBodies("<p>\n {{ age }}</p>"), "html", "line 2, column 2: {{ age }} may be empty"),
+        (NewBodies(None, "{{ town }}"), "text", "line 1, column 1: there is no merge field"),
+        (NewBodies("<p onclick='{{ city }}'>x</p>"), "html", "cannot be used in a script"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            await services.messages.create(NEWS, "Hi", bodies, now())
+        assert caught.value.field == field
+        assert problem in caught.value.problem
+    message = await services.messages.create(NEWS, "Hi", BODIES, days(1))
+    other = await services.lists.create("other", "Others", FROM)
+    with pytest.raises(Invalid, match="uses the field city, which this list has not"):
+        await services.messages.edit(message.ref, list_name=other.name)
+    with pytest.raises(Invalid, match="subject: line 1, column 1"):
+        await services.messages.edit(message.ref, subject="{{ town }}")
+    edited = await services.messages.edit(message.ref, bodies=NewBodies(None, "{{ city }}"))
+    assert edited.fields == ("first_name", "city")
+
+
+@ON_ONE_ENGINE
+async def test_every_format_uses_the_fields_of_its_list(services: Services, news: None) -> None:
+    blocks = '{"version": 1, "blocks": [{"type": "heading", "text": "Hello {{ city }}"}]}'
+    mjml = "<mjml><mj-body><mj-section><mj-column><mj-text>{{ city }}</mj-text></mj-column>"
+    mjml += "</mj-section></mj-body></mjml>"
+    for format, body in (
+        ("markdown", "# Hello {{ city }}"),
+        ("blocks", blocks),
+        ("mjml", mjml),
+        ("html", "<p>{{ city }}</p>"),
+    ):
+        change = ContentChange(
+            list_name=NEWS, subject="Hi", format=MessageFormat(format), body=body
+        )
+        draft = await services.composing.create(change, "ann")
+        scheduled = await services.composing.schedule(draft.ref, days(1))
+        assert scheduled.fields == ("city",)
+        assert "{{ city }}" in ((await services.messages.bodies(scheduled)).text or "")
+
+
+@ON_ONE_ENGINE
+async def test_a_message_without_fields_reads_none(
+    services: Services, store: Store, news: None
+) -> None:
+    plain = NewBodies(None, "Hello {{ email }}")
+    done = await fan_out_whole(
+        store, (await services.messages.create(NEWS, "Hi", plain, now())).ref
+    )
+    assert done.fields == ()
+    async for page in services.pages.whole(done):
+        assert not page.emails.has_values
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "azure"], indirect=True)
+async def test_long_values_make_smaller_pages_that_every_store_can_hold(
+    services: Services, store: Store
+) -> None:
+    await services.lists.create(NEWS, "The news", FROM)
+    names = [f"text{number}" for number in range(15)]
+    await services.fields.declare(NEWS, [Field(name, default="ä" * 1000) for name in names])
+    await fill(store, NEWS, 120)
+    text = "".join(f"{{{{ {name} }}}}" for name in names)
+    message = await services.messages.create(NEWS, "Hi", NewBodies(None, text), now())
+    done = await fan_out_whole(store, message.ref)
+    assert len(await check_pages(store, done)) == 120
+    assert done.queued_pages == 30  # 4 emails with 30,000 bytes each
