@@ -28,6 +28,24 @@ def bodies(kilobytes: int, overhead: int = OVERHEAD) -> NewBodies:
     return NewBodies(f"<html><body>\n{line * lines}</body></html>", text * lines)
 
 
+FIELDS = ("first_name", "last_name", "source")
+
+
+def personal_bodies(kilobytes: int) -> NewBodies:
+    """Return the same with three fields of the subscriber in each body."""
+    plain = bodies(kilobytes)
+    hello = " ".join(f'{{{{ {name} | default: "you" }}}}' for name in FIELDS)
+    html = (plain.html or "").replace("<body>", f"<body>\n<p>Hello {hello}</p>")
+    return NewBodies(html, f"Hello {hello}\n{plain.text}")
+
+
+def attributes(number: int) -> dict[str, str]:
+    """Return the fields of a subscriber."""
+    return dict(
+        zip(FIELDS, (f"Name{number % 20_000}", f"Other {number % 5000}", "web"), strict=True)
+    )
+
+
 def mailing(kilobytes: int) -> Mailing:
     both = bodies(kilobytes)
     return compile_mailing(

@@ -32,11 +32,17 @@ def _folder() -> Iterator[Path]:
 
 
 def on_sqlite(
-    port: int, recipients: int, kilobytes: int = 2, parts: Sequence[str] = SEPARATE
+    port: int,
+    recipients: int,
+    kilobytes: int = 2,
+    parts: Sequence[str] = SEPARATE,
+    *,
+    is_personal: bool = False,
 ) -> pipeline.Run:
     with _folder() as folder:
         setup = Setup(f"sqlite:///{folder}/store.db", folder, port)
-        return asyncio.run(pipeline.send(setup, recipients, kilobytes, parts))
+        sending = pipeline.send(setup, recipients, kilobytes, parts, is_personal=is_personal)
+        return asyncio.run(sending)
 
 
 def on_postgres(
@@ -82,11 +88,14 @@ def _on_azurite(port: int, recipients: int) -> float:
 
 
 def other_mails(effort: Effort) -> list[Figure]:
-    """40 KB mails, and a server that waits 50 ms before each reply."""
+    """40 KB mails, mails with fields, and a server that waits 50 ms before each reply."""
+    mails = effort.size(MAILS)
     with running_smtp_sink() as sink:
-        large, large_other = effort.medians(
+        large, large_other, personal, plain = effort.medians(
             lambda: on_sqlite(sink.port, effort.size(20_000), 40).rate,
             lambda: baselines.with_aiosmtplib(sink.port, effort.size(5_000), 40, 8),
+            lambda: on_sqlite(sink.port, mails, is_personal=True).rate,
+            lambda: on_sqlite(sink.port, mails).rate,
         )
     with running_recording_smtp(delay=0.05, keep_content=False) as slow:
         waiting, waiting_other = effort.medians(
@@ -95,6 +104,7 @@ def other_mails(effort: Effort) -> list[Figure]:
         )
     return [
         Figure("40 KB mails", large, "emails/s", large_other, "aiosmtplib, 8 connections"),
+        Figure("three fields of the subscriber", personal, "emails/s", plain, "none", 0.9),
         Figure(
             "a server that takes 50 ms for each reply",
             waiting,

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from bench.mail import content
 from bench.processes import peak_kilobytes, wait_until_idle
 from postroom.domain.messages.messages import FINAL, Message
@@ -78,16 +80,26 @@ class Setup:
 
 
 async def send(
-    setup: Setup, recipients: int, kilobytes: int = 2, parts: Sequence[str] = SEPARATE
+    setup: Setup,
+    recipients: int,
+    kilobytes: int = 2,
+    parts: Sequence[str] = SEPARATE,
+    *,
+    is_personal: bool = False,
 ) -> Run:
     """Send one message to a new list; the time is from its scheduling to its completion."""
     async with await open_store(setup.store_url) as store:
-        await fill(Services(store), recipients)
-    return await send_to_filled(setup, recipients, kilobytes, parts)
+        await fill(Services(store), recipients, is_personal=is_personal)
+    return await send_to_filled(setup, recipients, kilobytes, parts, is_personal=is_personal)
 
 
 async def send_to_filled(
-    setup: Setup, recipients: int, kilobytes: int = 2, parts: Sequence[str] = SEPARATE
+    setup: Setup,
+    recipients: int,
+    kilobytes: int = 2,
+    parts: Sequence[str] = SEPARATE,
+    *,
+    is_personal: bool = False,
 ) -> Run:
     """Do the same with a list that `fill` has created."""
     async with await open_store(setup.store_url) as store:
@@ -95,7 +107,7 @@ async def send_to_filled(
         with setup.running(parts) as processes:
             await asyncio.to_thread(wait_until_idle, [process.pid for process in processes])
             started = time.perf_counter()
-            message = await schedule(services, kilobytes)
+            message = await schedule(services, kilobytes, is_personal=is_personal)
             while message.status not in FINAL:
                 if any(process.poll() is not None for process in processes):
                     raise RuntimeError(f"a process has died: see {setup.folder}")
@@ -111,15 +123,16 @@ async def send_to_filled(
     return Run(recipients, seconds, peaks)
 
 
-async def schedule(services: Services, kilobytes: int) -> Message:
-    """Schedule the message for now."""
+async def schedule(services: Services, kilobytes: int, *, is_personal: bool = False) -> Message:
+    """Schedule the message for now, with fields of its recipients if it is personal."""
+    bodies = content.personal_bodies if is_personal else content.bodies
     return await services.messages.create(
-        content.LIST, "News", content.bodies(kilobytes), datetime.now(UTC)
+        content.LIST, "News", bodies(kilobytes), datetime.now(UTC)
     )
 
 
-async def fill(services: Services, count: int) -> None:
-    """Create the list, with so many confirmed subscribers."""
+async def fill(services: Services, count: int, *, is_personal: bool = False) -> None:
+    """Create the list, with so many confirmed subscribers, of whom more or less is known."""
     await services.lists.create(content.LIST, "Contoso's news", content.FROM)
     table = services.store.table(entities.LISTS)
     starts = iter(range(0, count, 50))
@@ -128,7 +141,10 @@ async def fill(services: Services, count: int) -> None:
         for start in starts:
             operations: list[Operation] = []
             for number in range(start, min(start + 50, count)):
-                new = new_subscriber(content.LIST, content.address(number), verified=True)
+                new = msgspec.structs.replace(
+                    new_subscriber(content.LIST, content.address(number), verified=True),
+                    attributes=content.attributes(number) if is_personal else {},
+                )
                 operations += [
                     Insert(entities.subscriber_entity(new)),
                     Insert(entities.lookup_entity(new)),

@@ -173,3 +173,33 @@ def test_an_audience_that_does_not_exist_is_refused_by_its_field(client: httpx2.
     ]
     found = client.get(f"{place}/preflight").json()
     assert [each["code"] for each in found["findings"]] == ["incomplete-segment"]
+
+
+def test_a_message_shows_the_values_of_a_subscriber(client: httpx2.Client) -> None:
+    add(client, "ann@example.org", age=30, first_name="<Ann>")
+    message = {
+        "draft": True, "list": "news", "subject": 'Hi {{ first_name | default: "you" }}',
+        "html": '<p>{{ first_name | default: "you" }} in {{ city }}, {{ age | default: "?" }}</p>',
+        "preheader": "News from {{ city }}",
+    }  # fmt: skip
+    place = f"/messages/{client.post('/messages', json=message).json()['ref']}"
+    ann = client.get(f"{place}/render", params={"email": "ann@example.org"}).json()
+    assert ann["subject"] == "Hi <Ann>"
+    assert "<p>&lt;Ann&gt; in your city, 30</p>" in ann["html"]
+    assert "News from your city" in ann["html"]
+    assert ann["text"].startswith("<Ann> in your city, 30")
+    example = client.get(f"{place}/render").json()
+    assert (example["subject"], "you in your city, ?" in example["html"]) == ("Hi you", True)
+    tested = client.post(
+        f"{place}/test", json={"to": ["bob@example.org"], "subscriber": "ann@example.org"}
+    )
+    assert tested.status_code == 200, tested.text
+    nobody = {"to": ["bob@example.org"], "subscriber": "nobody@example.org"}
+    assert client.post(f"{place}/test", json=nobody).status_code == 404
+
+    wrong = client.patch(place, json={"html": "<p>\n{{ age }}</p>"})
+    assert wrong.status_code == 200  # a draft keeps everything
+    refused = client.post(f"{place}/schedule", json={})
+    [error] = refused.json()["errors"]
+    assert error["field"] == "body"
+    assert error["problem"].startswith("line 2, column 1: {{ age }} may be empty")

@@ -96,8 +96,9 @@ def create(
 
     With --segment, only those in the segment when sending starts get it.
 
-    Subject and bodies may contain the merge fields {{email}} and {{list_description}}, bodies also
-    {{unsubscribe_url}}; without it the link is added at the end. A time in the past means now; a
+    Subject and bodies may contain the merge fields {{email}}, {{list_description}} and fields of
+    the list, such as {{first_name | default: "there"}}; bodies also {{unsubscribe_url}}, without
+    which the link is added at the end, {{preferences_url}} and {{web_url}}. A time in the past means now; a
     time without a zone is local.
     """
     from postroom.domain.messages.emails import Counts

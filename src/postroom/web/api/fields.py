@@ -162,7 +162,7 @@ def _check_length(text: str, longest: int) -> None:
 
 Subject = line(
     LONGEST_SUBJECT,
-    "May contain the merge fields {{email}} and {{list_description}}.",
+    "May contain the merge fields {{email}}, {{list_description}} and the list's fields.",
     "What is new in November",
 )
 Preheader = line(

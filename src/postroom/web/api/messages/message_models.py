@@ -28,7 +28,10 @@ from postroom.web.api.fields import (
 )
 from postroom.web.api.messages.attachment_models import Attachments
 
-_FIELDS = "May contain {{email}}, {{list_description}} and {{unsubscribe_url}}."
+_FIELDS = (
+    "May contain merge fields: {{email}}, {{list_description}}, the list's fields, and the links"
+    " {{unsubscribe_url}}, {{preferences_url}} and {{web_url}}."
+)
 Source = Annotated[Text, Field(description=f"The source, in this format. {_FIELDS}")]
 Html = Annotated[
     Text,
