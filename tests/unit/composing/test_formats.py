@@ -243,8 +243,8 @@ def test_a_message_can_be_converted_step_by_step() -> None:
 
 
 def test_a_source_with_errors_is_not_converted() -> None:
-    with pytest.raises(Invalid, match="body: line 2, column 1: there is no merge field"):
-        convert("Hi\n{{ nope }}", MARKDOWN_, BRAND)
+    with pytest.raises(Invalid, match="body: line 2, column 1: the merge field '{{ nope' is not"):
+        convert("Hi\n{{ nope", MARKDOWN_, BRAND)
 
 
 def test_a_source_may_not_be_too_large() -> None:
