@@ -232,7 +232,7 @@ async def opened_transport(settings: Settings) -> AsyncIterator[Transport]:
 async def send_test_emails(
     services: Services, settings: Settings, ref: str, to: Sequence[str], subscriber: str | None
 ) -> list[tuple[Address, Result]]:
-    """Send a message, marked as a test, with the fields of a subscriber. `Incomplete`, `Invalid`."""
+    """Send a message as a test, with the fields of a subscriber. `Incomplete`, `Invalid`."""
     addresses = parse_test_addresses(to)
     message = await services.messages.get(ref)
     content, bodies = await services.composing.checked(message)

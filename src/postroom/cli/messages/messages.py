@@ -98,8 +98,8 @@ def create(
 
     Subject and bodies may contain the merge fields {{email}}, {{list_description}} and fields of
     the list, such as {{first_name | default: "there"}}; bodies also {{unsubscribe_url}}, without
-    which the link is added at the end, {{preferences_url}} and {{web_url}}. A time in the past means now; a
-    time without a zone is local.
+    which the link is added at the end, {{preferences_url}} and {{web_url}}. A time in the past
+    means now; a time without a zone is local.
     """
     from postroom.domain.messages.emails import Counts
     from postroom.domain.messages.messages import MessageFormat, has_passed
