@@ -70,11 +70,11 @@ def check_disk(settings: Settings) -> list[Finding]:
 def _check_space(space: FolderSpace, settings: Settings) -> Finding:
     if shortage := find_shortage([space], settings.storage.min_free_space):
         text = f"{shortage} for {space.folder}"
-        advice = "Free disk space: no new message starts until then."
+        advice = "Free up disk space: no new message starts until then."
         return Finding("disk", FindingState.ERROR, text, advice)
     text = f"{show_size(space.free)} free for {space.folder}"
     if space.free < _LITTLE_SPACE:
-        return Finding("disk", FindingState.WARNING, text, "Free disk space soon.")
+        return Finding("disk", FindingState.WARNING, text, "Free up disk space soon.")
     return Finding("disk", FindingState.OK, text)
 
 

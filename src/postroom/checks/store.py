@@ -115,7 +115,7 @@ async def _check_space(services: Services) -> list[Finding]:
     if wait is None:
         return []
     text = f"no new message starts: {wait.shortage} for {wait.place}"
-    advice = "Free disk space; messages that are due then start by themselves."
+    advice = "Free up disk space; messages that are due then start automatically."
     return [Finding("scheduler", FindingState.ERROR, text, advice)]
 
 

@@ -106,13 +106,13 @@ class Supervisor:
         self._services.events.note("host", f"the host on {self.machine} has started")
         stop = asyncio.create_task(stopping.wait())
         parts = (self._watch, self._refresh, self._report, self._expire)
-        beside = [asyncio.create_task(part()) for part in parts]
+        tasks = [asyncio.create_task(part()) for part in parts]
         try:
-            await asyncio.wait([stop, *beside], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (stop, *beside):
+            for task in (stop, *tasks):
                 task.cancel()
-            ends = await asyncio.gather(*beside, return_exceptions=True)
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
             await self._end()
         for end in ends:
             if isinstance(end, Exception):

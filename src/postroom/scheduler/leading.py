@@ -54,7 +54,7 @@ class Scheduler:
         self._completion = Completion(services)
         self._tasks: dict[MessageRef, asyncio.Task[None]] = {}
         self._leads_until = 0.0
-        self._turns = 0  # of the loop that looks for messages
+        self._iterations = 0  # of the loop that looks for messages
         self._windows = 0  # of fan-out
         self._is_out = False  # the store
 
@@ -63,7 +63,7 @@ class Scheduler:
         if self._is_out:
             return {}
         rest = max(_LOOK_SECONDS, self._lease_seconds / 3)
-        doing = {"looking for messages": Doing(self._turns, rest=rest)}
+        doing = {"looking for messages": Doing(self._iterations, rest=rest)}
         if self._tasks:
             doing["working on messages"] = Doing((self._windows, self._completion.steps))
         return doing
@@ -71,7 +71,7 @@ class Scheduler:
     async def run(self, stopping: asyncio.Event) -> None:
         """Wait for the lease, and act while it is held, until `stopping`."""
         while not stopping.is_set():
-            self._turns += 1
+            self._iterations += 1
             try:
                 lease = await self._store.acquire_lease(LEASE_NAME, seconds=self._lease_seconds)
                 self._is_out = False
@@ -92,7 +92,7 @@ class Scheduler:
         renewing = asyncio.create_task(self._renew(lease))
         try:
             while not stopping.is_set() and not renewing.done():
-                self._turns += 1
+                self._iterations += 1
                 pause = await self._start_due_messages()
                 await _first_of(stopping.wait(), self._bell.wait(pause), _finished(renewing))
                 await self._empty_bell()

@@ -123,7 +123,7 @@ class Confirmations:
 
     def doing(self) -> dict[str, Doing]:
         """Return what must make progress now (see `watchdog.py`). Mail servers may be slow."""
-        return {"looking for work": Doing(self._loop.turns, patience=15.0, rest=WAIT_SECONDS)}
+        return {"looking for work": Doing(self._loop.iterations, patience=15.0, rest=WAIT_SECONDS)}
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Take and send confirmations until `stopping`."""
@@ -153,7 +153,7 @@ class Confirmations:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._active.discard(task)
-        self._loop.has_room()
+        self._loop.signal_room()
         if not task.cancelled() and task.exception() is not None:
             log.error("a confirmation failed and will be taken again", exc_info=task.exception())
 

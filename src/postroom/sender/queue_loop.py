@@ -55,20 +55,20 @@ class QueueLoop:
         self._store_outages = store_outages
         self._lease = lease
         self._at_once = at_once
-        self._has_room = asyncio.Event()
-        self.turns = 0
-        """Iterations of the loop, for the watchdog."""
+        self._room_signalled = asyncio.Event()
+        self.iterations = 0
+        """How often the loop has run, for the watchdog."""
 
-    def has_room(self) -> None:
+    def signal_room(self) -> None:
         """Signal that there may be room again."""
-        self._has_room.set()
+        self._room_signalled.set()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Take and work until `stopping`, then drain."""
         stop = asyncio.create_task(stopping.wait())
         try:
             while not stop.done():
-                self.turns += 1
+                self.iterations += 1
                 await self._take(stop)
         finally:
             await self._drain()
@@ -79,10 +79,10 @@ class QueueLoop:
         """Take as many items as there is room for, or wait for room or work."""
         room = min(self._at_once, self._worker.room())
         if room < 1:
-            self._has_room.clear()
+            self._room_signalled.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_ROOM_SECONDS):
-                    await self._has_room.wait()
+                    await self._room_signalled.wait()
             return
         try:
             if await self._worker.is_held():
@@ -108,5 +108,5 @@ class QueueLoop:
 
     async def _drain(self) -> None:
         while tasks := self._worker.stop():
-            self.turns += 1
+            self.iterations += 1
             await asyncio.wait(tasks, timeout=_DRAIN_SECONDS)

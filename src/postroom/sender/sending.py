@@ -93,7 +93,7 @@ class Sender:
             self._mailings,
             self._stopping,
         )
-        self._work = PageWork(parts, began=self._loop.has_room, ended=self._forget)
+        self._work = PageWork(parts, began=self._loop.signal_room, ended=self._forget)
         self._restoring = Restoring(services)
         self._recovery = Recovery(
             services,
@@ -113,7 +113,7 @@ class Sender:
         if self._store_outages.is_out:
             return {}
         pages = self._pages.values()
-        doing = {"looking for work": Doing(self._loop.turns, rest=WAIT_SECONDS)}
+        doing = {"looking for work": Doing(self._loop.iterations, rest=WAIT_SECONDS)}
         if any(page.is_sending for page in pages):
             doing["waiting for the mail server"] = Doing(self._sent_so_far(), _MAIL_SERVER_PATIENCE)
         for page in pages:
@@ -228,7 +228,7 @@ class Sender:
         if self._pages.get(taken.item.partition) is taken:
             del self._pages[taken.item.partition]
             self._sent += taken.sent
-            self._loop.has_room()
+            self._loop.signal_room()
 
     def _sent_so_far(self) -> int:
         return self._sent + sum(page.sent for page in self._pages.values())

@@ -77,7 +77,7 @@ class RecentResults:
         )
 
     def recently_refused_by(self, key: str) -> tuple[Refusal, ...]:
-        """Return whom such a reply has refused since it began to refuse most recipients. All of
+        """Return who was refused by such a reply since it began to refuse most recipients. All of
         the last 50 may have been accepted before."""
         refusals, most = 0, 0
         for results, each in enumerate(reversed(self._last), 1):
@@ -120,7 +120,7 @@ class SharedSuspicions:
         self._owner = owner
 
     async def share(self, key: str, refused: tuple[Refusal, ...]) -> None:
-        """Share with other senders whom such a reply has refused here."""
+        """Share with other senders who was refused by such a reply here."""
         properties: dict[str, Value] = {
             "At": clock.now(),
             "Refusal": key[:_LONGEST_KEY],
@@ -129,7 +129,7 @@ class SharedSuspicions:
         await self._table.upsert(Entity(_PARTITION, self._owner, properties))
 
     async def refused_by(self, key: str) -> SharedRefusals:
-        """Return whom such a reply has refused at all senders."""
+        """Return who was refused by such a reply, at all senders."""
         now, found, fresh = clock.now(), dict[Refusal, None](), 0
         async for row in self._table.scan(KeyRange.only(_PARTITION)):
             age = now - read(row, "At", datetime)

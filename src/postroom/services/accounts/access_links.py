@@ -2,7 +2,7 @@
 
 | table         | partition | row               | holds                                     |
 |---------------|-----------|-------------------|-------------------------------------------|
-| `accesslinks` | `link`    | hash of the token | for whom, what for, until when, from whom |
+| `accesslinks` | `link`    | hash of the token | user, purpose, expiry, and who created it |
 
 The link itself is shown once. Revoking it deletes its row.
 """

@@ -187,7 +187,7 @@ def longer(scope: FaultScope, interval: int) -> int:
 
 
 def _is_still_held(hold: Hold, result: Result) -> bool:
-    """Return whether the hold goes on. Any reply about the recipient shows that we are served."""
+    """Return whether the hold continues. Any reply about the recipient shows that it is over."""
     if result.kind is ResultKind.HELD:
         # A narrower fault opens a hold of its own.
         return result.scope is hold.scope or result.scope is FaultScope.ACCOUNT

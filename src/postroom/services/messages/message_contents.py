@@ -47,7 +47,7 @@ _HOW_TO_FIX: Final = "write something, or leave it out"
 
 class NewBodies(msgspec.Struct, frozen=True):
     """The two bodies of a message. None leaves one out (in an edit: unchanged), and a text left out
-    is generated from the HTML; an empty text is not. `source` is what the HTML was made of, if that
+    is generated from the HTML; an empty text is not. `source` is what the HTML comes from, if that
     differs."""
 
     html: str | None = None

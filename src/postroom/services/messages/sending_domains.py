@@ -20,7 +20,7 @@ from postroom.errors import PostroomError
 _SECONDS: Final = 5.0
 # RFC 2606 and RFC 6761: nobody can send from these, so there is nothing to look up.
 _RESERVED: Final = re.compile(r"(^|\.)(example(\.(com|net|org))?|test|invalid|localhost|local)$")
-_MOST_LABELS: Final = 8  # RFC 9989 4.10: from longer names, the walk goes on with one label less
+_MOST_LABELS: Final = 8  # RFC 9989 4.10: from longer names, the walk continues with one label less
 
 
 class DnsUnavailable(PostroomError):

@@ -112,7 +112,7 @@ class ScheduledMessageResource(MessageResource, frozen=True, kw_only=True):
 
 
 class BodiesResource(Resource, frozen=True):
-    """The bodies of a message, and the source that they were made of."""
+    """The bodies of a message, and the source that they were made from."""
 
     html: str | None
     text: str | None

@@ -216,8 +216,8 @@ def _prepare(path: Path) -> StoreClock:
 
 def _refuse_if_deleted(path: Path) -> None:
     """Raise `StoreMissing` if the file was deleted: a new, empty one would look like lost data."""
-    beside = [path.with_name(path.name + suffix) for suffix in ("-clock", "-bell")]
-    left = [each.name for each in beside if each.exists()]
+    companions = [path.with_name(path.name + suffix) for suffix in ("-clock", "-bell")]
+    left = [each.name for each in companions if each.exists()]
     if left and not path.exists():
         raise StoreMissing(
             f"{path} was deleted: restore it from a backup. To start with an empty store instead,"
