@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from postroom.domain.audience.brand import Brand
+from postroom.domain.audience.lists import PROPERTIES
 from postroom.services import entities
 from postroom.services.messages.message_entities import message_entity, message_from
 from postroom.storage import Entity, Value
@@ -22,9 +23,17 @@ def test_a_list_without_a_language_is_english_and_has_no_postal_address() -> Non
     found = entities.list_from(Entity("news", entities.LIST_ROW, row))
     assert (found.language, found.postal_address) == ("en", "")
     assert found.brand == Brand()
+    flags = {
+        each.stored_as: False
+        for each in PROPERTIES.values()
+        if each.type is bool and each.stored_as not in row
+    }
     assert entities.list_entity(found).properties == {
-        **row, "Language": "en", "Font": "sans", "NoIndex": False, "AskName": False,
-    }  # fmt: skip
+        **row,
+        "Language": "en",
+        "Font": "sans",
+        **flags,
+    }
     unknown = entities.list_from(Entity("news", entities.LIST_ROW, {**row, "Font": "gothic"}))
     assert unknown.font == "sans"
 
