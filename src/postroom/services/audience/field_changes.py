@@ -18,6 +18,7 @@ from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
 from postroom.domain.audience.rules import parse_rule, text_of, with_field_renamed
 from postroom.domain.errors import Exists, NoSuch, NotNow, Overtaken
+from postroom.errors import PostroomError
 from postroom.services import entities
 from postroom.services.audience.list_fields import DeclaredFields, FieldService
 from postroom.services.audience.segments import SegmentService
@@ -185,7 +186,7 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
     Attributes: str = ""
 
 
-class _Changed(Exception):
+class _Changed(PostroomError):
     """The field is not the one that was edited."""
 
 
