@@ -119,6 +119,10 @@ screenshots: setup services ## Take the screenshots of the documentation again
 animation: setup services ## Take the animation of the README again
 	@$(BIN)/python scripts/animation.py
 
+.PHONY: codemirror
+codemirror: ## Bundle the code editor of the pages again, from scripts/codemirror
+	@cd scripts/codemirror && npm ci --ignore-scripts --no-audit --no-fund --silent && npm run --silent build
+
 .PHONY: gallery
 gallery: setup services ## Take pictures of every page into build/gallery
 	@$(BIN)/python -m tests.browser.gallery build/gallery $(ARGS)

@@ -11,7 +11,7 @@ import io
 import shutil
 
 from PIL import Image
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Locator, Page, async_playwright, expect
 from screenshots import IMAGES, log_in_first, running_postroom
 
 FILE = IMAGES / "writing-to-sent.webp"
@@ -21,11 +21,7 @@ LARGEST = 2_000_000
 _PATIENCE = 60_000.0
 _MOST_STEPS = 60  # of the progress
 LIST, SUBJECT = "garden-club", "Bulbs for spring"
-HTML = """\
-<h1>Bulbs for spring</h1>
-<p>Dear gardeners,</p>
-<p>tulips and crocuses are here.
-Come by on <b>Saturday</b>!</p>"""
+PARAGRAPHS = ("Dear gardeners,", "tulips and crocuses are here. Come by on Saturday!")
 
 
 class Film:
@@ -41,10 +37,8 @@ class Film:
         self._frames.append(picture.resize(SHOWN, Image.Resampling.LANCZOS))
         self._milliseconds.append(milliseconds)
 
-    async def type(self, label: str, text: str, at_once: int) -> None:
+    async def type(self, field: Locator, text: str, at_once: int) -> None:
         """Type as people do, some letters per frame."""
-        field = self._page.get_by_label(label, exact=True)
-        await field.click()
         for start in range(0, len(text), at_once):
             await field.press_sequentially(text[start : start + at_once])
             await self.take(90)
@@ -71,8 +65,10 @@ async def play(page: Page, film: Film) -> None:
     await page.get_by_role("link", name="New message").first.click()
     await page.get_by_label("List", exact=True).select_option(LIST)
     await film.take(700)
-    await film.type("Subject", SUBJECT, 2)
-    await film.type("Message (HTML)", HTML, 9)
+    subject = page.get_by_label("Subject", exact=True)
+    await subject.click()
+    await film.type(subject, SUBJECT, 2)
+    await _write_blocks(page, film)
     await page.wait_for_timeout(1500)  # the preview follows
     await film.take(1500)
     await page.get_by_role("button", name="Send now…").click()
@@ -88,6 +84,28 @@ async def play(page: Page, film: Film) -> None:
         await page.wait_for_timeout(100)
     await expect(sent.first).to_be_visible(timeout=_PATIENCE)
     await film.take(3500)
+
+
+async def _write_blocks(page: Page, film: Film) -> None:
+    """A heading, a text and a button, on the canvas."""
+    canvas, palette = page.frame_locator("#canvas"), page.locator("#block-palette")
+    await palette.get_by_role("button", name="Heading", exact=True).click()
+    heading = canvas.get_by_role("textbox", name="Heading")
+    await expect(heading).to_be_focused(timeout=_PATIENCE)
+    await film.take(600)
+    await heading.fill("")
+    await film.type(heading, SUBJECT, 3)
+    await page.keyboard.press("Enter")
+    text = canvas.get_by_role("textbox", name="Text")
+    await expect(text).to_be_focused(timeout=_PATIENCE)
+    await page.keyboard.press("ControlOrMeta+a")
+    for paragraph in PARAGRAPHS:
+        await film.type(text, paragraph, 6)
+        if paragraph != PARAGRAPHS[-1]:
+            await page.keyboard.press("Enter")
+    await palette.get_by_role("button", name="Button", exact=True).click()
+    await canvas.get_by_role("group", name="Button").wait_for()
+    await film.take(900)
 
 
 async def _pause_the_demo(page: Page) -> None:

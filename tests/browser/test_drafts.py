@@ -16,6 +16,7 @@ from postroom.domain.messages.messages import Message
 from postroom.services.accounts.users import Role
 from postroom.services.messages.draft_contents import ContentChange
 from tests.browser.chromium import PATIENCE, window
+from tests.browser.editing import use_html
 from tests.services.postroom import CommandLine
 from tests.services.waiting import BUSY, free_ports
 from tests.web.site import Site
@@ -43,23 +44,23 @@ async def test_a_new_message_saves_itself_and_gets_an_address(browser: Browser, 
     async with window(browser, site.url, whose=writer) as context:
         page = await context.new_page()
         await page.goto("/messages/new")
-        await page.get_by_label("Subject").fill("Winter")
+        await page.get_by_label("Subject", exact=True).fill("Winter")
         await saved(page)
         await page.wait_for_url("**/messages/*/edit")
         draft, _ = await stored(site)
         assert draft.subject == "Winter"
-        await page.get_by_label(BODY).press_sequentially("<p>Hello</p>", delay=20)
+        await (await use_html(page)).press_sequentially("<p>Hello</p>", delay=20)
         await saved(page)
         assert (await stored(site))[1] == "<p>Hello</p>"
         assert await page.evaluate("() => Object.keys(localStorage)") == []
         # By keyboard alone: the field, the next one, and what was typed is saved.
-        await page.get_by_label("Subject").focus()
+        await page.get_by_label("Subject", exact=True).focus()
         await page.keyboard.press("Tab")
         await page.keyboard.type("Look inside")
         await saved(page)
         assert (await stored(site))[0].preheader == "Look inside"
         await page.reload()
-        await expect(page.get_by_label(BODY)).to_have_value("<p>Hello</p>")
+        await expect(page.get_by_label(BODY)).to_have_text("<p>Hello</p>")
         await page.get_by_role("button", name="Hand over for sending").click()
         await page.wait_for_url("**/messages/drafts")
         await expect(page.get_by_text("ready to send")).to_be_visible()
@@ -94,12 +95,12 @@ async def test_text_that_is_typed_offline_is_kept_and_saved_later(
         page = await context.new_page()
         await page.goto(f"/messages/{made.ref}/edit")
         await saved(page)
-        await expect(page.get_by_label(BODY)).to_have_value("<p>In the tunnel</p>")
+        await expect(page.get_by_label(BODY)).to_have_text("<p>In the tunnel</p>")
         assert (await stored(site))[1] == "<p>In the tunnel</p>"
         # And a new message that never reached the server is offered again.
         await page.goto("/messages/new")
         await context.set_offline(True)
-        await page.get_by_label("Subject").fill("Never sent")
+        await page.get_by_label("Subject", exact=True).fill("Never sent")
         await expect(state(page)).to_contain_text("offline", timeout=PATIENCE)
         await page.close()
         await context.set_offline(False)
@@ -107,7 +108,7 @@ async def test_text_that_is_typed_offline_is_kept_and_saved_later(
         await page.goto("/messages/new")
         await page.get_by_role("button", name="Restore it").click()
         await saved(page)
-        await expect(page.get_by_label("Subject")).to_have_value("Never sent")
+        await expect(page.get_by_label("Subject", exact=True)).to_have_value("Never sent")
         found = {each.subject for each in await site.services.times.drafts(limit=5)}
         assert found == {"Winter", "Never sent"}
 
@@ -140,7 +141,7 @@ async def test_two_windows_show_both_versions_and_a_version_is_restored(
         assert (await stored(site))[1] == "<p>Ann was here</p>"
         await theirs.get_by_label(BODY).fill("<p>Bob again</p>")
         await theirs.get_by_role("button", name="Use the saved version").click()
-        await expect(theirs.get_by_label(BODY)).to_have_value(
+        await expect(theirs.get_by_label(BODY)).to_have_text(
             "<p>Ann was here</p>", timeout=PATIENCE
         )
         await mine.get_by_role("link", name="Versions").click()
@@ -154,7 +155,7 @@ async def test_two_windows_show_both_versions_and_a_version_is_restored(
         await links.nth(bodies.index("<p>Bob was here</p>")).click()
         await expect(mine.locator(".diff").first).to_contain_text("Bob")
         await mine.get_by_role("button", name="Restore this version").click()
-        await expect(mine.get_by_label(BODY)).to_have_value("<p>Bob was here</p>", timeout=PATIENCE)
+        await expect(mine.get_by_label(BODY)).to_have_text("<p>Bob was here</p>", timeout=PATIENCE)
 
 
 @asynccontextmanager
@@ -189,9 +190,9 @@ async def test_a_server_that_is_killed_loses_nothing_that_was_saved(
             await page.get_by_label("Email").fill("ann@example.com")
             await page.get_by_label("Password").fill(password)
             await page.get_by_role("button", name="Log in").click()
-            await page.get_by_label("Subject").fill("Winter")
+            await page.get_by_label("Subject", exact=True).fill("Winter")
             await saved(page)
-            await page.get_by_label(BODY).fill("<p>Saved</p>")
+            await (await use_html(page)).fill("<p>Saved</p>")
             await saved(page)
             process.kill()
             await asyncio.to_thread(process.communicate)
@@ -202,4 +203,4 @@ async def test_a_server_that_is_killed_loses_nothing_that_was_saved(
         async with serving(cli, port):
             await saved(page)
             await page.reload()
-            await expect(page.get_by_label(BODY)).to_have_value("<p>Typed while it was down</p>")
+            await expect(page.get_by_label(BODY)).to_have_text("<p>Typed while it was down</p>")

@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.browser.chromium import PATIENCE, window
+from tests.browser.editing import use_html
 from tests.services.postroom import PROGRAM
 from tests.services.process import ServiceProcess
 from tests.services.waiting import free_ports
@@ -134,8 +135,9 @@ async def confirm(page: Page) -> None:
 
 async def send_a_message(page: Page) -> None:
     await page.goto("/messages/new")
-    await expect(page.get_by_label("List")).to_have_value("seasons")  # the only one
-    await page.get_by_label("Subject").fill("Autumn & more")
+    await expect(page.get_by_label("List", exact=True)).to_have_value("seasons")  # the only one
+    await page.get_by_label("Subject", exact=True).fill("Autumn & more")
+    await use_html(page)
     await page.get_by_text("Plain text", exact=True).click()
     for field, name, text in (("body", "autumn.htm", HTML), ("text", "autumn.txt", TEXT)):
         file = {"name": name, "mimeType": "text/plain", "buffer": text.encode()}

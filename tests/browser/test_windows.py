@@ -14,6 +14,7 @@ from postroom.scheduler.completion import Completion
 from postroom.services.accounts.users import Role
 from postroom.web.app import VIEWS
 from tests.browser.chromium import DESKTOP, PATIENCE, PHONE, window
+from tests.browser.editing import use_html
 from tests.integration.usecases.pages import fan_out_whole, settle
 from tests.web.site import PASSWORD, Site
 from tests.web.world import BLOCKED, LIST, NOT_YET, World, furnished, shown_pages
@@ -77,8 +78,8 @@ async def test_a_notice_stays_while_the_message_is_sent(browser: Browser, site: 
         # The page says it for a while only: on a slow machine, too, that while must not be over.
         await page.clock.set_fixed_time(datetime.now(UTC))
         await page.goto("/messages/new?list=news")
-        await page.get_by_label("Subject").fill("Hello")
-        await page.get_by_label("Message (HTML)").fill("<p>Hello</p>")
+        await page.get_by_label("Subject", exact=True).fill("Hello")
+        await (await use_html(page)).fill("<p>Hello</p>")
         await page.get_by_label("Now", exact=True).check()
         await page.get_by_role("button", name="Send now").click()
         await page.get_by_role("button", name="Send now to 1 subscriber").click()
@@ -116,17 +117,19 @@ async def test_a_message_half_written_is_found_among_the_drafts(
         await expect(date).to_be_visible(timeout=PATIENCE)
         await expect(button).to_have_text("Schedule…", use_inner_text=True)
         await page.get_by_label("Now", exact=True).check()
-        await page.get_by_label("Subject").fill("Half a thought")
+        await page.get_by_label("Subject", exact=True).fill("Half a thought")
         await expect(page.locator("#save-state")).to_have_text("Saved", timeout=PATIENCE)
         await page.get_by_role("link", name="Lists", exact=True).click()
         await page.goto("/messages/drafts")
         await page.get_by_role("link", name="Half a thought").click()
-        await page.get_by_label("Message (HTML)").fill("<p>Hi</p>")
+        await (await use_html(page)).fill("<p>Hi</p>")
         # To send it saves it first, and the way back leads to the same draft.
         await button.click()
         await page.get_by_role("link", name="Back to editing").click()
-        await expect(page.get_by_label("Subject")).to_have_value("Half a thought", timeout=PATIENCE)
-        await expect(page.get_by_label("Message (HTML)")).to_have_value("<p>Hi</p>")
+        await expect(page.get_by_label("Subject", exact=True)).to_have_value(
+            "Half a thought", timeout=PATIENCE
+        )
+        await expect(page.get_by_label("Message (HTML)")).to_have_text("<p>Hi</p>")
 
 
 async def until(page: Page, is_so: Callable[[], bool]) -> None:
@@ -369,8 +372,8 @@ async def test_the_preview_is_as_wide_as_in_a_mail_client_and_stays_where_it_was
         async with window(browser, site.url, size, whose=editor) as context:
             page = await context.new_page()
             await page.goto("/messages/new")
-            await page.get_by_label("Subject").fill("Hi")
-            await page.get_by_label("Message (HTML)").fill(WIDE)
+            await page.get_by_label("Subject", exact=True).fill("Hi")
+            await (await use_html(page)).fill(WIDE)
             frame = page.frame_locator("iframe.preview")
             await expect(frame.locator("#wide")).to_be_visible(timeout=PATIENCE)
             await expect(frame.locator("#narrow")).to_be_hidden()

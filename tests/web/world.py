@@ -12,7 +12,7 @@ from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import Subscriber
 from postroom.domain.messages.emails import EmailOutcome
-from postroom.domain.messages.messages import Message
+from postroom.domain.messages.messages import Message, MessageFormat
 from postroom.domain.messages.pages import CONFIRM_QUEUE
 from postroom.domain.queues.apps import App
 from postroom.scheduler.completion import Completion
@@ -37,6 +37,13 @@ HTML = (
     '<h1>Hello</h1><p>Dear {{ email | default: "reader" }},'
     ' <a href="{{ unsubscribe_url }}">leave</a></p>'
 )
+SOURCES = {
+    MessageFormat.BLOCKS: """{"version": 1, "blocks": [{"type": "heading", "text": "Hello"},
+        {"type": "columns", "columns": [[{"type": "text", "html": "<p>One</p>"}], []]},
+        {"type": "button", "text": "More", "link": "https://www.example.com"}]}""",
+    MessageFormat.MARKDOWN: "# Hello\n\nDear {{ email }}, *welcome*.\n",
+    MessageFormat.MJML: "<mjml><mj-body><mj-nothing></mj-nothing></mj-body></mjml>",
+}
 QUEUE = "shop/orders"
 FIELDS = (
     Field("town", label="Your <town>", public=True),
@@ -66,6 +73,8 @@ NOT_PAGES = frozenset(
         "/lists/{name}/brand/email",
         "/lists/{name}/import/{run}/rejected.csv",
         "/messages/{ref}/preview/html",
+        "/messages/canvas",
+        "/pictures/choose",
         "/templates/{name}/preview",
         "/messages/{ref}/events",
         "/messages/{ref}/waiting",
@@ -186,9 +195,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/messages/new": ("/messages/new", "/messages/new?list={list}"),
     "/messages/{ref}/edit": (
         "/messages/{draft}/edit",
+        "/messages/{blocks}/edit",
+        "/messages/{markdown}/edit",
+        "/messages/{mjml}/edit",
         "/messages/{pending}/edit",
         "/messages/{done}/edit",
     ),
+    "/messages/{ref}/format": ("/messages/{markdown}/format?to=blocks",),
     "/messages/{ref}/versions": ("/messages/{draft}/versions", "/messages/{empty}/versions"),
     "/messages/{ref}/schedule": ("/messages/{draft}/schedule", "/messages/{empty}/schedule"),
     "/messages/{ref}/preview": ("/messages/{pending}/preview",),
@@ -411,7 +424,14 @@ async def _drafts(site: Site) -> dict[str, str]:
     change = ContentChange(subject="Winter sale", body="<p>One</p>\n<p>Very cold</p>", text="")
     await composing.save(draft.ref, change, "ann@example.com")
     await composing.hand_over(draft.ref, "ann@example.com")
-    return {"draft": draft.ref, "empty": (await composing.create(ContentChange(), ANN)).ref}
+    names: dict[str, str] = {
+        "draft": draft.ref,
+        "empty": (await composing.create(ContentChange(), ANN)).ref,
+    }
+    for format, body in SOURCES.items():
+        made = ContentChange(list_name=LIST, subject="Formats", format=format, body=body, text="")
+        names[format.value] = (await composing.create(made, ANN)).ref
+    return names
 
 
 async def _scheduled(site: Site, subject: str) -> Message:

@@ -10,7 +10,7 @@ import msgspec
 
 from postroom.composing import mjml
 from postroom.composing.block_layout import to_sections
-from postroom.composing.blocks import find_path, parse_blocks
+from postroom.composing.blocks import BlockDocument, find_path, parse_blocks
 from postroom.composing.brand import EmailBrand, brand_values
 from postroom.composing.findings import Finding, Findings, Level
 from postroom.composing.layouts import (
@@ -67,10 +67,12 @@ def compile_source(
 ) -> Compiled:
     """Compile a source, within a template if there is one. Raise nothing for a bad source. `rules`
     are the merge fields that may be used."""
-    return _Compilation(source, format, brand, layout, rules).run()
+    return Compilation(source, format, brand, layout, rules).run()
 
 
-class _Compilation:
+class Compilation:
+    """One source on its way to an email."""
+
     def __init__(
         self,
         source: str,
@@ -133,16 +135,20 @@ class _Compilation:
         layout = self._layout or Layout(partial("blank"))
         if layout.format is not LayoutFormat.MJML:
             return self._refused("blocks need a template in MJML")
-        if self._layout:
-            check_slots(layout, document.slots, self._findings)
-        filling = Filling(self._brand, document.slots)
+        slots = self._slots(document)
+        filling = Filling(self._brand, slots)
         content: list[Node] = []
         for number, section in enumerate(to_sections(document, with_footer=not layout.has_footer)):
             at = find_path(self._source, f"$.blocks[{number}]")
-            content += self._block(filling.fill(section, self._findings), at)
+            content += self._block(number, filling.fill(section, self._findings), at)
         return self._in_layout(layout, filling, content)
 
-    def _block(self, section: str, at: int) -> list[Node]:
+    def _slots(self, document: BlockDocument) -> Mapping[str, str]:
+        if self._layout:
+            check_slots(self._layout, document.slots, self._findings)
+        return document.slots
+
+    def _block(self, number: int, section: str, at: int) -> list[Node]:
         """Return the checked nodes of one block. Whatever is found is reported at its beginning."""
         problems = Findings(section)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ from postroom.composing.mjml_tree import parse, written
 from postroom.composing.protection import HiddenFields
 from postroom.domain.errors import Invalid
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.merge_fields import ANY_FIELD
+from postroom.mail.merge_fields import ANY_FIELD, RULES, FieldRule
 
 NEXT: Final = {
     MessageFormat.MARKDOWN: MessageFormat.BLOCKS,
@@ -29,7 +30,11 @@ NEXT: Final = {
 
 
 def convert(
-    source: str, given: MessageFormat, brand: EmailBrand, layout: Layout | None = None
+    source: str,
+    given: MessageFormat,
+    brand: EmailBrand,
+    layout: Layout | None = None,
+    rules: Mapping[str, FieldRule] = RULES,
 ) -> tuple[MessageFormat, str]:
     """Return the source in its next format. `Invalid` for one with errors, or in HTML.
 

@@ -32,8 +32,11 @@ class _Files(StaticFiles):
         response = await super().get_response(path, scope)
         if response.headers.get("content-type") == "image/svg+xml":  # text, although not `text/`
             response.headers["content-type"] = "image/svg+xml; charset=utf-8"
-        if b"v=" in scope["query_string"]:
-            response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        # Modules import each other without a version: the browser asks whether they have changed.
+        is_versioned = b"v=" in scope["query_string"]
+        response.headers["Cache-Control"] = (
+            "public, max-age=31536000, immutable" if is_versioned else "no-cache"
+        )
         return response
 
 

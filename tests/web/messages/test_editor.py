@@ -385,13 +385,14 @@ async def test_the_preview_is_the_mail_in_a_frame_without_rights(
     # Of the same origin, so that the page can keep the scroll position; but without scripts.
     assert rights == "sandbox allow-same-origin allow-popups allow-popups-to-escape-sandbox"
     assert "default-src 'none'" in policy_of_frame
-    assert "img-src data: https: http:" in policy_of_frame, "who wrote it sees its pictures"
+    own = f"{site.context.base_url}/media/"
+    assert f"img-src data: {own};" in policy_of_frame, "it has no others"
     assert frame.headers["referrer-policy"] == "no-referrer"
     assert "script-src" not in policy_of_frame
     assert "frame-ancestors 'self'" in policy_of_frame
     assert frame.headers["x-frame-options"] == "SAMEORIGIN"
     words = await editor.post("/messages/preview/text", {**FORM, "body": body, "subject": "<i>"})
-    assert "Subject: <strong>&lt;i&gt;</strong>" in words.text
+    assert '<span class="inbox-subject">&lt;i&gt;</span>' in words.text
     assert "Hi subscriber@example.com" in words.text
     assert "0</strong> confirmed subscribers" in words.text
     assert "<script>" not in words.text
@@ -435,7 +436,8 @@ async def test_pictures_of_other_sites_are_loaded_only_for_those_who_ask(
         assert "Load pictures" not in asked.text
         assert f'src="/messages/{ref}/preview/html?pictures=yes"' in asked.text
         frame = await somebody.get(f"/messages/{ref}/preview/html?pictures=yes")
-        assert "img-src data: https: http:;" in frame.headers["content-security-policy"]
+        shown = f"img-src data: {own} https://pictures.example;"
+        assert shown in frame.headers["content-security-policy"]
 
 
 @pytest.mark.parametrize(

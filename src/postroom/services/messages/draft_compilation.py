@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from postroom.composing.brand import EmailBrand
 from postroom.composing.layouts import Layout
 from postroom.domain.audience.lists import parse_list_name
 from postroom.domain.errors import Incomplete, Invalid, NoSuch
-from postroom.mail.merge_fields import RULES
+from postroom.mail.merge_fields import RULES, FieldRule
 from postroom.services import entities
 from postroom.services.messages.draft_contents import Content, compiled, complete
 from postroom.services.messages.email_brand import email_brand
@@ -65,12 +67,18 @@ class DraftCompilation:
 
     async def compile(self, content: Content) -> NewBodies:
         """Return the bodies that a content is sent with, however incomplete it is. `Invalid`."""
+        return await compiled(content, *await self.design(content))
+
+    async def design(
+        self, content: Content
+    ) -> tuple[EmailBrand, Layout | None, Mapping[str, FieldRule]]:
+        """Return brand, template and merge fields, however incomplete a content is. `Invalid`."""
         try:
             brand = await self.brand(content.list_name)
             rules = await self._audiences.merge_fields(content.list_name)
         except (NoSuch, Invalid):
             brand, rules = EmailBrand(), RULES
         try:
-            return await compiled(content, brand, await self.layout(content), rules)
+            return brand, await self.layout(content), rules
         except NoSuch as exc:
             raise Invalid("template", str(exc)) from exc

@@ -17,8 +17,10 @@ from postroom.web.admin.audience import (
 )
 from postroom.web.admin.messages import (
     attachments,
+    canvas,
     draft_actions,
     editor,
+    formats,
     message_details,
     message_index,
     outbox,
@@ -58,6 +60,8 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *subscribers.VIEWS,
     *message_index.VIEWS,
     *editor.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
+    *canvas.VIEWS,
+    *formats.VIEWS,
     *draft_actions.VIEWS,
     *attachments.VIEWS,
     *versions.VIEWS,

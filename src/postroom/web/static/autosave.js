@@ -7,7 +7,8 @@
   const PAUSE = 1500, LONGEST = 2000, KEEP_PAUSE = 250; // milliseconds
   const RETRIES = [2000, 4000, 8000, 15000];
   const PREFIX = "postroom.draft.";
-  const NOT_KEPT = new Set(["csrf", "ref", "test_to", "width", "resolve", "then"]);
+  const NOT_CONTENT = ["test_to", "width", "theme", "preview_as"];
+  const NOT_KEPT = new Set(["csrf", "ref", "resolve", "then", "to", ...NOT_CONTENT]);
   const state = document.getElementById("save-state");
   const conflict = document.getElementById("conflict"), keptNote = document.getElementById("kept");
   const fields = form.elements;
@@ -15,6 +16,8 @@
   let changedAt = 0;     // when the oldest change that is not saved was made; 0: everything is saved
   let saving = null;     // the promise of the request that is on its way
   let isBlocked = false; // a conflict has to be resolved first
+  const shownFormat = fields.format.value;
+  let isOtherFormat = false; // what was kept has another format than the page: it is loaded again
   let failures = 0, timer = 0, keepTimer = 0;
 
   // — Kept in this browser —
@@ -48,6 +51,7 @@
       const holder = fields[name].closest && fields[name].closest("details");
       if (holder && value) holder.open = true;
     }
+    if (values.format && values.format !== shownFormat) isOtherFormat = true;
     for (const name of ["list", "body"]) fields[name].dispatchEvent(new Event("input", { bubbles: true }));
   }
 
@@ -105,6 +109,7 @@
       if (changedAt) { later(PAUSE); return; }
       forget(place());
       show("Saved");
+      if (isOtherFormat) location.reload();
       return;
     }
     changedAt = began;
@@ -164,18 +169,19 @@
     isBlocked = false;
     changedAt ||= Date.now();
     await save(how === "mine" ? { resolve: "mine" } : {});
-    fields.body.focus();
+    fields.body.dispatchEvent(new Event("postroom:focus"));
   });
 
   // — Events —
 
+  const isContent = (field) => field.form === form && field.name && field.type !== "file" && !NOT_CONTENT.includes(field.name);
+
   for (const each of form.querySelectorAll("[data-without-script]")) each.hidden = true;
 
   form.addEventListener("input", (event) => {
-    if (event.isTrusted && ["test_to", "width"].includes(event.target.name)) return;
-    if (event.target.type !== "file") changed();
+    if (isContent(event.target)) changed();
   });
-  form.addEventListener("change", (event) => { if (event.target.type !== "file") changed(); });
+  form.addEventListener("change", (event) => { if (isContent(event.target)) changed(); });
   window.addEventListener("online", () => { failures = 0; save(); });
   document.addEventListener("visibilitychange", () => { if (document.hidden) { keep(); save(); } });
   window.addEventListener("pagehide", keep);

@@ -81,16 +81,19 @@
   async function showText() {
     const request = ++latest;
     const answer = await send("/messages/preview/text", new FormData(form));
-    if (answer.ok && request === latest) part("preview-text").innerHTML = await answer.text();
+    if (!answer.ok || request !== latest) return;
+    const into = part("preview-text"), isOpen = into.querySelector("details")?.open;
+    into.innerHTML = await answer.text();
+    if (isOpen && into.querySelector("details")) into.querySelector("details").open = true;
+    part("preview-inbox").replaceChildren(...into.querySelectorAll("[data-part=preview-inbox]"));
   }
   let timer = 0;
   function changed() {
     clearTimeout(timer);
     timer = setTimeout(() => { showText(); showFrame(); }, PREVIEW_DELAY);
   }
-  for (const name of ["list", "subject", "preheader", "from_name", "body", "text"]) {
-    form.elements[name].addEventListener("input", changed);
-  }
+  const SHOWN = ["list", "subject", "preheader", "from_name", "body", "text", "template", "theme", "preview_as"];
+  form.addEventListener("input", (event) => { if (SHOWN.includes(event.target.name)) changed(); });
   if (form.elements.body.value || form.elements.text.value || form.elements.list.value) changed();
 
   const test = part("send-test");

@@ -8,8 +8,14 @@ from typing import Final
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from postroom.composing.conversions import NEXT
 from postroom.domain.errors import DomainError, Invalid, NoSuch, NotNow, Overtaken
-from postroom.domain.messages.messages import Message, MessageStatus, check_editable
+from postroom.domain.messages.messages import (
+    Message,
+    MessageFormat,
+    MessageStatus,
+    check_editable,
+)
 from postroom.domain.messages.refs import MessageRef, new_ref, parse_ref
 from postroom.errors import PostroomError
 from postroom.mail.attached_files import AttachedFile
@@ -18,7 +24,9 @@ from postroom.services.accounts.users import Role
 from postroom.services.messages.draft_contents import Content
 from postroom.services.messages.message_contents import NewBodies
 from postroom.transport.contract import ResultKind
+from postroom.web.admin.messages.editor_choices import merge_field_choices, usable_templates
 from postroom.web.admin.messages.message_drafts import (
+    FORMAT_NAMES,
     LABELS,
     LARGEST_FORM,
     Draft,
@@ -43,7 +51,12 @@ _SHOWN_IN_CONFLICT: Final = 2000
 
 async def new(visit: Visit) -> Response:
     if visit.request.method == "GET":
-        draft = Draft(list=visit.parameter("list"), key=_new_key(visit))
+        draft = Draft(
+            list=visit.parameter("list"),
+            format=MessageFormat.BLOCKS.value,
+            template=visit.parameter("template"),
+            key=_new_key(visit),
+        )
         if not draft.list:
             names = await visit.services.lists.names(limit=2)
             draft.list = names[0] if len(names) == 1 else ""
@@ -80,7 +93,7 @@ async def _submitted(visit: Visit) -> Response:
     if problems:
         return await show_editor(visit, draft, problems, status=422)
     try:
-        saved = await _store(visit, draft)
+        saved = await store_draft(visit, draft)
     except Overtaken:
         return await _conflict_page(visit, draft)
     except Invalid as exc:
@@ -106,7 +119,7 @@ async def save(visit: Visit) -> Response:
         if choice == "theirs":
             await visit.services.composing.set_aside(draft.ref, draft.change, visit.who.email)
             return JSONResponse({})
-        saved = await _store(visit, draft)
+        saved = await store_draft(visit, draft)
     except Overtaken:
         message, theirs = await visit.services.composing.read(draft.ref)
         return visit.render(
@@ -132,7 +145,7 @@ async def _gone(visit: Visit, draft: Draft) -> Response:
     return visit.render(_CONFLICT, status=409, message=message, differences=[], key=_new_key(visit))
 
 
-async def _store(visit: Visit, draft: Draft) -> Message:
+async def store_draft(visit: Visit, draft: Draft) -> Message:
     """Save the draft, or create it. `Overtaken`, `NotNow`, `NoSuch`, `Invalid`."""
     composing, who = visit.services.composing, visit.who.email
     keeps_previous = await visit.text("resolve") == "mine"
@@ -296,6 +309,11 @@ async def show_editor(
         theirs=theirs or [],
         names=await visit.services.lists.names(),
         zones=zones(),
+        formats=FORMAT_NAMES,
+        next_format=NEXT.get(MessageFormat(draft.format)),
+        templates=await usable_templates(visit, draft),
+        merge_fields=merge_field_choices(),
+        base_url=visit.context.base_url.rstrip("/"),
         test_result=test_result,
         was_sent=was_sent,
     )

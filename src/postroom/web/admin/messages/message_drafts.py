@@ -35,11 +35,19 @@ LABELS: Final = {
     "preheader": "Preheader",
     "from_name": "Sender name",
     "reply_to": "Reply-To",
-    "body": "Message (HTML)",
+    "format": "Format",
+    "template": "Template",
+    "body": "Message",
     "text": "Message (plain text)",
     "published": "Publish in the web archive",
     "attachments": "Attachments",
     "scheduled_at": "Time",
+}
+FORMAT_NAMES: Final = {
+    MessageFormat.BLOCKS: "Blocks",
+    MessageFormat.MARKDOWN: "Markdown",
+    MessageFormat.HTML: "HTML",
+    MessageFormat.MJML: "MJML",
 }
 _FILES: Final = (("body", html_from_file), ("text", text_from_file))
 _TIME_FIELD: Final = "scheduled_at"
@@ -77,6 +85,10 @@ class Draft(msgspec.Struct):
     edited_at: datetime | None = None
     is_planned: bool = False
     """Whether the recipients are already prepared, so that list and time cannot change."""
+
+    @property
+    def format_name(self) -> str:
+        return FORMAT_NAMES[MessageFormat(self.format)]
 
     @property
     def is_draft(self) -> bool:
@@ -125,6 +137,8 @@ def shown_content(content: Content) -> dict[str, str]:
         "preheader": content.preheader,
         "from_name": content.from_name,
         "reply_to": content.reply_to,
+        "format": FORMAT_NAMES[content.format],
+        "template": content.template,
         "body": content.body,
         "text": content.text,
         "published": "yes" if content.published else "no",

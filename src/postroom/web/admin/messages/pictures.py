@@ -74,6 +74,18 @@ async def _index(visit: Visit, *, status: int = 200, problem: str = "") -> Respo
     )
 
 
+async def choose(visit: Visit) -> Response:
+    """Return pictures for the editor to choose from, newest first."""
+    query = visit.parameter("q").strip()[:_LONGEST_SEARCH]
+    page = await visit.services.pictures.page(search=query, limit=_SHOWN)
+    return visit.render(
+        "admin/messages/picture_choices.html",
+        pictures=page.pictures,
+        query=query,
+        base_url=visit.context.base_url.rstrip("/"),
+    )
+
+
 async def details(visit: Visit) -> Response:
     picture = await visit.services.pictures.get(visit.parameter("hash"))
     return await _details(visit, picture)
@@ -145,6 +157,7 @@ def _url(query: str) -> str:
 VIEWS = (
     View("/pictures", index, role=Role.VIEWER),
     View("/pictures", upload, role=Role.WRITER, methods=("POST",), max_body=_LARGEST_UPLOAD),
+    View("/pictures/choose", choose, role=Role.WRITER),
     View("/pictures/{hash}", details, role=Role.VIEWER),
     View("/pictures/{hash}", describe, role=Role.WRITER, methods=("POST",)),
     View("/pictures/{hash}/delete", delete, role=Role.EDITOR, methods=("GET", "POST")),

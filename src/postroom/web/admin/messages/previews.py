@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from postroom.domain.audience.addresses import Address
+from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import MailingList, SubscriberGuid
 from postroom.domain.errors import DomainError, Invalid, NoSuch
 from postroom.domain.messages.messages import Message, MessageStatus
@@ -21,7 +21,7 @@ from postroom.mail.mailing import Recipient
 from postroom.mail.merge_fields import Personal
 from postroom.sender.draft_mail import draft_mailing, draft_values
 from postroom.services.accounts.users import Role
-from postroom.services.messages.draft_contents import Content
+from postroom.services.messages.draft_contents import Content, has_own_html
 from postroom.services.messages.message_contents import NewBodies
 from postroom.web.admin.messages.message_drafts import (
     LABELS,
@@ -31,57 +31,88 @@ from postroom.web.admin.messages.message_drafts import (
     draft_from_form,
     problem_of,
 )
-from postroom.web.rendering.sandbox import sandboxed
+from postroom.web.rendering.sandbox import sandboxed, with_theme
+from postroom.web.rendering.templating import short
 from postroom.web.requests.views import View
 from postroom.web.requests.visit import Visit
 
 _RECIPIENT: Final = Recipient(
     Address("subscriber@example.com"), SubscriberGuid("00000000-0000-4000-8000-000000000000")
 )
+_PREHEADER_WORDS: Final = 40
+_PREHEADER_LENGTH: Final = 140
 _NOTHING: Final = "<p style='font-family: sans-serif; color: #777'>{}</p>"
 
 
 async def frame(visit: Visit) -> Response:
     """Render the HTML of a draft for the frame next to the form."""
     draft, problems = await draft_from_form(visit)
+    is_dark = await visit.text("theme") == "dark"
     try:
         if problems:
             raise Invalid("html", next(iter(problems.values())))
-        preview = await _preview_of(visit, draft.content, _typed(draft), is_new=not draft.ref)
+        recipient = await _chosen_recipient(visit, draft)
+        bodies = await _bodies(visit, draft)
+        preview = await _preview_of(
+            visit, draft.content, bodies, is_new=not draft.ref, recipient=recipient
+        )
     except DomainError:
         return _framed(visit, _NOTHING.format("No preview yet."), is_draft=True)
-    return _framed(
-        visit, preview.html or _NOTHING.format("This message has no HTML."), is_draft=True
-    )
+    shown = preview.html or _NOTHING.format("This message has no HTML.")
+    return _framed(visit, with_theme(shown, is_dark=is_dark), is_draft=True)
 
 
 async def text(visit: Visit) -> Response:
-    """Render what stands below the frame: subject, text, errors, number of recipients."""
+    """Render what stands around the frame: the row in an inbox, the text, errors, number of
+    recipients."""
     draft, problems = await draft_from_form(visit)
-    preview = None
+    preview, bodies = None, NewBodies()
     if not problems and (draft.body.strip() or draft.text.strip()):
         try:
+            recipient = await _chosen_recipient(visit, draft)
             bodies = await visit.services.composing.compile(draft.content)
-            preview = await _preview_of(visit, draft.content, bodies, is_new=not draft.ref)
+            preview = await _preview_of(
+                visit, draft.content, bodies, is_new=not draft.ref, recipient=recipient
+            )
         except DomainError as exc:
             problems = problem_of(exc)
-    estimate = None
+    estimate, sender = None, draft.from_name
     try:
         if draft.list:
             mailing_list = await visit.services.lists.get(draft.list)
             limit = visit.context.settings.sender.rate
             estimate = await visit.services.estimates.of(mailing_list.name, limit)
+            sender = sender or mailing_list.description or mailing_list.name
     except DomainError as exc:
         problems |= problem_of(exc)
     return visit.render(
         "admin/messages/preview_text.html",
         preview=preview,
+        sender=sender or "Sender",
+        preheader=draft.preheader or _first_words(preview),
         is_generated=not draft.text.strip(),
-        pictures=await broken_pictures(_typed(draft)),
+        pictures=await broken_pictures(bodies),
         estimate=estimate,
         problems=problems,
         labels=LABELS,
     )
+
+
+def _first_words(preview: ReadMail | None) -> str:
+    """Return what an inbox shows after the subject of a message without a preheader."""
+    words = (preview.text or "").split() if preview else []
+    return short(" ".join(words[:_PREHEADER_WORDS]), _PREHEADER_LENGTH)
+
+
+async def _chosen_recipient(visit: Visit, draft: Draft) -> Recipient:
+    """Return the subscriber whose copy is shown, without the identity that its links act for.
+    `Invalid`, `NoSuch`."""
+    chosen = (await visit.text("preview_as")).strip()
+    if not chosen or not draft.list:
+        return _RECIPIENT
+    address = parse_address(chosen, "preview_as")
+    found = await visit.services.subscriptions.get(draft.list, address)
+    return msgspec.structs.replace(_RECIPIENT, address=found.address)
 
 
 async def of_message(visit: Visit) -> Response:
@@ -125,19 +156,29 @@ async def _stored(visit: Visit) -> tuple[Message, Content, NewBodies]:
         return message, content, NewBodies(content.body, content.text)
 
 
-def _typed(draft: Draft) -> NewBodies:
-    return NewBodies(draft.body if draft.body.strip() else None, draft.content.text or None)
+async def _bodies(visit: Visit, draft: Draft) -> NewBodies:
+    """Return what a draft is sent with, or what was typed if that is sent as it is. `Invalid`."""
+    if has_own_html(draft.content):
+        return NewBodies(draft.body if draft.body.strip() else None, draft.content.text or None)
+    return await visit.services.composing.compile(draft.content)
 
 
 async def _preview_of(
-    visit: Visit, content: Content, bodies: NewBodies, *, is_new: bool = False
+    visit: Visit,
+    content: Content,
+    bodies: NewBodies,
+    *,
+    is_new: bool = False,
+    recipient: Recipient = _RECIPIENT,
 ) -> ReadMail:
     """Compose the email in a thread, because a body may have 10 MB. `Invalid`, `NoSuch`."""
     mailing_list = await _list_of(visit, content.list_name, is_new=is_new)
     content = msgspec.structs.replace(content, subject=content.subject.strip() or "(no subject)")
     base_url = visit.context.base_url
     personal = await visit.services.audiences.personal(mailing_list.name)
-    return await asyncio.to_thread(_composed, mailing_list, content, bodies, base_url, personal)
+    return await asyncio.to_thread(
+        _composed, mailing_list, content, bodies, base_url, recipient, personal
+    )
 
 
 async def _list_of(visit: Visit, name: str, *, is_new: bool) -> MailingList:
@@ -158,12 +199,13 @@ def _composed(
     content: Content,
     bodies: NewBodies,
     base_url: str,
+    recipient: Recipient,
     personal: Personal,
 ) -> ReadMail:
     subject, lines = content.subject, content.lines
     mailing = draft_mailing(mailing_list, subject, bodies, base_url, lines, personal)
     values = draft_values(subject, bodies, lines, personal)
-    return read_mail(mailing.mail(msgspec.structs.replace(_RECIPIENT, values=values)))
+    return read_mail(mailing.mail(msgspec.structs.replace(recipient, values=values)))
 
 
 def _wants_pictures(visit: Visit) -> bool:

@@ -1,0 +1,92 @@
+"""The canvas of the editor: blocks as the email shows them, with marks by which they are found.
+
+The document is made by the same steps as the email. It differs in three ways: every block has a
+class that names its place, styles are not inlined (so that text which is edited there stays free of
+them), and what is still missing is replaced by a placeholder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from postroom.composing import mjml_tags
+from postroom.composing.blocks import BlockDocument
+from postroom.composing.brand import EmailBrand
+from postroom.composing.compiler import Compilation, Compiled
+from postroom.composing.layouts import Layout, slots_of
+from postroom.composing.mjml_tree import Node
+from postroom.domain.messages.messages import MessageFormat
+from postroom.mail.merge_fields import RULES, FieldRule
+
+MARK: Final = "pr-block"
+_EMPTY: Final = '{"version": 1, "blocks": []}'
+
+
+def compile_canvas(
+    source: str,
+    brand: EmailBrand,
+    layout: Layout | None,
+    placeholder: str,
+    rules: Mapping[str, FieldRule] = RULES,
+) -> Compiled:
+    """Return the document of the canvas. A block has the classes `pr-block` and `pr-block-2`; one
+    in a column `pr-block-2-0-1`, and its column `pr-block-2-0`. `placeholder` is the URL of what
+    stands for a picture that is not chosen yet."""
+    return _Canvas(source.strip() or _EMPTY, brand, layout, placeholder, rules).run()
+
+
+class _Canvas(Compilation):
+    def __init__(
+        self,
+        source: str,
+        brand: EmailBrand,
+        layout: Layout | None,
+        placeholder: str,
+        rules: Mapping[str, FieldRule],
+    ) -> None:
+        super().__init__(source, MessageFormat.BLOCKS, brand, layout, rules)
+        self._placeholder = placeholder
+
+    def _slots(self, document: BlockDocument) -> Mapping[str, str]:
+        if self._layout is None:
+            return document.slots
+        missing = {
+            slot.name: slot.name.replace("_", " ").capitalize()
+            for slot in slots_of(self._layout)
+            if slot.is_required
+        }
+        given = {name: value for name, value in document.slots.items() if value.strip()}
+        return {**missing, **given}
+
+    def _block(self, number: int, section: str, at: int) -> list[Node]:
+        nodes = super()._block(number, section, at)
+        for node in nodes:
+            _mark(node, f"{number}")
+            if "columns" in node.attributes.get("css-class", "").split():
+                _mark_columns(node, number)
+            for inner in node.walk():
+                if inner.name == "mj-image" and not inner.attributes.get("src", "").strip():
+                    inner.attributes["src"] = self._placeholder
+        return nodes
+
+    def _to_html(self, tree: Node) -> str:
+        for node in tree.walk():
+            if node.name == mjml_tags.STYLE:
+                node.attributes.pop("inline", None)
+        return super()._to_html(tree)
+
+
+def _mark_columns(section: Node, number: int) -> None:
+    for column, node in enumerate(section.children):
+        _add_class(node, f"pr-column {MARK}-{number}-{column}")
+        for place, block in enumerate(node.children):
+            _mark(block, f"{number}-{column}-{place}")
+
+
+def _mark(node: Node, place: str) -> None:
+    _add_class(node, f"{MARK} {MARK}-{place}")
+
+
+def _add_class(node: Node, name: str) -> None:
+    node.attributes["css-class"] = f"{node.attributes.get('css-class', '')} {name}".strip()

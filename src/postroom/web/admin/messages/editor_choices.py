@@ -1,0 +1,49 @@
+"""What the editor offers: templates that suit a format, and merge fields."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from postroom.composing.layouts import LayoutFormat
+from postroom.domain.messages.messages import MessageFormat
+from postroom.mail.merge_fields import RULES, Field
+from postroom.services.messages.templates import Template
+from postroom.web.admin.messages.message_drafts import Draft
+from postroom.web.requests.visit import Visit
+
+_NEEDS_MJML: Final = frozenset({MessageFormat.BLOCKS.value, MessageFormat.MJML.value})
+_FIELD_LABELS: Final = {
+    Field.EMAIL: "Email address",
+    Field.UNSUBSCRIBE_URL: "Unsubscribe link",
+    Field.LIST_DESCRIPTION: "List description",
+}
+
+
+class MergeFieldChoice(msgspec.Struct, frozen=True):
+    label: str
+    text: str
+    """As it is written in a message."""
+
+
+async def usable_templates(visit: Visit, draft: Draft) -> list[Template]:
+    """Return the templates that suit the format of a draft, and its own in any case."""
+    return [
+        each
+        for each in await visit.services.templates.list()
+        if each.format is LayoutFormat.MJML
+        or draft.format not in _NEEDS_MJML
+        or each.name == draft.template
+    ]
+
+
+def merge_field_choices() -> list[MergeFieldChoice]:
+    """Return the merge fields, each with a default if it may be empty."""
+    return [
+        MergeFieldChoice(
+            _FIELD_LABELS.get(Field(name), name),
+            f'{{{{ {name} | default: "" }}}}' if rule.may_be_empty else f"{{{{ {name} }}}}",
+        )
+        for name, rule in RULES.items()
+    ]

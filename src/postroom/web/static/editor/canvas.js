@@ -1,0 +1,179 @@
+// The canvas: a frame with the email as the server compiles it. Nothing runs in the frame; this page
+// listens to its events. Its document is changed in place, so that nothing flickers.
+import { blockAt } from "./model.js";
+import { kindOf, nameOf } from "./catalogue.js";
+
+const PLACE = /(?:^|\s)pr-block-([\d-]+)(?:\s|$)/;
+const STYLE = `
+  .pr-block { position: relative; cursor: default; outline: 0; }
+  .pr-block:hover { box-shadow: 0 0 0 1px #9db4dd; }
+  .pr-block:focus-visible { box-shadow: 0 0 0 2px #27509b; }
+  .pr-block.pr-selected { box-shadow: 0 0 0 2px #27509b; border-radius: 2px; }
+  [contenteditable] { outline: 0; cursor: text; min-height: 1em; }
+  .pr-column > table { min-height: 40px; }
+  .pr-add { display: block; width: calc(100% - 16px); margin: 8px; padding: 14px 4px; border: 1px dashed #8c8577; border-radius: 6px; background: transparent; color: #5c574d; font: 500 13px system-ui, sans-serif; cursor: pointer; }
+  .pr-add:hover, .pr-add:focus-visible { border-color: #27509b; color: #27509b; outline: 0; }
+  .pr-drop { position: absolute; z-index: 9; height: 4px; border-radius: 2px; background: #27509b; pointer-events: none; }
+  a { cursor: inherit; }
+`;
+
+export class Canvas {
+  constructor(frame) {
+    this.frame = frame;
+    this.sites = "";
+    this.selected = "";
+    this.doc = null;
+    this.resized = () => {};
+    this.attach = () => {};
+  }
+
+  get body() { return this.doc.body; }
+
+  // Load the empty document. A policy cannot change later, so other sites of pictures need another one.
+  async load(sites) {
+    const url = `/messages/canvas${sites ? `?sites=${encodeURIComponent(sites)}` : ""}`;
+    const isReady = () => this.frame.contentDocument?.readyState === "complete" && this.frame.contentWindow.location.href.endsWith(url);
+    if (!isReady() || this.doc) {
+      await new Promise((resolve) => {
+        this.frame.addEventListener("load", resolve, { once: true });
+        if (this.doc || !this.frame.contentWindow.location.href.endsWith(url)) this.frame.src = url;
+        else if (isReady()) resolve();
+      });
+    }
+    this.sites = sites;
+    this.doc = this.frame.contentDocument;
+    this.attach(this.doc);
+    new ResizeObserver(() => this.fit()).observe(this.doc.documentElement);
+  }
+
+  fit() {
+    this.frame.style.height = `${Math.max(200, Math.ceil(this.doc.documentElement.getBoundingClientRect().height))}px`;
+    this.resized();
+  }
+
+  // A document that nothing runs in. The frame parses it, because its policy allows inline styles.
+  parse(html) { return new this.frame.contentWindow.DOMParser().parseFromString(html, "text/html"); }
+
+  // Show a document. What is being typed into stays as it is, unless `isForced`.
+  async show(html, sites, message, { isForced = false } = {}) {
+    if (!this.doc || (sites && sites !== this.sites)) await this.load(sites);
+    const next = this.parse(html);
+    for (const each of next.querySelectorAll("script, base, meta[http-equiv]")) each.remove();
+    const style = next.createElement("style");
+    style.textContent = STYLE;
+    next.head.append(style);
+    this.decorate(next, message);
+    const typing = isForced ? null : this.doc.activeElement?.closest?.("[contenteditable]");
+    morph(this.doc.documentElement, next.documentElement, typing);
+    this.fit();
+  }
+
+  decorate(doc, message) {
+    const seen = new Set();
+    for (const element of doc.querySelectorAll(".pr-block, .pr-column")) {
+      const place = PLACE.exec(element.className)?.[1];
+      if (!place) continue;
+      if (element.classList.contains("pr-column")) { decorateColumn(doc, element, place); continue; }
+      const block = blockAt(message, place);
+      if (!block) continue;
+      element.dataset.place = place;
+      if (place === this.selected) element.classList.add("pr-selected");
+      if (seen.has(place)) continue;
+      seen.add(place);
+      element.tabIndex = 0;
+      element.setAttribute("role", "group");
+      element.setAttribute("aria-label", nameOf(block));
+      if (kindOf(block).isText) makeEditable(element, block);
+    }
+    for (const table of doc.querySelectorAll("table")) table.setAttribute("role", "presentation");
+  }
+
+  elements(place) { return [...this.doc.querySelectorAll(`[data-place="${place}"]`)]; }
+  editable(place) { return this.elements(place)[0]?.querySelector("[contenteditable]"); }
+
+  select(place) {
+    this.selected = place;
+    for (const each of this.doc.querySelectorAll(".pr-selected")) each.classList.remove("pr-selected");
+    for (const each of this.elements(place)) each.classList.add("pr-selected");
+  }
+
+  focus(place, inText = false) {
+    const target = (inText && this.editable(place)) || this.elements(place)[0];
+    this.frame.contentWindow.focus();
+    target?.focus({ preventScroll: false });
+    return target;
+  }
+
+  rectangle(place) {
+    const all = this.elements(place).map((each) => each.getBoundingClientRect());
+    if (!all.length) return null;
+    return { top: Math.min(...all.map((each) => each.top)), bottom: Math.max(...all.map((each) => each.bottom)), right: all[0].right, left: all[0].left };
+  }
+
+  // Where something would be dropped: a container, and an index in it.
+  dropPlace(x, y, fitsColumn) {
+    const under = this.doc.elementFromPoint(x, y);
+    const column = fitsColumn && under?.closest?.(".pr-column");
+    const container = column ? PLACE.exec(column.className)[1] : "";
+    const inside = (place) => (container === "" ? !place.includes("-") : place.startsWith(`${container}-`));
+    const places = [...new Set([...this.doc.querySelectorAll("[data-place]")].map((each) => each.dataset.place))].filter(inside);
+    let index = 0, at = null;
+    for (const place of places) {
+      const { top, bottom } = this.rectangle(place);
+      if (y > (top + bottom) / 2) { index += 1; at = place; }
+    }
+    return { container, index, after: at, next: places[index], column };
+  }
+
+  markDrop(target) {
+    this.clearDrop();
+    if (!target) return;
+    const after = target.after && this.rectangle(target.after), before = target.next && this.rectangle(target.next);
+    const around = target.column?.getBoundingClientRect() ?? this.doc.querySelector(".card, .page")?.getBoundingClientRect() ?? this.body.getBoundingClientRect();
+    const mark = this.doc.createElement("div");
+    mark.className = "pr-drop";
+    const top = after ? after.bottom : before ? before.top : around.top + around.height / 2;
+    Object.assign(mark.style, { top: `${top - 2}px`, left: `${around.left + 8}px`, width: `${around.width - 16}px` });
+    this.body.append(mark);
+  }
+
+  clearDrop() { for (const each of this.doc.querySelectorAll(".pr-drop")) each.remove(); }
+}
+
+function makeEditable(element, block) {
+  const words = element.matches(".text") ? element.firstElementChild : element.querySelector(".text > div");
+  const target = block.type === "heading" ? words?.querySelector("h1, h2, h3") : words;
+  if (!target) return;
+  target.setAttribute("contenteditable", block.type === "heading" ? "plaintext-only" : "true");
+  target.setAttribute("role", "textbox");
+  target.setAttribute("aria-label", block.type === "heading" ? "Heading" : "Text");
+  if (block.type === "text") target.setAttribute("aria-multiline", "true");
+}
+
+function decorateColumn(doc, element, place) {
+  if (element.querySelector(".pr-block")) return;
+  const add = doc.createElement("button");
+  add.type = "button";
+  add.className = "pr-add";
+  add.dataset.column = place;
+  add.textContent = "Add block";
+  add.setAttribute("aria-label", `Add block to column ${Number(place.split("-")[1]) + 1}`);
+  element.append(add);
+}
+
+// Change `old` into `next` with as few steps as possible, and leave `kept` alone.
+function morph(old, next, kept) {
+  if (old === kept) return;
+  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  const before = [...old.childNodes], after = [...next.childNodes];
+  for (const [index, wanted] of after.entries()) {
+    const found = before[index];
+    if (!found) old.append(old.ownerDocument.adoptNode(wanted));
+    else if (found.nodeType !== wanted.nodeType || found.nodeName !== wanted.nodeName) found.replaceWith(old.ownerDocument.adoptNode(wanted));
+    else if (found.nodeType === Node.ELEMENT_NODE) morph(found, wanted, kept);
+    else if (found.data !== wanted.data) found.data = wanted.data;
+  }
+  for (const extra of before.slice(after.length)) extra.remove();
+}
+

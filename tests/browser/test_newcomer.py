@@ -1,0 +1,124 @@
+"""Somebody who knows no HTML makes a newsletter, loses the browser, and sends it all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+import pytest
+from playwright.async_api import Browser, Error, Page, expect
+
+from postroom.domain.messages.messages import MessageStatus
+from postroom.services.accounts.users import Role
+from tests.browser.chromium import PATIENCE, PHONE, running_chromium, window
+from tests.browser.editing import (
+    add_block,
+    add_to_column,
+    blocks_on,
+    canvas,
+    open_editor,
+    saved,
+    upload_picture,
+)
+from tests.services.pictures import picture
+from tests.web.site import Site
+
+SUBJECT = "Winter in the garden"
+LOGO = picture(size=(280, 80), colour=(30, 110, 70))
+SNOW = picture(size=(1200, 500), colour=(200, 220, 235))
+
+
+@pytest.mark.timeout(600)  # a limit for a story that hangs, not for a slow machine
+async def test_a_newcomer_makes_a_newsletter(browser: Browser, site: Site) -> None:
+    editor = await site.user(Role.EDITOR)
+    with contextlib.suppress(Error):  # its browser is gone
+        async with (
+            running_chromium() as first,
+            window(first, site.url, whose=editor) as context,
+        ):
+            page = await context.new_page()
+            await create_list(page)
+            await write(page)
+            crash = (await first.new_browser_cdp_session()).send("Browser.crash")
+            await crash
+    async with window(browser, site.url, whose=editor) as context:
+        page = await context.new_page()
+        await find_again(page)
+        await send_test(page, site)
+        await schedule(page)
+    [message] = (await site.services.messages.page()).messages
+    assert (message.subject, message.status) == (SUBJECT, MessageStatus.PENDING)
+    sent = (await site.services.messages.bodies(message)).html or ""
+    for part in ("/logo/", "/media/", 'alt="Snow on the beds"', "Indoors", "Outdoors", "Read on"):
+        assert part in sent
+
+
+async def create_list(page: Page) -> None:
+    await page.goto("/lists/new")
+    await page.get_by_label("Name", exact=True).fill("garden")
+    await page.get_by_label("Description").fill("Garden club")
+    await page.get_by_label("From address").fill("garden@example.org")
+    await page.get_by_role("button", name="Create list").click()
+    await page.wait_for_url("**/lists/garden**")
+    await page.goto("/lists/garden/brand")
+    file = {"name": "logo.png", "mimeType": "image/png", "buffer": LOGO}
+    await page.locator("input[type=file]").first.set_input_files(file)  # type: ignore[arg-type]
+    await page.get_by_role("button", name="Save").first.click()
+    await expect(page.locator("#toast")).to_contain_text("Saved.", timeout=PATIENCE)
+
+
+async def write(page: Page) -> None:
+    await page.goto("/")
+    await page.get_by_role("link", name="New message").first.click()
+    await expect(page.locator("#blocks")).to_be_visible(timeout=PATIENCE)
+    await page.get_by_label("Subject", exact=True).fill(SUBJECT)
+    await page.get_by_label("Preheader").fill("What to do before the frost")
+    await page.get_by_role("button", name="Choose a template").click()
+    dialog = page.get_by_role("dialog", name="Choose a template")
+    await dialog.get_by_role("button", name=re.compile("^Newsletter")).click()
+    await page.locator("#block-panel").get_by_label("Title").fill("Winter is coming")
+    await expect(canvas(page).get_by_text("Winter is coming")).to_be_visible(timeout=PATIENCE)
+    await add_block(page, "Picture")
+    await page.get_by_role("button", name="Choose picture").click()
+    await upload_picture(page, "snow.png", SNOW, "Snow on the beds")
+    await add_block(page, "2 columns")
+    for column, words in ((1, "Indoors"), (2, "Outdoors")):
+        await add_to_column(page, column, "Text")
+        text = canvas(page).get_by_role("textbox", name="Text").nth(column - 1)
+        await expect(text).to_be_focused(timeout=PATIENCE)
+        await text.fill(words)
+    await canvas(page).get_by_role("group", name="Columns").focus()
+    await add_block(page, "Button")
+    panel = page.locator("#block-panel")
+    await panel.get_by_label("Text").fill("Read on")
+    await panel.get_by_label("Link").fill("https://www.example.org/winter")
+    await expect(canvas(page).get_by_text("Read on")).to_be_visible(timeout=PATIENCE)
+    await saved(page)
+
+
+async def find_again(page: Page) -> None:
+    await page.goto("/")
+    await page.get_by_role("link", name=SUBJECT).first.click()
+    await page.wait_for_url("**/edit")
+    await open_editor(page, page.url)
+    await expect(blocks_on(page)).to_have_count(5, timeout=PATIENCE)
+    for words in ("Winter is coming", "Indoors", "Outdoors", "Read on"):
+        await expect(canvas(page).get_by_text(words)).to_be_visible(timeout=PATIENCE)
+    for width, height in ((1280, 800), PHONE):
+        await page.set_viewport_size({"width": width, "height": height})
+        wide = await page.evaluate("() => document.documentElement.scrollWidth")
+        assert wide <= width, "nobody scrolls sideways"
+
+
+async def send_test(page: Page, site: Site) -> None:
+    await page.get_by_role("button", name="Send test").click()
+    await expect(page.locator("#test-result")).to_contain_text("Test sent to", timeout=PATIENCE)
+
+
+async def schedule(page: Page) -> None:
+    await page.get_by_label("Later").check()
+    await page.get_by_label("Date").fill("2099-07-01")
+    await page.get_by_label("Time", exact=True).fill("09:00")
+    await page.get_by_role("button", name="Schedule…").click()
+    await page.get_by_role("button", name="Schedule").click()
+    await expect(page.locator("#toast")).to_contain_text("Message scheduled.", timeout=PATIENCE)
