@@ -11,7 +11,12 @@ import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
-const LANGUAGES = { html, markdown, mjml: xml };
+// No tag is closed by itself: those who type it anyway would get it twice.
+const LANGUAGES = {
+  html: () => html({ autoCloseTags: false }),
+  markdown: () => markdown({ completeHTMLTags: false }),
+  mjml: () => xml({ autoCloseTags: false }),
+};
 
 const theme = EditorView.theme({
   "&": { fontSize: "var(--text-13)", color: "var(--ink)", backgroundColor: "var(--surface)" },
@@ -51,7 +56,7 @@ export function createEditor({ root, text, format, label, described, changed }) 
         lineNumbers(), lintGutter(), history(), drawSelection(), bracketMatching(), search(),
         highlightActiveLine(), EditorView.lineWrapping, theme,
         syntaxHighlighting(colours), syntaxHighlighting(defaultHighlightStyle, { fallback: true }),
-        (LANGUAGES[format] ?? html)(),
+        (LANGUAGES[format] ?? LANGUAGES.html)(),
         keymap.of([...searchKeymap, ...lintKeymap, ...historyKeymap, ...defaultKeymap]),
         EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "true", ...(described && { "aria-description": described }) }),
         EditorView.updateListener.of((update) => {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jinja2
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Mount, Route
@@ -61,7 +62,7 @@ def make_app(context: WebContext) -> ASGIApp:
     routes: list[BaseRoute] = [
         *health_routes(context),
         metrics_route(context),
-        Mount("/static", _Files(directory=STATIC)),
+        Mount("/static", GZipMiddleware(_Files(directory=STATIC))),
         *(view.route(context, templates) for view in VIEWS),
     ]
     on_error = _error_handler(context, templates)

@@ -90,7 +90,8 @@
       openSearch();
       return;
     }
-    const isTyping = event.target.closest("input, textarea, select, [contenteditable]");
+    const target = event.composedPath()[0]; // also within the shadow root of the code editor
+    const isTyping = target.closest?.("input, textarea, select, [contenteditable]");
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]") || !isOn()) return;
     const keys = before && Date.now() - at < SEQUENCE ? `${before} ${event.key}` : event.key;
     before = event.key;
