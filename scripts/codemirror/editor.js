@@ -24,7 +24,7 @@ const theme = EditorView.theme({
   ".cm-scroller": { fontFamily: "var(--font-code)", lineHeight: "1.6", minHeight: "26rem", maxHeight: "70vh" },
   ".cm-content": { caretColor: "var(--ink)" },
   ".cm-gutters": { backgroundColor: "var(--sunken)", color: "var(--ink-soft)", borderRight: "1px solid var(--line)" },
-  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "color-mix(in srgb, var(--accent-tint) 45%, transparent)" },
+  ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
   ".cm-cursor": { borderLeftColor: "var(--ink)" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--accent-tint)" },
   ".cm-panels": { backgroundColor: "var(--sunken)", color: "var(--ink)" },

@@ -59,4 +59,5 @@ def test_style_sheets_and_scripts_of_every_page_are_small() -> None:
         for page in pages
     }
     assert max(sizes.values()) > 20_000, "the frame of all pages was not found"
+    assert sizes.pop("admin/messages/editor_code.html") < 250_000, "the code editor"
     assert {page: size for page, size in sizes.items() if size > MOST_COMPRESSED} == {}
