@@ -65,6 +65,7 @@ async def test_markdown_has_a_toolbar_and_becomes_blocks(
         frame = page.frame_locator("iframe.preview")
         await expect(frame.get_by_text("subscriber@example.com")).to_be_visible(timeout=PATIENCE)
         await switch(page, "Convert to Blocks…")
+        await page.wait_for_url("**/format?to=blocks")
         await page.get_by_role("button", name="Convert to Blocks").click()
         await expect(blocks_on(page).first).to_be_visible(timeout=PATIENCE)
         assert (await stored(site)).format is MessageFormat.BLOCKS
