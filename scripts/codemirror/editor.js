@@ -92,7 +92,8 @@ export function createEditor({ root, text, format, label, described, changed }) 
       for (let number = first; number <= last; number += 1) {
         changes.push({ from: doc.line(number).from, insert: prefix(number - first + 1) });
       }
-      view.dispatch({ changes, scrollIntoView: true });
+      const set = view.state.changes(changes);
+      view.dispatch({ changes: set, selection: selection.map(set, 1), scrollIntoView: true });
       view.focus();
     },
     // Mark lines: each problem has `line`, `column`, `text` and `level`.
