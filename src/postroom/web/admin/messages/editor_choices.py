@@ -8,16 +8,18 @@ import msgspec
 
 from postroom.composing.layouts import LayoutFormat
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.merge_fields import RULES, Field
+from postroom.mail.merge_fields import RULES
 from postroom.services.messages.templates import Template
 from postroom.web.admin.messages.message_drafts import Draft
 from postroom.web.requests.visit import Visit
 
 _NEEDS_MJML: Final = frozenset({MessageFormat.BLOCKS.value, MessageFormat.MJML.value})
 _FIELD_LABELS: Final = {
-    Field.EMAIL: "Email address",
-    Field.UNSUBSCRIBE_URL: "Unsubscribe link",
-    Field.LIST_DESCRIPTION: "List description",
+    "email": "Email address",
+    "unsubscribe_url": "Unsubscribe link",
+    "preferences_url": "Link to preferences",
+    "web_url": "Link to the web page",
+    "list_description": "List description",
 }
 
 
@@ -42,7 +44,7 @@ def merge_field_choices() -> list[MergeFieldChoice]:
     """Return the merge fields, each with a default if it may be empty."""
     return [
         MergeFieldChoice(
-            _FIELD_LABELS.get(Field(name), name),
+            _FIELD_LABELS.get(str(name), str(name).replace("_", " ").capitalize()),
             f'{{{{ {name} | default: "" }}}}' if rule.may_be_empty else f"{{{{ {name} }}}}",
         )
         for name, rule in RULES.items()
