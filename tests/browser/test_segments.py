@@ -99,6 +99,7 @@ async def test_typed_text_and_builder_stay_in_step(browser: Browser, site: Site)
         await expect(page.locator("#count")).to_contain_text("ends too early", timeout=PATIENCE)
         await rule.fill("age >= 40")
         await expect(page.locator("#count")).to_contain_text("2 subscribers", timeout=PATIENCE)
+        await expect(page.locator(".builder-row")).to_have_count(1, timeout=PATIENCE)
         await page.get_by_role("button", name="Remove the condition on Age").click()
         await expect(rule).to_have_value("")
         assert "\n".join(await looker.examine(response)) == ""
