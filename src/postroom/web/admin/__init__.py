@@ -17,6 +17,7 @@ from postroom.web.admin.audience import (
 )
 from postroom.web.admin.messages import (
     attachments,
+    audience_choice,
     canvas,
     draft_actions,
     editor,
@@ -59,6 +60,7 @@ ADMIN_VIEWS: tuple[View, ...] = (
     *subscriber_index.VIEWS,
     *subscribers.VIEWS,
     *message_index.VIEWS,
+    *audience_choice.VIEWS,
     *editor.VIEWS,  # before message_details: its paths would match `/messages/{ref}`
     *canvas.VIEWS,
     *formats.VIEWS,

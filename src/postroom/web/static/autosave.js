@@ -23,12 +23,14 @@
   // — Kept in this browser —
 
   const place = () => PREFIX + (fields.ref.value || fields.key.value);
+  const boxes = () => [...form.querySelectorAll("input[type=checkbox][name]")];
+  const nameOf = (box) => `${box.name}=${box.value}`;
   function snapshot() {
     const values = {};
     for (const [name, value] of new FormData(form)) {
       if (typeof value === "string" && !NOT_KEPT.has(name)) values[name] = value;
     }
-    return values;
+    return { ...values, ticked: boxes().filter((box) => box.checked).map(nameOf) };
   }
   function keep() {
     clearTimeout(keepTimer);
@@ -51,6 +53,7 @@
       const holder = fields[name].closest && fields[name].closest("details");
       if (holder && value) holder.open = true;
     }
+    if (values.ticked) for (const box of boxes()) box.checked = values.ticked.includes(nameOf(box));
     if (values.format && values.format !== shownFormat) isOtherFormat = true;
     for (const name of ["list", "body"]) fields[name].dispatchEvent(new Event("input", { bubbles: true }));
   }

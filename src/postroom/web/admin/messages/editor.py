@@ -24,6 +24,7 @@ from postroom.services.accounts.users import Role
 from postroom.services.messages.draft_contents import Content
 from postroom.services.messages.message_contents import NewBodies
 from postroom.transport.contract import ResultKind
+from postroom.web.admin.messages.audience_choice import audience_choice
 from postroom.web.admin.messages.editor_choices import merge_field_choices, usable_templates
 from postroom.web.admin.messages.message_drafts import (
     FORMAT_NAMES,
@@ -185,6 +186,7 @@ async def _change_scheduled(visit: Visit, message: Message) -> Response:
         await visit.services.messages.edit(
             message.ref,
             list_name=None if draft.is_planned else draft.list,
+            audience=draft.audience if draft.has_audience and not draft.is_planned else None,
             subject=draft.subject,
             # An empty text replaces the old one; None would keep it.
             bodies=NewBodies(bodies.html or "", bodies.text or ""),
@@ -308,6 +310,7 @@ async def show_editor(
         problems=problems or {},
         theirs=theirs or [],
         names=await visit.services.lists.names(),
+        audience=await audience_choice(visit, draft),
         zones=zones(),
         formats=FORMAT_NAMES,
         next_format=NEXT.get(MessageFormat(draft.format)),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, date, datetime, time
 from functools import cache
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from msgspec import UNSET
-from starlette.datastructures import UploadFile
+from starlette.datastructures import ImmutableMultiDict, UploadFile
 
+from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import DomainError, Incomplete, Invalid
 from postroom.domain.messages.attachments import parse_stored, stored_text
 from postroom.domain.messages.audiences import Audience
@@ -31,6 +32,9 @@ _FIELDS: Final = (
 )  # fmt: skip
 LABELS: Final = {
     "list": "List",
+    "segment": "Audience",
+    "exclude_segments": "Left out: segments",
+    "exclude_lists": "Left out: lists",
     "subject": "Subject",
     "preheader": "Preheader",
     "from_name": "Sender name",
@@ -59,6 +63,11 @@ class Draft(msgspec.Struct):
     """The fields of the form; an uploaded file replaces what was typed."""
 
     list: str = ""
+    segment: str = ""
+    exclude_segments: tuple[str, ...] = ()
+    exclude_lists: tuple[str, ...] = ()
+    has_audience: bool = False
+    """Whether the form had a choice of the audience; otherwise the message keeps its own."""
     subject: str = ""
     preheader: str = ""
     from_name: str = ""
@@ -95,6 +104,11 @@ class Draft(msgspec.Struct):
         return self.status is MessageStatus.DRAFT
 
     @property
+    def audience(self) -> Audience:
+        lists = tuple(map(ListName, self.exclude_lists))
+        return Audience(self.segment, self.exclude_segments, lists)
+
+    @property
     def scheduled_at(self) -> datetime | None:
         """The time to send at; None for now. `Invalid`."""
         return None if self.when == "now" else parse_local_time(self.day, self.clock, self.zone)
@@ -108,6 +122,7 @@ class Draft(msgspec.Struct):
             at = None
         return Content(
             list_name=self.list,
+            **msgspec.structs.asdict(self.audience),
             subject=self.subject,
             preheader=self.preheader,
             from_name=self.from_name,
@@ -123,9 +138,11 @@ class Draft(msgspec.Struct):
 
     @property
     def change(self) -> ContentChange:
-        """What the form sets: everything but the audience."""
-        unset = dict.fromkeys(Audience.__struct_fields__, UNSET)
-        return msgspec.structs.replace(change_to(self.content), **unset)
+        """What the form sets."""
+        whole = change_to(self.content)
+        if self.has_audience:
+            return whole
+        return msgspec.structs.replace(whole, **dict.fromkeys(Audience.__struct_fields__, UNSET))
 
 
 def shown_content(content: Content) -> dict[str, str]:
@@ -133,6 +150,9 @@ def shown_content(content: Content) -> dict[str, str]:
     at = content.scheduled_at
     return {
         "list": content.list_name,
+        "segment": content.segment,
+        "exclude_segments": ", ".join(content.exclude_segments),
+        "exclude_lists": ", ".join(content.exclude_lists),
         "subject": content.subject,
         "preheader": content.preheader,
         "from_name": content.from_name,
@@ -151,6 +171,10 @@ async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
     """Return the draft, and errors about its files."""
     draft = msgspec.convert({name: await visit.text(name) for name in _FIELDS}, Draft)
     draft.when = "later" if draft.when == "later" else "now"
+    draft.has_audience = bool(await visit.text("audience"))
+    chosen = audience_from(await visit.form())
+    draft.segment, draft.exclude_lists = chosen.segment, chosen.exclude_lists
+    draft.exclude_segments = chosen.exclude_segments
     if draft.format not in set(MessageFormat):
         draft.format = MessageFormat.HTML.value
     problems: dict[str, str] = {}
@@ -165,11 +189,30 @@ async def draft_from_form(visit: Visit) -> tuple[Draft, dict[str, str]]:
     return draft, problems
 
 
+class ChosenAudience(msgspec.Struct, frozen=True):
+    """An audience as a form has it; nothing is checked."""
+
+    segment: str
+    exclude_segments: tuple[str, ...]
+    exclude_lists: tuple[str, ...]
+
+
+def audience_from(form: ImmutableMultiDict[str, Any]) -> ChosenAudience:
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(each for each in form.getlist(name) if isinstance(each, str) and each)
+
+    segment = next(iter(texts("segment")), "")
+    return ChosenAudience(segment, texts("exclude_segments"), texts("exclude_lists"))
+
+
 def draft_of(message: Message, content: Content) -> Draft:
     """Return a message for the form."""
     at = content.scheduled_at.astimezone(UTC) if content.scheduled_at else None
     return Draft(
         list=content.list_name,
+        segment=content.segment,
+        exclude_segments=content.exclude_segments,
+        exclude_lists=content.exclude_lists,
         subject=content.subject,
         preheader=content.preheader,
         from_name=content.from_name,
