@@ -8,6 +8,8 @@ import json
 
 import pytest
 
+from postroom.domain.audience.field_types import FieldType
+from postroom.domain.audience.fields import Field
 from postroom.domain.messages.messages import Message, MessageFormat
 from postroom.services.accounts.users import Role
 from postroom.services.messages.draft_contents import ContentChange
@@ -169,6 +171,21 @@ async def test_the_preview_is_compiled_light_or_dark_and_as_a_subscriber(
     nobody = await writer.post("/messages/preview/text", {**form, "preview_as": "bob@example.com"})
     assert "bob@example.com" in nobody.text
     assert 'class="problem"' in nobody.text
+
+
+async def test_fields_of_the_list_are_offered_and_previewed(site: Site, writer: Visitor) -> None:
+    await site.services.fields.declare("news", [Field("city", FieldType.TEXT)])
+    values = {"first_name": "Ann", "city": "Berlin"}
+    await site.services.subscriptions.add(
+        "news", "ann@example.com", verified=True, attributes=values
+    )
+    page = html.unescape((await writer.get("/messages/new?list=news")).text)
+    assert '{{ city | default: "" }}' in page
+    body = '<p>{{ first_name | default: "friend" }} of {{ city | default: "anywhere" }}</p>'
+    form = {"list": "news", "subject": "Hello", "format": "html", "body": body}
+    assert "friend of anywhere" in (await writer.post("/messages/preview/html", form)).text
+    ann = await writer.post("/messages/preview/html", {**form, "preview_as": "ann@example.com"})
+    assert "Ann of Berlin" in ann.text
 
 
 async def test_pictures_are_offered_to_the_editor(site: Site, writer: Visitor) -> None:

@@ -315,7 +315,7 @@ async def show_editor(
         formats=FORMAT_NAMES,
         next_format=NEXT.get(MessageFormat(draft.format)),
         templates=await usable_templates(visit, draft),
-        merge_fields=merge_field_choices(),
+        merge_fields=await merge_field_choices(visit, draft),
         base_url=visit.context.base_url.rstrip("/"),
         test_result=test_result,
         was_sent=was_sent,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from postroom.composing.layouts import LayoutFormat
+from postroom.domain.errors import Invalid, NoSuch
 from postroom.domain.messages.messages import MessageFormat
-from postroom.mail.merge_fields import RULES
+from postroom.mail.merge_fields import RULES, FieldRule
 from postroom.services.messages.templates import Template
 from postroom.web.admin.messages.message_drafts import Draft
 from postroom.web.requests.visit import Visit
@@ -40,12 +43,16 @@ async def usable_templates(visit: Visit, draft: Draft) -> list[Template]:
     ]
 
 
-def merge_field_choices() -> list[MergeFieldChoice]:
-    """Return the merge fields, each with a default if it may be empty."""
+async def merge_field_choices(visit: Visit, draft: Draft) -> list[MergeFieldChoice]:
+    """Return the merge fields of the draft's list, each with a default if it may be empty."""
+    rules: Mapping[str, FieldRule] = RULES
+    with contextlib.suppress(NoSuch, Invalid):  # no list is chosen yet, or it was deleted
+        mailing_list = await visit.services.lists.get(draft.list)
+        rules = await visit.services.audiences.merge_fields(mailing_list.name)
     return [
         MergeFieldChoice(
             _FIELD_LABELS.get(str(name), str(name).replace("_", " ").capitalize()),
             f'{{{{ {name} | default: "" }}}}' if rule.may_be_empty else f"{{{{ {name} }}}}",
         )
-        for name, rule in RULES.items()
+        for name, rule in rules.items()
     ]

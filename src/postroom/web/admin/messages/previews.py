@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from postroom.domain.audience.addresses import Address, parse_address
-from postroom.domain.audience.lists import MailingList, SubscriberGuid
+from postroom.domain.audience.lists import MailingList, Subscriber, SubscriberGuid
 from postroom.domain.errors import DomainError, Invalid, NoSuch
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.html import has_remote_pictures
@@ -51,10 +51,10 @@ async def frame(visit: Visit) -> Response:
     try:
         if problems:
             raise Invalid("html", next(iter(problems.values())))
-        recipient = await _chosen_recipient(visit, draft)
+        subscriber = await _chosen_subscriber(visit, draft)
         bodies = await _bodies(visit, draft)
         preview = await _preview_of(
-            visit, draft.content, bodies, is_new=not draft.ref, recipient=recipient
+            visit, draft.content, bodies, is_new=not draft.ref, subscriber=subscriber
         )
     except DomainError:
         return _framed(visit, _NOTHING.format("No preview yet."), is_draft=True)
@@ -69,10 +69,10 @@ async def text(visit: Visit) -> Response:
     preview, bodies = None, NewBodies()
     if not problems and (draft.body.strip() or draft.text.strip()):
         try:
-            recipient = await _chosen_recipient(visit, draft)
+            subscriber = await _chosen_subscriber(visit, draft)
             bodies = await visit.services.composing.compile(draft.content)
             preview = await _preview_of(
-                visit, draft.content, bodies, is_new=not draft.ref, recipient=recipient
+                visit, draft.content, bodies, is_new=not draft.ref, subscriber=subscriber
             )
         except DomainError as exc:
             problems = problem_of(exc)
@@ -104,15 +104,13 @@ def _first_words(preview: ReadMail | None) -> str:
     return short(" ".join(words[:_PREHEADER_WORDS]), _PREHEADER_LENGTH)
 
 
-async def _chosen_recipient(visit: Visit, draft: Draft) -> Recipient:
-    """Return the subscriber whose copy is shown, without the identity that its links act for.
-    `Invalid`, `NoSuch`."""
+async def _chosen_subscriber(visit: Visit, draft: Draft) -> Subscriber | None:
+    """Return the subscriber whose copy is shown, if one was chosen. `Invalid`, `NoSuch`."""
     chosen = (await visit.text("preview_as")).strip()
     if not chosen or not draft.list:
-        return _RECIPIENT
+        return None
     address = parse_address(chosen, "preview_as")
-    found = await visit.services.subscriptions.get(draft.list, address)
-    return msgspec.structs.replace(_RECIPIENT, address=found.address)
+    return await visit.services.subscriptions.get(draft.list, address)
 
 
 async def of_message(visit: Visit) -> Response:
@@ -169,13 +167,17 @@ async def _preview_of(
     bodies: NewBodies,
     *,
     is_new: bool = False,
-    recipient: Recipient = _RECIPIENT,
+    subscriber: Subscriber | None = None,
 ) -> ReadMail:
-    """Compose the email in a thread, because a body may have 10 MB. `Invalid`, `NoSuch`."""
+    """Compose the email in a thread, because a body may have 10 MB. It has a subscriber's values,
+    but not the identity that its links act for. `Invalid`, `NoSuch`."""
     mailing_list = await _list_of(visit, content.list_name, is_new=is_new)
     content = msgspec.structs.replace(content, subject=content.subject.strip() or "(no subject)")
     base_url = visit.context.base_url
-    personal = await visit.services.audiences.personal(mailing_list.name)
+    personal = await visit.services.audiences.personal(mailing_list.name, subscriber)
+    recipient = _RECIPIENT
+    if subscriber is not None:
+        recipient = msgspec.structs.replace(_RECIPIENT, address=subscriber.address)
     return await asyncio.to_thread(
         _composed, mailing_list, content, bodies, base_url, recipient, personal
     )
