@@ -69,7 +69,7 @@ async def test_visitors_end_on_pages_of_the_site(site: Site) -> None:
     await make_list(site, thank_you_url=THANKS, confirmed_url=WELCOME)
     visitor = site.visitor()
     page = await visitor.get("/subscribe?list=contoso1")
-    assert policy(page)["form-action"] == "'self' https://shop.example https://www.example.org"
+    assert policy(page)["form-action"] == "'self' https:"  # a site may redirect to another name
     assert 'target="_top"' not in page.text
     assert 'target="_top"' in (await visitor.get("/subscribe?list=contoso1&embed=1")).text
     sent = await visitor.http.post("/subscribe", data=FORM)

@@ -109,7 +109,11 @@ async def test_another_list_is_confirmed_by_email_and_left_at_once(
     await site.services.subscriptions.confirm("garden", guid)
     again = await site.visitor().get(link(ann))
     assert 'value="garden" checked' in again.text
+    assert 'name="shown" value="garden"' in again.text
+    # A list that became public after the page was shown is not left.
     await site.visitor().http.post(link(ann), data={**form, "list": []})
+    assert await site.services.subscriptions.find(ListName("garden"), ann.address) is not None
+    await site.visitor().http.post(link(ann), data={**form, "list": [], "shown": ["garden"]})
     assert await site.services.subscriptions.find(ListName("garden"), ann.address) is None
 
 
@@ -221,7 +225,8 @@ async def test_a_wrong_link_says_nothing_and_an_unconfirmed_one_asks_to_confirm(
             assert page.status_code == 404
             assert "Contoso" not in page.text
     not_yet = await site.services.subscriptions.add("garden", "carol@example.com")
-    page = await visitor.get(link(not_yet))
-    assert "Confirm your subscription" in page.text
+    sent_to = await visitor.get(link(not_yet))
+    assert sent_to.headers["location"].startswith("/confirm?")
+    assert "Confirm your subscription" in (await visitor.get(sent_to.headers["location"])).text
     await visitor.http.post(link(not_yet), data={"action": "pause"})
     assert await site.services.subscriptions.by_guid("garden", not_yet.guid) == not_yet

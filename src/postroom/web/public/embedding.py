@@ -85,7 +85,11 @@ def with_policy(
     ends = [each for each in (mailing_list.thank_you_url, mailing_list.confirmed_url) if each]
     policy = POLICY
     if ends:
-        sites = " ".join(dict.fromkeys(map(origin_of, ends)))
+        # Browsers apply this to redirects, too, and a site may redirect to another name of it.
+        # Only this machine's own sites have no HTTPS.
+        sites = " ".join(
+            {"https:" if each.startswith("https:") else origin_of(each): "" for each in ends}
+        )
         policy = policy.replace(_OWN_FORMS, f"{_OWN_FORMS} {sites}")
     if is_framed:
         # Browsers ignore X-Frame-Options where a policy has frame-ancestors (CSP 3, 6.4.2.1).

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from postroom import clock
 from postroom.domain.audience.addresses import LONGEST, Address, masked, parse_address
@@ -130,7 +130,10 @@ class _Page:
         """Return everything about this subscription as a file."""
         visitor, subscriber = self.visitor, self._subscriber
         if _DOWNLOADS.wait(subscriber.guid):
-            return await self.render(visitor.gettext("Please wait a minute and try again."))
+            limited = await self.render(visitor.gettext("Please wait a minute and try again."))
+            limited.status_code = 429
+            limited.headers["Retry-After"] = "60"
+            return limited
         _DOWNLOADS.count(subscriber.guid)
         emails = await visitor.services.tracing.emails_of_list(
             subscriber.list_name, subscriber.address
@@ -156,10 +159,11 @@ class _Page:
 
     async def _change_lists(self, wanted: set[str]) -> bool:
         """Leave lists that are no longer wanted, and ask for a confirmation of new ones; return
-        whether there are new ones."""
+        whether there are new ones. A list that the page did not show cannot be unwanted."""
         subscriptions, before = self.visitor.services.subscriptions, await self._subscribed()
+        unwanted = before & set(self.visitor.form_values("shown")) - wanted
         for each in self._others:
-            if each.name in before and each.name not in wanted:
+            if each.name in unwanted:
                 found = await self._subscription(each)
                 if found is not None:
                     await subscriptions.unsubscribe(each.name, found.guid)
@@ -194,8 +198,8 @@ async def preferences(visitor: Visitor) -> Response:
         return broken_link(visitor)
     visitor.default_language_of(mailing_list)
     if not subscriber.verified:
-        email = masked(subscriber.address)
-        return visitor.render("confirm.html", mailing_list=mailing_list, email=email)
+        address = visitor.link("/confirm", id=guid, listName=mailing_list.name)
+        return RedirectResponse(address, 303)
     declared, lists = await asyncio.gather(
         visitor.services.fields.of(mailing_list.name), all_simple_lists(visitor)
     )

@@ -11,8 +11,11 @@ import re
 from typing import Final
 
 _SITE: Final = re.compile(r"https?://[^\s\"'()<>\\/?#&;,]+", re.IGNORECASE)
+_PICTURES: Final = re.compile(
+    r"""\b(?:src|srcset|background)\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]+)|url\([^)]*\)""", re.IGNORECASE
+)
 _PARTS: Final = re.compile(
-    r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)+\.?)(:\d{1,5})?"
+    r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)+\.?)(:\d{1,5})?", re.ASCII
 )
 _PRIVATE_ENDINGS: Final = frozenset(
     {"localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "arpa"}
@@ -21,9 +24,10 @@ _MOST: Final = 50
 
 
 def picture_sites(document: str) -> list[str]:
-    """Return the public sites whose addresses occur in a document, as sources of a content security
+    """Return the public sites that a document has pictures from, as sources of a content security
     policy. An address that is written in an unusual way is left out."""
-    found = dict.fromkeys(each.lower() for each in _SITE.findall(document))
+    pictures = " ".join(_PICTURES.findall(document))
+    found = dict.fromkeys(each.lower() for each in _SITE.findall(pictures))
     return [each for each in found if is_public_site(each)][:_MOST]
 
 

@@ -29,7 +29,7 @@ _CANVAS: Final = (
 )
 _DARK: Final = re.compile(r"\(\s*prefers-color-scheme\s*:\s*(dark|light)\s*\)", re.IGNORECASE)
 _SCHEMES: Final = re.compile(
-    r"(<meta\s[^>]*name=\"(?:supported-)?color-schemes?\"\s+content=\")[^\"]*\"", re.IGNORECASE
+    r"(<meta\s[^<>]*name=\"(?:supported-)?color-schemes?\"\s+content=\")[^\"]*\"", re.IGNORECASE
 )
 _ALWAYS, _NEVER = "(min-width: 0)", "(max-width: 0)"
 _LINKS_OUTSIDE: Final = '<base target="_blank">'

@@ -13,7 +13,6 @@
   function write(files) {
     field.value = files.length ? JSON.stringify(files) : "";
     field.dispatchEvent(new Event("input", { bubbles: true }));
-    show();
   }
 
   function say(text) {
@@ -38,6 +37,8 @@
       return item;
     }));
   }
+
+  field.addEventListener("input", show); // also when text that was kept in this browser is restored
 
   input.addEventListener("change", async () => {
     const [file] = input.files;

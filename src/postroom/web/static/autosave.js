@@ -55,7 +55,7 @@
     }
     if (values.ticked) for (const box of boxes()) box.checked = values.ticked.includes(nameOf(box));
     if (values.format && values.format !== shownFormat) isOtherFormat = true;
-    for (const name of ["list", "body"]) fields[name].dispatchEvent(new Event("input", { bubbles: true }));
+    for (const name of ["list", "body", "attachments"]) fields[name]?.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
   // — Saving —

@@ -201,10 +201,13 @@
     clearTimeout(typing);
     typing = setTimeout(async () => {
       changed();
-      const body = new URLSearchParams({ rule: text.value });
+      const typed = text.value, body = new URLSearchParams({ rule: typed });
       const headers = { "X-CSRF-Token": document.querySelector("meta[name=csrf-token]").content };
       const answer = await fetch(builder.dataset.parse, { method: "POST", body, headers });
       const given = answer.ok ? await answer.json() : null;
+      if (text.value !== typed) return;
+      // A rule with a mistake has no rows: a click in those of an earlier one would replace it.
+      builder.hidden = !given;
       if (given) read(given);
     }, 400);
   });

@@ -91,7 +91,9 @@ async def edit(visit: Visit) -> Response:
         saved = await _field(visit, mailing_list, name)
         found = differences(_LABELS, given, _texts(saved))
         return _show(visit, mailing_list, saved, given, saved, theirs=found, status=409)
-    await visit.audit("changed field" if current else "added field", f"{mailing_list.name}: {name}")
+    await visit.audit(
+        "changed field" if current else "added field", f"{mailing_list.name}: {new.name}"
+    )
     is_done = new.name == name or current is None or await _rename(visit, mailing_list)
     flash = "Saved." if current else f"Field {new.name} added."
     if not is_done:
