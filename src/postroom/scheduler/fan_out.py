@@ -52,6 +52,7 @@ from postroom.storage import (
     Put,
     Server,
 )
+from postroom.watchdog import end_tasks
 
 _LONG_VALUES: Final = 100_000  # bytes of a page: a batch of the store holds 2,000,000
 _LARGE_PAGES: Final = 10
@@ -110,20 +111,25 @@ class FanOut:
         return await self._save(queuing)
 
     async def run(self, message: Message, goes_on: Callable[[], bool]) -> Message:
-        """Plan all pages and change Queuing to Processing. `Superseded`."""
+        """Plan all pages and change Queuing to Processing. `Superseded`, also once `goes_on`, which
+        is asked after each read of recipients, returns False."""
+
+        def check() -> None:
+            if not goes_on():
+                raise Superseded
+
         message, last = await self.finish_interrupted(message)
         if message.from_address is not None:  # else there was no list when it was due
             members = await self._members(message)
-            following = asyncio.ensure_future(members.after(last))
+            following = asyncio.ensure_future(members.after(last, check))
             try:
                 while (found := await following).guids:
-                    if not goes_on():
-                        raise Superseded
+                    check()
                     last = address_key(next(reversed(found.guids)))
-                    following = asyncio.ensure_future(members.after(last))
+                    following = asyncio.ensure_future(members.after(last, check))
                     message = await self._queue_window(message, found)
             finally:
-                following.cancel()
+                await end_tasks([following])
         if message.queued_pages == 0:
             reason = NO_LIST if message.from_address is None else NO_SUBSCRIBER
             if message.from_address is not None and not message.audience.is_everybody:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -37,8 +37,12 @@ class Members(msgspec.Struct, frozen=True):
 
 
 class MembersReader(Protocol):
-    async def after(self, key: AddressKey | None) -> Members:
-        """Return the next recipients behind an address; none at the end."""
+    async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
+        """Return the next recipients behind an address; none at the end.
+
+        Finding them may take a whole scan of the list, so `check` is called after each read; what
+        it raises ends the search.
+        """
 
 
 class UsedFields(msgspec.Struct, frozen=True):
@@ -83,11 +87,12 @@ class ListMembers:
         self._name = name
         self._fields = fields
 
-    async def after(self, key: AddressKey | None) -> Members:
+    async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
         start = _EVERY_ROW.start if key is None else entities.behind(entities.email_row(key))
         found: list[tuple[str, SubscriberRow]] = []
         while True:
             more, last = await self._read(KeyRange(start, _EVERY_ROW.stop))
+            check()
             found += more
             if last is None or len(found) * 2 >= _WINDOW:
                 return self._fields.members(found)
@@ -139,7 +144,7 @@ class RefusedMembers:
         self._original = original
         self._fields = fields
 
-    async def after(self, key: AddressKey | None) -> Members:
+    async def after(self, key: AddressKey | None, check: Callable[[], None]) -> Members:
         """Return some subscribers behind an address whom the original did not reach and who still
         want it; none at the end."""
         tried = await self._messages.get(self._original)
@@ -151,6 +156,7 @@ class RefusedMembers:
                 refused.append(found)
             if len(refused) == _REFUSED_AT_ONCE:
                 wanted = await self._who_still_want_it(refused)
+                check()
                 if wanted.guids:
                     return wanted
                 refused = []

@@ -19,7 +19,7 @@ from postroom.domain.audience.rules import Rule, text_of
 from postroom.domain.errors import Invalid, NotNow
 from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.domain.messages.messages import Message, MessageStatus
-from postroom.scheduler.fan_out import NO_MATCH
+from postroom.scheduler.fan_out import NO_MATCH, FanOut, Superseded
 from postroom.services import entities
 from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.messages.draft_contents import ContentChange
@@ -216,6 +216,27 @@ async def test_a_message_stored_by_an_earlier_version_goes_to_everybody(
     done = await fan_out_whole(store, message.ref)
     assert len(await check_pages(store, done)) == 12
     assert done.audience_rules is None
+
+
+@ON_ONE_ENGINE
+async def test_a_search_for_few_recipients_says_at_every_read_that_it_makes_progress(
+    services: Services, store: Store, news: ListName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the watchdog would restart the scheduler on a large list, and again after that."""
+    use_small_pages(monkeypatch, size=2, pages=1)
+    await live_in(services, "Basel", range(6))
+    message = await FanOut(services).begin(await schedule(services, BERN))
+    asked = 0
+
+    def goes_on() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked < 4
+
+    with pytest.raises(Superseded):
+        await FanOut(services).run(message, goes_on)
+    assert asked == 4, "of 7 reads"
+    assert (await fan_out_whole(store, message.ref)).reason == NO_MATCH
 
 
 # -- what can go wrong before ----------------------------------------------------------------
