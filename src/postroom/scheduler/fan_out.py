@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Final
@@ -23,7 +23,7 @@ import msgspec
 
 from postroom import clock
 from postroom.domain.audience.addresses import AddressKey, address_key
-from postroom.domain.audience.fields import Fields
+from postroom.domain.audience.fields import FROM_THE_ROW, Fields
 from postroom.domain.errors import Invalid, Overtaken
 from postroom.domain.messages.audiences import AudienceRules
 from postroom.domain.messages.messages import Message, MessageStatus, with_status
@@ -86,7 +86,7 @@ class FanOut:
         """Change Pending to Queuing, and copy what is needed from the list as it is now.
 
         If its audience can no longer be determined, the message pauses: it must go neither to
-        everybody nor to nobody.
+        everybody nor to nobody. It also pauses if the list has lost a field that it merges.
         """
         found = await self._lists.get(message.list_name, entities.LIST_ROW)
         if found is None or found.properties.get("Deleting") is True:
@@ -95,7 +95,9 @@ class FanOut:
             try:
                 rules = await self._rules(message)
             except Invalid as exc:
-                return await self._pause(message, exc)
+                return await self._pause(message, f"its audience is unknown: {exc.problem}")
+            if missing := await self._missing_fields(message):
+                return await self._pause(message, _lost_fields(missing))
             mailing_list = entities.list_from(found)
             message = msgspec.structs.replace(
                 message,
@@ -180,8 +182,17 @@ class FanOut:
         audience = await self._audiences.checked(message.list_name, message.audience)
         return await self._audiences.rules(message.list_name, audience)
 
-    async def _pause(self, message: Message, problem: Invalid) -> Message:
-        reason = f"its audience is unknown: {problem.problem}"
+    async def _missing_fields(self, message: Message) -> list[str]:
+        """Return the fields that the message merges and its list no longer has, under their present
+        or their former names."""
+        if not message.fields:
+            return []
+        fields = (await self._services.fields.of(message.list_name)).fields
+        return [
+            name for name in message.fields if name not in FROM_THE_ROW and fields.get(name) is None
+        ]
+
+    async def _pause(self, message: Message, reason: str) -> Message:
         paused = with_status(
             message, MessageStatus.PAUSED, reason=reason, paused_from=message.status
         )
@@ -234,6 +245,11 @@ class FanOut:
             return await self._messages.save(message)
         except Overtaken as exc:
             raise Superseded from exc
+
+
+def _lost_fields(names: Sequence[str]) -> str:
+    noun = "field" if len(names) == 1 else "fields"
+    return f"it uses the {noun} {', '.join(names)}, which the list no longer has"
 
 
 def _pages(found: Members) -> Iterator[PageEmails]:

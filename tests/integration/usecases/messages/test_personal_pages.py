@@ -8,7 +8,7 @@ from postroom.domain.audience.field_types import FieldType
 from postroom.domain.audience.fields import Field
 from postroom.domain.audience.lists import ListName
 from postroom.domain.errors import Invalid
-from postroom.domain.messages.messages import Message, MessageFormat
+from postroom.domain.messages.messages import Message, MessageFormat, MessageStatus
 from postroom.services.messages.draft_contents import ContentChange
 from postroom.services.messages.message_contents import InboxLines, NewBodies
 from postroom.storage import Store
@@ -91,6 +91,33 @@ async def test_a_field_that_may_be_empty_or_is_unknown_is_refused_with_its_place
         await services.messages.edit(message.ref, subject="{{ town }}")
     edited = await services.messages.edit(message.ref, bodies=NewBodies(None, "{{ city }}"))
     assert edited.fields == ("first_name", "city")
+
+
+@ON_ONE_ENGINE
+async def test_a_message_whose_fields_are_gone_pauses_instead_of_leaving_blanks(
+    services: Services, store: Store, news: None
+) -> None:
+    await know(services, 0, city="Bern")
+    lines = InboxLines("{{ joined }}")
+    message = await services.messages.create(NEWS, "For {{ city }}", BODIES, now(), lines=lines)
+    await services.field_changes.remove(NEWS, "city")
+    await services.field_changes.remove(NEWS, "plan")
+    paused = await fan_out_whole(store, message.ref)
+    assert paused.status is MessageStatus.PAUSED
+    assert paused.reason == "it uses the fields city, plan, which the list no longer has"
+
+    await services.fields.declare(NEWS, FIELDS)
+    await services.messages.resume(message.ref)
+    await services.field_changes.change(NEWS, "city", Field("town", required=True))
+    done = await fan_out_whole(store, message.ref)
+    assert (await values(services, done))[0][0] == "Bern", "while it is being renamed"
+
+    later = await services.messages.create(NEWS, "Hi", NewBodies(None, "{{ town }}"), now())
+    await services.field_changes.finish_renaming(NEWS)
+    await services.field_changes.change(NEWS, "town", Field("place"))
+    await services.field_changes.finish_renaming(NEWS)
+    paused = await fan_out_whole(store, later.ref)
+    assert paused.reason == "it uses the field town, which the list no longer has"
 
 
 @ON_ONE_ENGINE
