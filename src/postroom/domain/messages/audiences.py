@@ -50,11 +50,13 @@ EVERYBODY: Final = Audience()
 
 class AudienceRules(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rules of an audience's segments as they were when the message was queued, with the types
-    of the fields that they name: later changes of either do not matter."""
+    of the fields that they name: later changes of either do not matter. `formerly` has the earlier
+    names of fields that were being renamed then: some rows still had their values under these."""
 
     segment: str = ""
     excluded: tuple[str, ...] = ()
     types: Mapping[str, FieldType] = {}
+    formerly: Mapping[str, str] = {}
 
 
 class Exclusion(StrEnum):

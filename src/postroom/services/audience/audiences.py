@@ -92,7 +92,9 @@ class AudienceService:
             for each in audience.exclude_segments
         ]
         types = {name: kind for name, kind in fields.types.items() if name in used}
-        rules = AudienceRules(segment, tuple(excluded), types)
+        formerly = {each.name: each.formerly for each in fields.declared if each.formerly}
+        renamed = {name: former for name, former in formerly.items() if name in used}
+        rules = AudienceRules(segment, tuple(excluded), types, renamed)
         size = len(msgspec.json.encode(rules))
         if size > _LARGEST_RULES:
             problem = f"must have at most {_LARGEST_RULES:,} bytes in all rules, not {size:,}"

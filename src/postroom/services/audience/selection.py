@@ -34,7 +34,10 @@ class Selection:
     def __init__(self, store: Store, audience: Audience, rules: AudienceRules, today: date) -> None:
         self._table = store.table(entities.LISTS)
         self._exclude_lists = audience.exclude_lists
-        self._fields = Fields(Field(name, kind) for name, kind in rules.types.items())
+        self._fields = Fields(
+            Field(name, kind, formerly=rules.formerly.get(name, ""))
+            for name, kind in rules.types.items()
+        )
         self._segment = _compiled(rules.segment, today) if rules.segment else None
         self._excluded = [_compiled(each, today) for each in rules.excluded]
 

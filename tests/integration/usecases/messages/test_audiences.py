@@ -206,6 +206,23 @@ async def test_the_rule_and_its_fields_are_those_of_the_moment_of_queuing(
 
 
 @ON_ONE_ENGINE
+async def test_a_field_that_is_being_renamed_selects_the_same_people(
+    services: Services, store: Store, news: ListName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_small_pages(monkeypatch, size=2, pages=1)
+    await services.field_changes.change(NEWS, "city", Field("town"))
+    await services.segments.change(NEWS, "bern", 'town = "Bern"')  # the rows follow
+    await services.subscriptions.edit(NEWS, address_of(0), attributes={"town": "Bern"})
+    expected = [address_of(number) for number in range(6)]
+    assert (await services.audiences.count(NEWS, BERN)).will_receive == 6
+    message = await schedule(services, BERN)
+    assert await dies(fan_out_whole(Fated(store, Fate(4)), message.ref))
+    await services.field_changes.finish_renaming(NEWS)
+    done = await fan_out_whole(store, message.ref)
+    assert await check_pages(store, done) == expected
+
+
+@ON_ONE_ENGINE
 async def test_a_message_stored_by_an_earlier_version_goes_to_everybody(
     services: Services, store: Store, news: ListName
 ) -> None:
