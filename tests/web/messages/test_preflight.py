@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from postroom.domain.messages.audiences import Exclusion
 from postroom.domain.messages.messages import MessageStatus
 from postroom.sender.preflight import PreflightService
 from postroom.services.accounts.users import Role
@@ -12,6 +13,7 @@ from postroom.services.audience.field_gaps import FieldGaps
 from postroom.services.messages.draft_contents import ContentChange
 from postroom.services.messages.link_checks import LinkTrial
 from postroom.services.messages.sending_domains import DomainRecords
+from postroom.web.admin.messages import preflight
 from tests.services.dns_server import running_dns_server
 from tests.services.pictures import picture
 from tests.services.waiting import BUSY
@@ -56,6 +58,10 @@ async def test_the_panel_tells_who_receives_a_message_and_what_is_wrong_with_it(
     assert (await viewer.get("/messages/123456789012345678/preflight")).status_code == 404
 
 
+def test_every_reason_has_words() -> None:
+    assert preflight._REASONS.keys() == {each.value for each in Exclusion}
+
+
 async def test_the_question_shows_the_checks_and_nobody_sends_to_nobody(news: Site) -> None:
     editor = await news.user(Role.EDITOR)
     ref = await draft(news)
@@ -80,9 +86,9 @@ async def test_the_question_shows_the_checks_and_nobody_sends_to_nobody(news: Si
 
 
 async def test_heavy_pictures_are_named(news: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from postroom.services.messages import preflight
+    from postroom.services.messages import preflight as checks
 
-    monkeypatch.setattr(preflight, "HEAVY_PICTURES", 100)
+    monkeypatch.setattr(checks, "HEAVY_PICTURES", 100)
     stored, _ = await news.services.pictures.upload(picture("JPEG"), "a.jpg", by="ann")
     host = news.context.base_url
     ref = await draft(news, f'<p>x</p><img alt="" src="{host}{stored.path}">')

@@ -64,6 +64,7 @@ class Exclusion(StrEnum):
 
     UNCONFIRMED = "unconfirmed"
     BLOCKED = "blocked"
+    PAUSED = "paused"
     OUTSIDE_SEGMENT = "outside_segment"
     EXCLUDED_SEGMENT = "excluded_segment"
     EXCLUDED_LIST = "excluded_list"

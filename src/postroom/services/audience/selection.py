@@ -56,6 +56,8 @@ class Selection:
             return Exclusion.UNCONFIRMED
         if subscriber.Blocked:
             return Exclusion.BLOCKED
+        if not subscriber.may_receive:
+            return Exclusion.PAUSED
         if self._segment is not None or self._excluded:
             values = self._values(row, subscriber)
             if self._segment is not None and not self._segment(values):

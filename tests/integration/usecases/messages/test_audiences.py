@@ -150,6 +150,20 @@ def test_count_preview_explanation_and_fan_out_select_the_same_people(
     asyncio.run(run())
 
 
+@ON_ONE_ENGINE
+async def test_who_has_paused_is_neither_counted_nor_planned(
+    services: Services, store: Store, news: ListName
+) -> None:
+    for number in (2, 8):
+        subscriber = await services.subscriptions.get(NEWS, address_of(number))
+        await services.preferences.pause(subscriber)
+    counted = await services.audiences.count(NEWS, BERN)
+    assert counted.will_receive == 5
+    assert counted.excluded == {"paused": 2, "outside_segment": 5}
+    done = await fan_out_whole(store, (await schedule(services, BERN)).ref)
+    assert await check_pages(store, done) == [address_of(n) for n in range(6) if n != 2]
+
+
 # -- fixed when the message is queued --------------------------------------------------------
 
 

@@ -29,6 +29,7 @@ _STATES: Final = {
 _REASONS: Final = {
     "unconfirmed": "they have not confirmed their subscription",
     "blocked": "they are blocked",
+    "paused": "they have paused their subscription",
     "outside_segment": "they are not in the segment",
     "excluded_segment": "they are in an excluded segment",
     "excluded_list": "they are on an excluded list",
