@@ -4,6 +4,7 @@ looking at it; `preflight.py` looks further."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -12,11 +13,11 @@ import msgspec
 from postroom.composing.findings import Finding, Level
 from postroom.domain.audience.addresses import Address, parse_address
 from postroom.domain.audience.lists import ListName, MailingList, Subscriber, SubscriberGuid
-from postroom.domain.errors import Incomplete
+from postroom.domain.errors import Incomplete, Invalid
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.mail.mail_reader import ReadMail, read_mail
 from postroom.mail.mailing import Recipient
-from postroom.mail.merge_fields import FIELD, Personal
+from postroom.mail.merge_fields import FIELD, Personal, list_fields_in
 from postroom.sender.draft_mail import draft_mailing, draft_values
 from postroom.services.audience.audiences import AudienceService
 from postroom.services.audience.lists import ListService
@@ -28,6 +29,7 @@ from postroom.services.messages.preflight import (
     inspect_attachments,
     inspect_audience,
     inspect_email,
+    inspect_fields,
     inspect_lines,
 )
 
@@ -48,6 +50,16 @@ def _fields_of(*texts: str | None) -> tuple[str, ...]:
     """Return the merge fields of these texts that may be empty for some subscribers."""
     found = (each[1] for text in texts for each in FIELD.finditer(text or ""))
     return tuple(sorted(set(found) - _NEVER_EMPTY))
+
+
+def _problems(refusal: Invalid) -> Iterator[Finding]:
+    """Yield why a message cannot be sent."""
+    problems = {refusal.field: refusal.problem}
+    if isinstance(refusal, Incomplete):
+        problems = refusal.problems
+    for field, problem in problems.items():
+        code = f"incomplete-{field.replace('_', '-')}"
+        yield Finding(Level.ERROR, code, f"{field}: {problem}")
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -104,37 +116,47 @@ class Renderer:
     async def examine(self, ref: str) -> Examined:
         """Return what is wrong with a message, and who will receive it. `NoSuch`."""
         message = await self._messages.get(ref)
-        findings: list[Finding] = []
-        audience = Audience()
-        mail, from_address = None, None
-        fields: tuple[str, ...] = ()
         try:
-            subject, lines, bodies = await self._content(message)
-        except Incomplete as exc:
-            findings += (
-                Finding(Level.ERROR, f"incomplete-{field.replace('_', '-')}", f"{field}: {problem}")
-                for field, problem in exc.problems.items()
-            )
-        else:
-            mailing_list = await self._lists.get(message.list_name)
-            personal = await self._audiences.personal(message.list_name)
-            values = draft_values(subject, bodies, lines, personal)
-            recipient = Recipient(_LONGEST, _NOBODY, values)
-            mail = await asyncio.to_thread(
-                self._composed, mailing_list, subject, lines, bodies, recipient, personal
-            )
-            from_address = mailing_list.from_address
-            fields = _fields_of(subject, lines.preheader, bodies.html, bodies.text)
-            findings += inspect_lines(subject, lines.preheader)
-            findings += inspect_attachments(message.attachments)
-            findings += inspect_email(mail, urlsplit(self._base_url).hostname or "")
+            examined = await self._examine_content(message)
+        except Invalid as exc:
+            examined = Examined(list(_problems(exc)), Audience(), list_name=message.list_name)
+        audience, findings = examined.audience, examined.findings
         unknown = {"incomplete-list", "incomplete-segment"} | {
             f"incomplete-exclude-{each}" for each in ("segments", "lists")
         }
         if message.list_name and unknown.isdisjoint(each.code for each in findings):
-            audience = await self._audience(message)
-            findings += inspect_audience(audience)
-        return Examined(findings, audience, mail, from_address, message.list_name, fields)
+            try:
+                audience = await self._audience(message)
+                findings += inspect_audience(audience)
+            except Invalid as exc:  # a segment has changed since it was scheduled
+                findings += _problems(exc)
+        return msgspec.structs.replace(examined, audience=audience, findings=findings)
+
+    async def _examine_content(self, message: Message) -> Examined:
+        """Return what is wrong with the email. `Invalid` if it cannot be composed."""
+        subject, lines, bodies = await self._content(message)
+        mailing_list = await self._lists.get(message.list_name)
+        personal = await self._audiences.personal(message.list_name)
+        values = draft_values(subject, bodies, lines, personal)
+        recipient = Recipient(_LONGEST, _NOBODY, values)
+        mail = await asyncio.to_thread(
+            self._composed, mailing_list, subject, lines, bodies, recipient, personal
+        )
+        texts = (subject, lines.preheader, bodies.html, bodies.text)
+        findings = [
+            *inspect_fields(list_fields_in(*texts), personal.rules),
+            *inspect_lines(subject, lines.preheader),
+            *inspect_attachments(message.attachments),
+            *inspect_email(mail, urlsplit(self._base_url).hostname or ""),
+        ]
+        return Examined(
+            findings,
+            Audience(),
+            mail,
+            mailing_list.from_address,
+            message.list_name,
+            _fields_of(*texts),
+        )
 
     async def _content(self, message: Message) -> tuple[str, InboxLines, NewBodies]:
         if message.status is MessageStatus.DRAFT:

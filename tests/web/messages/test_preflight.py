@@ -5,13 +5,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from postroom.domain.messages.audiences import Exclusion
+from postroom.composing.findings import Level
+from postroom.domain.audience.fields import Field
+from postroom.domain.messages.audiences import Audience, Exclusion
 from postroom.domain.messages.messages import MessageStatus
 from postroom.sender.preflight import PreflightService
 from postroom.services.accounts.users import Role
 from postroom.services.audience.field_gaps import FieldGaps
 from postroom.services.messages.draft_contents import ContentChange
 from postroom.services.messages.link_checks import LinkTrial
+from postroom.services.messages.message_contents import NewBodies
 from postroom.services.messages.sending_domains import DomainRecords
 from postroom.web.admin.messages import preflight
 from tests.services.dns_server import running_dns_server
@@ -83,6 +86,33 @@ async def test_the_question_shows_the_checks_and_nobody_sends_to_nobody(news: Si
     scheduled = await editor.post(f"/messages/{later}/schedule", {})
     assert scheduled.status_code == 303
     assert (await news.services.messages.get(later)).status is MessageStatus.PENDING
+
+
+async def test_what_has_gone_since_a_message_was_scheduled_is_reported(news: Site) -> None:
+    services = news.services
+    await services.fields.declare("news", [Field("city", required=True), Field("age")])
+    await services.segments.create("news", "bern", 'city = "Bern" or age is empty')
+    text = NewBodies(None, "Hello {{ city }}")
+    at = datetime.now(UTC) + timedelta(days=1)
+    message = await services.messages.create("news", "Hi", text, at, audience=Audience("bern"))
+    titled = await services.messages.create("news", "{{ city }}", text, at)
+    assert not (await news.context.preflight.check(message.ref)).blocks_sending
+
+    await services.field_changes.remove("news", "city")
+    found = await news.context.preflight.check(message.ref)
+    errors = {each.code: each.text for each in found.findings if each.level is Level.ERROR}
+    assert errors.keys() == {"field-missing", "incomplete-segment"}
+    assert "uses the field city, which the list no longer has" in errors["field-missing"]
+    assert "there is no field city" in errors["incomplete-segment"]
+    assert found.audience.will_receive == 0
+    found = await news.context.preflight.check(titled.ref)
+    assert [each.code for each in found.findings if each.level is Level.ERROR] == [
+        "incomplete-subject"
+    ]
+    viewer = await news.user(Role.VIEWER)
+    panel = await viewer.get(f"/messages/{message.ref}/preflight")
+    assert panel.status_code == 200
+    assert panel.text.count("Blocks sending") == 2
 
 
 async def test_heavy_pictures_are_named(news: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -56,6 +56,17 @@ class Preflight(msgspec.Struct, frozen=True):
 def inspect_audience(audience: Audience) -> Iterator[Finding]:
     if not audience.will_receive:
         yield Finding(Level.ERROR, NOBODY, "Nobody would receive this message.")
+
+
+def inspect_fields(used: Sequence[str], known: Container[str]) -> Iterator[Finding]:
+    """Look for merge fields that the list has lost since the message was scheduled."""
+    for name in used:
+        if name not in known:
+            yield Finding(
+                Level.ERROR,
+                "field-missing",
+                f"The message uses the field {name}, which the list no longer has.",
+            )
 
 
 def inspect_lines(subject: str, preheader: str) -> Iterator[Finding]:
