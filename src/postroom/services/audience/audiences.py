@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import date
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -28,19 +29,13 @@ from postroom.services import entities
 from postroom.services.audience.list_fields import FieldService
 from postroom.services.audience.list_sizes import ListSizes
 from postroom.services.audience.lists import ListService
+from postroom.services.audience.recent_counts import AudienceCount, RecentCounts
 from postroom.services.audience.segments import SegmentService
 from postroom.services.audience.selection import Selection
 from postroom.storage import KeyRange, Store
 
 _AT_ONCE: Final = 1000
 _LARGEST_RULES: Final = 60_000  # bytes: they are one property of the message's row
-
-
-class AudienceCount(msgspec.Struct, frozen=True):
-    """How many subscribers of a list get a message, and how many do not, by reason."""
-
-    will_receive: int = 0
-    excluded: Mapping[str, int] = {}
 
 
 class AudienceService:
@@ -58,6 +53,7 @@ class AudienceService:
         self._fields = fields
         self._segments = segments
         self._sizes = sizes
+        self._recent = RecentCounts()
 
     async def checked(self, list_name: str, audience: Audience) -> Audience:
         """Return an audience as it is stored. `Invalid` if this list, which exists, cannot have
@@ -109,14 +105,21 @@ class AudienceService:
         """Count who would get a message now. `Invalid`, `NoSuch` list.
 
         The number of all subscribers is known; for a part of them, the whole list is read, some
-        rows at a time.
+        rows at a time. A count that takes long is half a minute old at most.
         """
         name = (await self._lists.get(list_name)).name
         if audience.is_everybody:
             return await self._count_everybody(name)
         audience = await self.checked(name, audience)
         rules = await self.rules(name, audience)
-        selection = self.selection(audience, rules, clock.now().date())
+        today = clock.now().date()
+        return await self._recent.get(
+            msgspec.json.encode((name, audience, rules, today)),
+            partial(self._count_part, name, self.selection(audience, rules, today)),
+            is_slow=bool(audience.exclude_lists),  # these lists may be large
+        )
+
+    async def _count_part(self, name: ListName, selection: Selection) -> AudienceCount:
         counted: Counter[Exclusion | None] = Counter()
         within = KeyRange.prefix(entities.EMAIL_PREFIX)
         start = within.start

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
 from typing import Any
@@ -21,6 +22,7 @@ from postroom.domain.messages.audiences import EVERYBODY, Audience
 from postroom.domain.messages.messages import Message, MessageStatus
 from postroom.scheduler.fan_out import NO_MATCH, FanOut, Superseded
 from postroom.services import entities
+from postroom.services.audience import recent_counts
 from postroom.services.audience.subscriber_rows import new_subscriber
 from postroom.services.messages.draft_contents import ContentChange
 from postroom.storage import Insert, Store
@@ -162,6 +164,32 @@ async def test_who_has_paused_is_neither_counted_nor_planned(
     assert counted.excluded == {"paused": 2, "outside_segment": 5}
     done = await fan_out_whole(store, (await schedule(services, BERN)).ref)
     assert await check_pages(store, done) == [address_of(n) for n in range(6) if n != 2]
+
+
+@ON_ONE_ENGINE
+async def test_a_large_list_is_counted_once_in_a_while(
+    services: Services, news: ListName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The editor asks after each save: a small list is counted again, a large one is not."""
+
+    async def count(audience: Audience = BERN) -> int:
+        return (await services.audiences.count(NEWS, audience)).will_receive
+
+    assert await count() == 6
+    await live_in(services, "Basel", range(1))
+    assert await count() == 5
+
+    monkeypatch.setattr(recent_counts, "SMALL", 11)
+    monkeypatch.setattr(recent_counts, "REMEMBERED_SECONDS", math.inf)
+    assert set(await asyncio.gather(count(), count())) == {5}
+    await live_in(services, "Basel", range(1, 2))
+    assert await count() == 5
+    assert await count(Audience("", ("bern",))) == 8, "another audience"
+    monkeypatch.setattr(recent_counts, "REMEMBERED_SECONDS", 0.0)
+    assert await count() == 4
+    monkeypatch.undo()
+    await services.segments.change(NEWS, "bern", 'city = "Basel"')
+    assert await count() == 2, "another rule"
 
 
 # -- fixed when the message is queued --------------------------------------------------------
