@@ -159,6 +159,8 @@ async def test_a_segment_is_exported_and_filters_the_index(site: Site, editor: V
         "cid@b.org",
     ]
     assert (await editor.get(f"{HERE}/export?segment=nope")).status_code == 404
+    await site.services.fields.declare("news", [])
+    assert (await editor.get(f"{HERE}/export?segment=bern")).status_code == 422
 
 
 async def test_everyone_in_a_segment_is_changed_after_a_question(
