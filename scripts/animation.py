@@ -83,6 +83,7 @@ async def play(page: Page, film: Film) -> None:
             break
         await page.wait_for_timeout(100)
     await expect(sent.first).to_be_visible(timeout=_PATIENCE)
+    await expect(page.locator("#progress")).to_contain_text("100%", timeout=_PATIENCE)
     await film.take(3500)
 
 
