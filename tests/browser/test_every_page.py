@@ -130,7 +130,12 @@ async def walk_through_nothing(walk: Walk, folder: Path) -> None:
         token = setup_link(other.context).partition("/setup")[2]
         first = [Scene(STRANGER, f"/setup{token}"), Scene(STRANGER, "/subscribe")]
         wrong = Scene(STRANGER, f"/setup{token}", "/setup", {"email": "x", "password": "short"})
-        await walk.through(other, [*first, wrong], {})
+        forgotten = [
+            Scene(STRANGER, "/forgotten"),
+            Scene(STRANGER, "/forgotten", "/forgotten", {"email": "x"}),
+            Scene(STRANGER, "/forgotten", "/forgotten", {"email": "nobody@example.org"}),
+        ]
+        await walk.through(other, [*first, wrong, *forgotten], {})
         admins = {each: await each.user(Role.ADMINISTRATOR) for each in (empty, other)}
         for each, paths in ((empty, EMPTY), (other, ("/outbox",))):
             scenes = [Scene(ADMIN, path) for path in paths]

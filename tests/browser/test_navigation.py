@@ -95,7 +95,7 @@ async def test_messages_have_tabs_with_counts(browser: Browser, site: Site) -> N
         await page.goto("/messages")
         tabs, rows = page.get_by_role("navigation", name="Messages by state"), page.locator("tbody")
         await expect(tabs.get_by_role("link")).to_have_text(
-            ["Drafts 2", "Scheduled 2", "Sending 1", "Sent"]
+            ["Drafts 5", "Scheduled 2", "Sending 1", "Sent"]
         )
         await tabs.get_by_role("link", name="Scheduled").click()
         await expect(tabs.locator("[aria-current=page]")).to_have_text("Scheduled 2")

@@ -374,6 +374,7 @@ async def test_the_preview_is_as_wide_as_in_a_mail_client_and_stays_where_it_was
             await page.goto("/messages/new")
             await page.get_by_label("Subject", exact=True).fill("Hi")
             await (await use_html(page)).fill(WIDE)
+            await page.get_by_label("Desktop", exact=True).check()
             frame = page.frame_locator("iframe.preview")
             await expect(frame.locator("#wide")).to_be_visible(timeout=PATIENCE)
             await expect(frame.locator("#narrow")).to_be_hidden()

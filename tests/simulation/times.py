@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from postroom.scheduler import completion, fan_out, held_pages, leading
+from postroom.scheduler import completion, fan_out, held_pages, leading, members
 from postroom.sender import policy, sending
 from postroom.sender.faults import refusals
 from postroom.services.messages import hold_rows, holds
@@ -26,7 +26,7 @@ class _Unmeasured:
 
 _SMALLER: tuple[tuple[object, str, object], ...] = (
     (fan_out, "PAGE_SIZE", 2),
-    (fan_out, "_WINDOW", 4),
+    (members, "_WINDOW", 4),
     (policy, "_DOUBT_PAUSES", (timedelta(seconds=0.4), timedelta(seconds=0.8))),
     (refusals, "_FEW", 2),
     (refusals, "ENOUGH", 3),

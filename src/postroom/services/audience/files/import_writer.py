@@ -230,11 +230,14 @@ class ImportWriter:
             self._report.blocked += len(chunk.blocked.keys() & set(addresses))
 
     def _changed(self, old: Subscriber, said: bool | None, blocked: str | None) -> Subscriber:
-        """Return the subscriber as its line says."""
+        """Return the subscriber as its line says. One that blocks says nothing new about whether
+        its address was confirmed; another file of the same tool may."""
+        if blocked is not None:
+            return msgspec.structs.replace(old, blocked=blocked)
         if said is not None and said != old.verified:
             verified_at = self._now if said else None
             old = msgspec.structs.replace(old, verified=said, verified_at=verified_at)
-        return old if blocked is None else msgspec.structs.replace(old, blocked=blocked)
+        return old
 
     def _described(self, old: Subscriber, attributes: str, line: int) -> Subscriber:
         """Return the subscriber with the values of its line, as far as it takes them."""
